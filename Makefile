@@ -1,0 +1,33 @@
+# Every target builds its own .venv when there is none, and again when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench schema clean
+
+demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
+	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
+
+test: lint $(READY)  ## Everything CI checks
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## Format, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY)  ## Hand-off to next executor, with 1,000 idle projects, beside a floor
+	@$(BIN)/python -m tests.benchmarks.handoff_latency $(ARGS)
+
+schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
+	@$(BIN)/python -m tests.support.generate
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,8 @@
+"""`python -m handoffd`: the same as the `handoffd` command."""
+
+from __future__ import annotations
+
+from handoffd.cli.main import main
+
+if __name__ == "__main__":
+    main()
