@@ -1,0 +1,239 @@
+"""Reads the settings: defaults, then one file, the environment, and flags, each over the one before.
+
+Everything that is wrong with any of them is reported at once, with its place. What won is kept for
+every single key, because the commonest question about a setting is where it comes from.
+
+The environment is read by pydantic-settings (`HANDOFFD_SECTION__KEY`, lists and mappings as JSON),
+the files by the same bounded YAML reader as everything else; a project's own file is hostile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from handoffd.directories import default_files, default_runtime_dir, default_state_dir
+from handoffd.errors import InvalidFile, Problem
+from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
+from handoffd.protocol import yamltext
+from handoffd.settings import ProjectSettings, Settings
+from handoffd.validation import problems_of, section_of
+
+PREFIX = "HANDOFFD_"
+_DELIMITER = "__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One setting: its dotted key, its value as JSON knows values, and the source that won."""
+
+    key: str
+    value: object
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings, the file they were read from, and the source of every key that is not a default."""
+
+    settings: Settings
+    file: Path | None
+    sources: Mapping[str, Source]
+
+    def explain(self) -> tuple[Explained, ...]:
+        """Return every setting with its value (secrets shortened) and the source that won."""
+        return tuple(
+            Explained(key=key, value=_plain(value), source=source_of(key, self.sources) or DEFAULT)
+            for key, value in _leaves(self.settings)
+        )
+
+
+class _FromEnvironment(Settings, BaseSettings):
+    """The settings as pydantic-settings looks for them; never instantiated."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=_DELIMITER)
+
+
+class _Environment(EnvSettingsSource):
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(_FromEnvironment)
+        self.env_vars = {name.lower(): value for name, value in environ.items() if value}
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Return what is no JSON as it is: validation then says what it should have been, and where."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+def load(flags: Mapping[str, object] | None = None, environ: Mapping[str, str] = os.environ) -> Loaded:
+    """Return the settings of the daemon.
+
+    `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
+    `config` names the settings file. Raises InvalidFile with everything that is wrong.
+    """
+    flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
+    merge = Merge(environ)
+    file = _lay_file(merge, flags.pop("config", None))
+    _lay_environment(merge)
+    _lay_flags(merge, flags)
+    return Loaded(settings=_settle(merge), file=file, sources=merge.sources)
+
+
+def load_project(text: str | None, file: str) -> ProjectSettings:
+    """Return a project's own settings; `text` None or empty: the defaults.
+
+    Raises InvalidFile with everything that is wrong, in terms of `file`.
+    """
+    if text is None:
+        return ProjectSettings()
+    read = yamltext.load(text, file=file)
+    values = _mapping(read, file)
+    try:
+        return ProjectSettings.model_validate(without_empty_keys(values, ProjectSettings))
+    except ValidationError as error:
+        problems = problems_of(error, ProjectSettings, lambda key: (file, read.line_of(key)))
+        raise InvalidFile(problems) from None
+
+
+def sensitive(settings: ProjectSettings) -> dict[str, object]:
+    """Return what of a project's own settings takes effect only once a person trusts it, by dotted key.
+
+    These run commands, spend money, hand out secrets or weaken a gate, and an agent can write the
+    file. The keys are the same for all settings, so that two of them can be compared.
+    """
+    return {
+        "auto": settings.auto,
+        "executor": settings.executor,
+        "preset": settings.preset,
+        "external_edits": settings.external_edits,
+        "env": settings.env,
+        "test.command": settings.test.command,
+        "test.report": settings.test.report,
+        "test.exclude_argument": settings.test.exclude_argument,
+    }
+
+
+def _lay_file(merge: Merge, given: object) -> Path | None:
+    path = _find_file(merge, given)
+    if path is None:
+        return None
+    try:
+        read = yamltext.load(_text_of(path), file=str(path))
+        values = _mapping(read, str(path))
+    except InvalidFile as invalid:
+        merge.problems += invalid.problems
+        return path
+    merge.lay(
+        values,
+        lambda key: Source(kind="file", name=str(path), line=read.line_of(key)),
+        path.parent,
+    )
+    return path
+
+
+def _find_file(merge: Merge, given: object) -> Path | None:
+    if given is not None:
+        return Path(os.path.abspath(str(given)))
+    return next((path for path in default_files(merge.environ) if os.path.lexists(path)), None)
+
+
+def _text_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(yamltext.MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidFile((Problem(file=str(path), message=f"cannot be read ({error.strerror})"),)) from error
+
+
+def _lay_environment(merge: Merge) -> None:
+    merge.lay(_Environment(merge.environ)(), lambda key: _variable(key, merge.environ), Path.cwd())
+    known = {name.upper() for name in Settings.model_fields}
+    for name in sorted(merge.environ):
+        section, delimiter, _ = name.upper().removeprefix(PREFIX).partition(_DELIMITER)
+        if name.upper().startswith(PREFIX) and delimiter and section not in known:
+            sections = (key for key, field in Settings.model_fields.items() if section_of(field))
+            allowed = tuple(f"{PREFIX}{key.upper()}{_DELIMITER}…" for key in sections)
+            merge.problems.append(Problem(file=name, message="there is no such section", allowed=allowed))
+
+
+def _variable(key: str, environ: Mapping[str, str]) -> Source:
+    """Return the variable that holds a key: its own, or the one that holds the whole section as JSON."""
+    names = {name.upper(): name for name in environ}
+    while key:
+        name = PREFIX + key.upper().replace(".", _DELIMITER)
+        if name in names:
+            return Source(kind="environment", name=names[name])
+        key = key.rpartition(".")[0]
+    return Source(kind="environment")
+
+
+def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
+    values: dict[str, Any] = {}
+    for key, value in flags.items():
+        *sections, name = key.split(".")
+        inner = values
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = list(value) if isinstance(value, tuple) else value
+
+    def flag(key: str) -> Source:
+        return Source(kind="flag", name="--" + key.replace(".", "-").replace("_", "-"))
+
+    merge.lay(values, flag, Path.cwd())
+
+
+def _settle(merge: Merge) -> Settings:
+    """Fill in the two defaults that depend on the surroundings, and validate the whole."""
+    merge.data.setdefault("state_dir", default_state_dir(merge.environ))
+    state_dir = Path(str(merge.data["state_dir"]))
+    merge.data.setdefault("runtime_dir", default_runtime_dir(merge.environ, state_dir))
+    try:
+        settings = Settings.model_validate(merge.data)
+    except ValidationError as error:
+        merge.problems += problems_of(error, Settings, merge.locate)
+    else:
+        if not merge.problems:
+            return settings
+    raise InvalidFile(tuple(merge.problems))
+
+
+def _mapping(read: yamltext.YamlText, file: str) -> Mapping[str, Any]:
+    if read.data is None:
+        return {}
+    if not isinstance(read.data, Mapping):
+        line = read.line_of("")
+        raise InvalidFile((Problem(file=file, line=line, message="must be lines of the form `key: value`"),))
+    return read.data
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, Mapping) and (value or not path):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, value
+
+
+def _plain(value: object) -> object:
+    """Return `value` as JSON knows values; of an address that is a secret, only where it leads."""
+    match value:
+        case SecretStr():
+            parts = urlsplit(value.get_secret_value())
+            return f"{parts.scheme}://{parts.hostname}/…"
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case Path():
+            return str(value)
+    return value

@@ -1,0 +1,95 @@
+"""What a person can act on.
+
+One root, shown without a traceback by `handoffd.cli.main`; each family knows its exit code
+and carries a stable `code` for scripts and a `hint`, the next command to type. Expected outcomes
+of work (a failed step, a limit passed) are values, not exceptions; a broken invariant is an
+assertion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class HandoffdError(Exception):
+    """Something a person can act on."""
+
+    exit_code = 1
+    default_code = "ERROR"
+
+    def __init__(self, message: str, *, hint: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code or self.default_code
+
+
+class ConfigurationError(HandoffdError):
+    """The configuration keeps `handoffd run` from starting."""
+
+    exit_code = 78  # EX_CONFIG; the unit lists it in RestartPreventExitStatus
+    default_code = "BAD_CONFIGURATION"
+
+
+class Refused(HandoffdError):
+    """A verb was understood and refused; nothing was changed."""
+
+    default_code = "REFUSED"
+
+
+class NotFound(HandoffdError):
+    """The project, run or track that was named is not known here."""
+
+    exit_code = 4
+    default_code = "NOT_FOUND"
+
+
+class NoDaemon(HandoffdError):
+    """The verb needs the daemon and none answers."""
+
+    exit_code = 3
+    default_code = "NO_DAEMON"
+
+
+class Locked(HandoffdError):
+    """Another process holds the lock that this one needs."""
+
+    default_code = "LOCKED"
+
+
+class StoreError(HandoffdError):
+    """The journal or a projection could not be read or written."""
+
+    default_code = "STORE_ERROR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a file that a person (or an agent) wrote.
+
+    `line` counts from 1; `key` is a dotted path such as `steps.impl.max_attempts`; `allowed`
+    lists the values that would have been accepted, where there is such a list.
+    """
+
+    file: str
+    line: int | None = None
+    key: str | None = None
+    message: str
+    allowed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        key = f" {self.key}:" if self.key else ""
+        allowed = f" (allowed: {', '.join(self.allowed)})" if self.allowed else ""
+        return f"{place}:{key} {self.message}{allowed}"
+
+
+class InvalidFile(HandoffdError):
+    """A file was read whole and found wanting; every problem is listed."""
+
+    default_code = "INVALID_FILE"
+
+    def __init__(self, problems: tuple[Problem, ...], *, hint: str | None = None) -> None:
+        assert problems
+        super().__init__("\n".join(map(str, problems)), hint=hint)
+        self.problems = problems

@@ -1,0 +1,206 @@
+"""How the daemon's log lines look and where they go.
+
+A person at a terminal gets one line of text with key=value pairs; the journal gets JSON, with the
+priority in front that journald takes off again. The logging of libraries goes the same way as our
+own. Two things hold for every line, whoever wrote it: no secret is in it (by key, and by the
+well-known shapes of secrets inside text), and nothing in it can forge a second line or drive the
+terminal, because file names and agents' output come from strangers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from handoffd.settings import LogSettings
+
+REDACTED = "[redacted]"
+
+_SECRET_KEY = re.compile(
+    r"(^|_)(token|secret|password|passwd|passphrase|authorization|cookie|credential|api_?key|private_?key)s?($|_)"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRETS_IN_TEXT = (
+    re.compile(r"(?i)(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"),
+    re.compile(r"(?i)(?<=\bbearer )[^\s'\",;]+"),
+    re.compile(r"(?i)(?<=\bbasic )[a-z0-9+/]{8,}=*"),
+    re.compile(
+        r"(?i)(?<![a-z])(?P<name>[\w-]*(?:token|secret|password|passwd|api[_-]?key)s?[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"
+    ),
+)
+_PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+_MOST_NESTING = 6
+# They log every request, tick or file event at a level that for us means: a person may care.
+_CHATTY = ("uvicorn", "uvicorn.access", "apscheduler", "watchfiles", "httpx", "httpcore", "asyncio")
+
+Form = Literal["text", "json"]
+
+
+def configure_logging(settings: LogSettings, *, stream: TextIO, environment: Mapping[str, str]) -> None:
+    """Send all logging of the process to `stream`; call it again to change level or format.
+
+    `environment` is looked at for systemd's marks only (JOURNAL_STREAM, INVOCATION_ID).
+    """
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    form = settings.format
+    handler = _Handler(stream)
+    chosen = form_for(stream, environment) if form == "auto" else form
+    handler.setFormatter(_formatter(chosen, priorities=_is_journal(stream, environment)))
+    root = logging.getLogger()
+    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)] + [handler]
+    root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(
+            max(level, logging.WARNING) if level > logging.DEBUG else logging.INFO
+        )
+    logging.captureWarnings(True)
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        # Loggers live in modules for ever; a cached one would not follow a second call of this.
+        cache_logger_on_first_use=False,
+    )
+
+
+def form_for(stream: TextIO, environment: Mapping[str, str]) -> Form:
+    """Return what `auto` means here: text for a terminal, else JSON under systemd, else text.
+
+    The terminal comes first, because a shell inside a desktop session inherits systemd's marks.
+    """
+    if stream.isatty():
+        return "text"
+    return "json" if "JOURNAL_STREAM" in environment or "INVOCATION_ID" in environment else "text"
+
+
+def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return the event with every secret in it replaced: by key at any depth, and inside text."""
+    return {key: _without_secrets(key, value, 0) for key, value in event.items()}
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, so that a second configuration replaces it and leaves others (a test's) alone."""
+
+
+def _formatter(form: Form, *, priorities: bool) -> logging.Formatter:
+    render: Processor = structlog.processors.JSONRenderer(_json) if form == "json" else _text
+    finish: list[Processor] = [_with_priority(render)] if priorities else [render]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_SHARED,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            redact,
+            *finish,
+        ],
+    )
+
+
+_SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+def _is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Return whether `stream` is the very one systemd connected to the journal."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def _with_priority(render: Processor) -> Processor:
+    """Return `render` with `<4>` and the like in front, on every line it returns."""
+
+    def rendered(logger: Any, method: str, event: EventDict) -> str:
+        prefix = f"<{_PRIORITIES.get(event.get('level', ''), 6)}>"
+        text = str(render(logger, method, event))
+        return "\n".join(prefix + line for line in text.split("\n"))
+
+    return rendered
+
+
+def _json(event: Mapping[str, Any], **_options: Any) -> str:
+    """Return one line of JSON; what JSON does not know is written as text."""
+    first = {key: event[key] for key in ("time", "level", "logger", "event") if key in event}
+    line = json.dumps({**first, **event}, default=str, ensure_ascii=False)
+    # A file name that is not UTF-8 holds lone surrogates: escaped, they are still JSON.
+    return line.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _text(_logger: Any, _method: str, event: EventDict) -> str:
+    """Return one line for a person, and below it, indented, a traceback if there is one."""
+    time, level, message = (str(event.pop(key, "")) for key in ("time", "level", "event"))
+    event.pop("logger", None)
+    below = [str(event.pop(key)) for key in ("exception", "stack") if key in event]
+    pairs = "".join(f" {_visible(key)}={_quoted(value)}" for key, value in event.items())
+    lines = [f"    {_visible(line)}" for block in below for line in block.splitlines()]
+    return "\n".join([f"{time} {level:<7} {_visible(message)}{pairs}", *lines])
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    plain = text.isprintable() and text and not re.search(r"[\s\"'=]", text)
+    return text if plain else f'"{_visible(text, quote=True)}"'
+
+
+def _visible(text: str, *, quote: bool = False) -> str:
+    """Return `text` with everything escaped that is not a character on a screen."""
+    if quote:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    return json.dumps(letter)[1:-1] if ord(letter) < 0x20 else ascii(letter)[1:-1]
+
+
+def _without_secrets(key: object, value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(key, str) and _names_secret(key):
+        counted = isinstance(value, (int, float)) and "tokens" in key.lower()
+        return value if counted else REDACTED
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        return _without_secrets_in_text(value)
+    if depth >= _MOST_NESTING:
+        return "..."
+    if isinstance(value, Mapping):
+        return {inner: _without_secrets(inner, item, depth + 1) for inner, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _without_secret_items(list(value), depth)
+    return _without_secrets_in_text(str(value))
+
+
+def _without_secret_items(items: list[Any], depth: int) -> list[Any]:
+    """Return the items; in an argv, the word after `--token` is the secret."""
+    flags: list[Any] = [None, *items[:-1]]
+    return [
+        _without_secrets(flag if isinstance(flag, str) and flag.startswith("-") else None, item, depth + 1)
+        for flag, item in zip(flags, items, strict=True)
+    ]
+
+
+def _names_secret(key: str) -> bool:
+    """Return whether `apiKey`, `API-KEY`, `--api_key` and the like name something secret."""
+    return bool(_SECRET_KEY.search(_CAMEL.sub("_", key).lower().replace("-", "_")))
+
+
+def _without_secrets_in_text(text: str) -> str:
+    for pattern in _SECRETS_IN_TEXT:
+        text = pattern.sub(lambda found: (found.groupdict().get("name") or "") + REDACTED, text)
+    return text

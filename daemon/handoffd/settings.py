@@ -1,0 +1,167 @@
+"""Every setting there is, as frozen values with units in their names; nothing here reads a file.
+
+`configure.py` fills these from files, the environment and flags. No other component looks at
+the environment: each is handed its own section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+"""The name of an environment variable."""
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("must be a whole path, from the root")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class WatchSettings(_Section):
+    """How `.ai/` folders are watched. Latency of a hint is about 1.5 times `step_ms`."""
+
+    step_ms: int = Field(10, ge=1, le=1000)
+    debounce_ms: int = Field(20, ge=1, le=5000)
+    shards: int = Field(4, ge=1, le=10)
+    sweep_s: float = Field(30, gt=0)
+
+
+class ScheduleSettings(_Section):
+    """How often the poller looks for timed-out and dead executors."""
+
+    poll_s: float = Field(30, gt=0)
+
+
+class ExecuteSettings(_Section):
+    """How executors are run."""
+
+    slots: int = Field(4, ge=1)
+    handoff_grace_s: float = Field(20, gt=0)
+    settle_s: float = Field(1, ge=0)
+    env_allow: tuple[VariableName, ...] = (
+        "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+        "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    )  # fmt: skip
+    """Names of environment variables an executor may see; nothing else reaches it."""
+
+
+class WebhookSettings(_Section):
+    """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
+
+    url: SecretStr
+    timeout_s: float = Field(10, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _must_be_web_address(cls, url: SecretStr) -> SecretStr:
+        text = url.get_secret_value()
+        try:
+            parts = urlsplit(text)
+            proper = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            proper = False
+        # The text itself must not be quoted: messages are logged.
+        if not proper:
+            raise ValueError("must be a whole address that begins with https:// or http://")
+        if not (text.isascii() and text.isprintable()) or " " in text:
+            raise ValueError("must not hold blanks or letters that are not ASCII")
+        return url
+
+
+NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning"]
+
+
+class NotifySettings(_Section):
+    """Who is told of what needs a person."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
+    command_timeout_s: float = Field(30, gt=0)
+    webhook: WebhookSettings | None = None
+    events: tuple[NoticeKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning")
+    tries: int = Field(3, ge=1, le=10)
+    backoff_s: float = Field(2, ge=0)
+    """Pause before the second try; four times as long before each further one."""
+
+
+class LogSettings(_Section):
+    """How the daemon logs; `auto` is text on a terminal and JSON under systemd."""
+
+    format: Literal["auto", "text", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(_Section):
+    """The daemon's settings."""
+
+    state_dir: AbsolutePath
+    runtime_dir: AbsolutePath
+    projects: tuple[AbsolutePath, ...] = ()
+    executor: str = "claude"
+    executors: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
+    """Executors beside (or instead of) those that ship, in the form of config/executors.yaml."""
+    language: Literal["en", "zh-TW"] = "en"
+    watch: WatchSettings = WatchSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    execute: ExecuteSettings = ExecuteSettings()
+    notify: NotifySettings = NotifySettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def journal(self) -> Path:
+        """The journal's database."""
+        return self.state_dir / "journal.db"
+
+    @property
+    def runs_dir(self) -> Path:
+        """Where start and exit records are kept, one folder a run."""
+        return self.state_dir / "runs"
+
+    @property
+    def control_socket(self) -> Path:
+        """Where the daemon answers."""
+        return self.runtime_dir / "control.sock"
+
+    @property
+    def launcher_socket(self) -> Path:
+        """Where the launcher answers."""
+        return self.runtime_dir / "launcher.sock"
+
+
+class TestSettings(_Section):
+    """The project's own tests, as the daemon runs them. No command: nothing is measured."""
+
+    __test__ = False
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """argv; `{report}` is replaced by the path the report must be written to."""
+    report: Literal["junit", "gotest", "tap", "exit"] = "exit"
+    exclude_argument: str | None = None
+    """Added once for each test file that cannot be loaded, e.g. `--ignore={file}`."""
+
+
+class ProjectSettings(_Section):
+    """`.ai/handoffd.yaml`: what one project wants."""
+
+    auto: bool = False
+    """Level 2 from the moment the project is added."""
+    executor: str | None = None
+    language: Literal["en", "zh-TW"] | None = None
+    preset: str | None = None
+    test: TestSettings = TestSettings()
+    external_edits: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
+    env: tuple[VariableName, ...] = ()
+    """Further environment variables this project's executors may see, by name."""

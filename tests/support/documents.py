@@ -1,0 +1,332 @@
+"""The parts of the documentation that are made from the code.
+
+A document holds `<!-- generated: NAME -->` and `<!-- end generated -->`, each on a line of its own;
+what stands between them is what `BLOCKS[NAME]` returns. `generate.py` fills them in, and a test fails
+when one is out of date, so that a table, a diagram or an example in the docs is never an old one.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+from tests.support.markdown import plain, table
+from tests.support.plays import examples
+from tests.support.settings_tables import daemon_settings, project_settings
+
+from handoffd.control.verbs import EVENTS
+from handoffd.control.vocabulary import VERBS, VerbSpec
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Fact, Verb
+from handoffd.engine.results import Result
+from handoffd.engine.transitions import ANY, TRANSITIONS, diagram
+from handoffd.engine.views import ProjectView, TrackView
+from handoffd.protocol.handoff import FrontMatter
+from handoffd.protocol.rulebook import Layer, build_rulebook, sensitive_view
+from handoffd.protocol.rules import DONE, Rule, RuleBook
+from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
+from handoffd.resources import shared
+from handoffd.supervise.project_files import shipped_layers
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+_BLOCK = re.compile(
+    r"^(<!-- generated: (?P<name>[a-z-]+) -->\n).*?^(<!-- end generated -->)$", re.MULTILINE | re.DOTALL
+)
+_WRITERS: Mapping[str, str] = {
+    **dict.fromkeys(("project", "story", "task_type", "agent_teams", "blocked_by"), "a person's verb"),
+    **dict.fromkeys(
+        ("step", "attempt", "dispatched_at", "human_note", "last_error", "reopened_from"), "engine"
+    ),
+    **dict.fromkeys(("max_attempts", "timeout_min"), "the step's rule"),
+    **dict.fromkeys(("status", "reason", "completed_at", "files_changed"), "verdict"),
+    **dict.fromkeys(("tests", "failing_tests", "lint_pass"), "checks"),
+}
+
+
+def documents() -> tuple[Path, ...]:
+    """Return every document that has a generated part."""
+    return tuple(path for path in sorted(DOCS.glob("*.md")) if _BLOCK.search(path.read_text("utf-8")))
+
+
+def filled(text: str) -> str:
+    """Return `text` with all its generated parts made anew. Raises KeyError for an unknown name."""
+
+    def block(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{BLOCKS[found['name']]().strip()}\n\n{found[3]}"
+
+    return _BLOCK.sub(block, text)
+
+
+# --- pieces -------------------------------------------------------------------------------------------
+def _code(values: Iterable[object]) -> str:
+    return ", ".join(f"`{value}`" for value in values) or "–"
+
+
+def _first_line(thing: type) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+# --- STATE.json and hand-offs -----------------------------------------------------------------------
+def _state_fields() -> str:
+    schema = State.model_json_schema()
+    initial = State(project="…")
+    rows = [
+        (
+            f"`{name}`",
+            _type(schema["properties"][name], schema),
+            f"`{json.dumps(plain(getattr(initial, name)), ensure_ascii=False)}`",
+            _WRITERS[name],
+            field.description or "",
+        )
+        for name, field in State.model_fields.items()
+    ]
+    return table(("Field", "Values", "When left out", "Set by", "Meaning"), rows)
+
+
+def _front_matter() -> str:
+    schema = FrontMatter.model_json_schema()
+    rows = [
+        (f"`{name}`", _type(schema["properties"][name], schema), field.description or "")
+        for name, field in FrontMatter.model_fields.items()
+    ]
+    return table(("Field", "Values", "Meaning"), rows)
+
+
+def _type(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    """Return the type that a JSON schema describes, as people say it."""
+    if "anyOf" in schema:
+        return " or ".join(_type(part, whole) for part in schema["anyOf"])
+    if "$ref" in schema:
+        return _type(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    if "enum" in schema:
+        return " ".join(f"`{value}`" for value in schema["enum"])
+    if schema["type"] == "array":
+        return "list of text"
+    if schema["type"] == "object":
+        return f"`{{{', '.join(schema['properties'])}}}`"
+    names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "bool"}
+    name = "time" if schema.get("format") == "date-time" else names.get(schema["type"], schema["type"])
+    low = schema.get("minimum")
+    return name if low is None else f"{name} ≥ {low}"
+
+
+def _near(words: Mapping[str, object]) -> str:
+    targets: dict[str, list[str]] = {}
+    for word, target in words.items():
+        targets.setdefault(str(target), []).append(word)
+    return table(("Written", "Read as"), [(_code(found), f"`{target}`") for target, found in targets.items()])
+
+
+# --- the step table -----------------------------------------------------------------------------------
+def _shipped() -> RuleBook:
+    return build_rulebook(shipped_layers(None))
+
+
+def _step_table() -> str:
+    head = ("Step", "Pass", "Failure", "Attempts", "Minutes", "Done by", "Tests", "Reads", "May write")
+    return table(head, [_step_row(name, rule) for name, rule in _shipped().steps.items()])
+
+
+def _step_row(name: str, rule: Rule) -> tuple[str, ...]:
+    routes = [f"{reason} → {target}" for reason, target in rule.on_fail.items() if reason != "default"]
+    return (
+        f"`{name}`",
+        rule.next_on_pass,
+        "; ".join([rule.on_fail["default"], *routes]),
+        str(rule.max_attempts),
+        f"{rule.timeout_min:g}" if rule.timeout_min else "no limit",
+        "a person" if rule.requires_human else "an executor",
+        rule.tests or "–",
+        _code(rule.claude_reads),
+        _code(rule.claude_writes),
+    )
+
+
+def _pipelines() -> str:
+    rules = _shipped()
+    rows = [
+        (
+            f"`{name}`",
+            " → ".join([*(f"`{step}`" for step in rules.path(name)), DONE]),
+            pipeline.bootstrap or "–",
+        )
+        for name, pipeline in rules.pipelines.items()
+    ]
+    return table(("Pipeline (`task_type`)", "Steps", "Only in a new project"), rows)
+
+
+def _presets() -> str:
+    before = sensitive_view(_shipped())
+    rows = []
+    for file in sorted(shared("config", "presets").glob("*.yaml")):
+        changed = sensitive_view(build_rulebook(shipped_layers(file.stem)))
+        news = [f"`{key}: {value}`" for key, value in changed.items() if before.get(key) != value]
+        rows.append((f"`{file.stem}`", "<br>".join(news) or "nothing"))
+    return table(("Preset", "What it changes"), rows)
+
+
+def _rule_defaults() -> str:
+    rule = build_rulebook((*shipped_layers(None), Layer("x", _BARE))).steps["bare"]
+    rows = [(f"`{name}`", f"`{json.dumps(plain(getattr(rule, name)))}`") for name in Rule.model_fields]
+    return table(("Key", "Without it"), [row for row in rows if row[0] not in _REQUIRED])
+
+
+_BARE = "steps: {bare: {next_on_pass: done, next_on_fail: bare, step_instruction: {en: x}}}"
+_REQUIRED = {"`next_on_pass`", "`on_fail`", "`step_instruction`"}
+
+
+# --- the engine ---------------------------------------------------------------------------------------
+def _verbs() -> str:
+    head = ("Verb", "Arguments", "Event", "Refused to executors", "What it does")
+    rows = [
+        (f"`{spec.name}`", _arguments(spec), _event_of(spec.name), _GUARDS[spec.guard], spec.help)
+        for spec in VERBS.values()
+    ]
+    return table(head, rows)
+
+
+_GUARDS = {
+    "never": "–",
+    "always": "always",
+    "forced": "with `force`",
+    "unknown": "with `force`, or for a new project",
+}
+
+
+def _arguments(spec: VerbSpec) -> str:
+    return ", ".join(f"`{p.name}`" if p.required else f"[`{p.name}`]" for p in spec.parameters) or "–"
+
+
+def _event_of(verb: str) -> str:
+    if verb in EVENTS:
+        given: dict[str, Any] = {parameter.name: None for parameter in VERBS[verb].parameters}
+        return f"`{EVENTS[verb](given, 'docs').kind}`"
+    named = {"init": "initialised", "start": "started", "custom": "started"}
+    return f"`{named[verb]}`" if verb in named else "–"
+
+
+def _kinds(union: Any) -> str:
+    return table(
+        ("Kind", "Meaning"),
+        [(f"`{_kind(member)}`", _first_line(member)) for member in get_args(union)],
+    )
+
+
+def _kind(member: type) -> str:
+    (kind,) = get_args(inspect.get_annotations(member, eval_str=True)["kind"])
+    return str(kind)
+
+
+def _transitions() -> str:
+    statuses = [None, *Status]
+    kinds = list(dict.fromkeys(kind for facts in TRANSITIONS.values() for kind in facts))
+    head = ("Event", *("none yet" if status is None else f"`{status}`" for status in statuses))
+    return table(head, [(f"`{kind}`", *(_targets(status, kind) for status in statuses)) for kind in kinds])
+
+
+def _targets(status: Status | None, kind: str) -> str:
+    allowed = TRANSITIONS[status].get(kind)
+    if allowed is None:
+        return "–"
+    return "any" if allowed == ANY else " ".join(target.value for target in Status if target in allowed)
+
+
+def _state_diagram() -> str:
+    return f"```mermaid\n{diagram()}```\n"
+
+
+def _results() -> str:
+    adapter: TypeAdapter[Result] = TypeAdapter(Result)
+    parts = []
+    for result in examples():
+        text = json.dumps(adapter.dump_python(result, mode="json"), indent=2, ensure_ascii=False)
+        parts.append(f"`{result.type}`: {_first_line(type(result))}\n\n```json\n{text}\n```")
+    return "\n\n".join(parts)
+
+
+def _view_fields() -> str:
+    schema = TypeAdapter(ProjectView).json_schema(mode="serialization")
+    inner = schema["$defs"]["TrackView"]
+    project, track = _attribute_docs(ProjectView), _attribute_docs(TrackView)
+    rows = [
+        (f"`{name}`", _type(part, schema), project.get(name) or _VIEWS[name])
+        for name, part in schema["properties"].items()
+        if name != "tracks"
+    ]
+    rows += [
+        (f"`tracks[].{name}`", _type(part, schema), _meaning(name, track))
+        for name, part in inner["properties"].items()
+    ]
+    return table(("Key", "Value", "Meaning"), rows)
+
+
+def _meaning(name: str, docs: Mapping[str, str]) -> str:
+    known = State.model_fields.get(name)
+    return docs.get(name) or (known and known.description) or _VIEWS[name]
+
+
+_VIEWS: Mapping[str, str] = {
+    "name": "What the project calls itself.",
+    "level": "0: no STATE.json; 1: kept up to date, dispatched by hand; 2: dispatched by the daemon.",
+    "condition": "Whether it can be worked on.",
+    "detail": "What is wrong, where `condition` is not `ok`.",
+    "paused_by": "Who paused it.",
+    "warnings": "Problems of its own files, edits that wait for trust, files that cannot be written.",
+    "track": "`main`.",
+    "executor": "Who works on the attempt in flight.",
+    "dispatch": "The id of the attempt in flight.",
+    "pid": "The process that looks after the executor in flight.",
+    "elapsed_min": "For how long the attempt has been running.",
+    "backlog": "Stories that wait for this one.",
+    "parked": "Stories that were set aside.",
+}
+
+
+def _attribute_docs(thing: type) -> dict[str, str]:
+    """Return the texts that stand below the attributes of a class."""
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(thing))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for before, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and _is_text(after):
+            found[before.target.id] = ast.literal_eval(after.value)  # type: ignore[attr-defined]
+    return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "state-fields": _state_fields,
+    "near-statuses": lambda: _near(NEAR_STATUS),
+    "step-aliases": lambda: _near(STEP_ALIASES),
+    "reasons": lambda: _code(Reason),
+    "front-matter": _front_matter,
+    "step-table": _step_table,
+    "pipelines": _pipelines,
+    "presets": _presets,
+    "rule-defaults": _rule_defaults,
+    "verbs": _verbs,
+    "verb-events": lambda: _kinds(Verb),
+    "fact-events": lambda: _kinds(Fact),
+    "effects": lambda: _kinds(Effect),
+    "transitions": _transitions,
+    "state-diagram": _state_diagram,
+    "results": _results,
+    "status-keys": _view_fields,
+    "settings": daemon_settings,
+    "project-settings": project_settings,
+}
+"""Every generated part by its name."""

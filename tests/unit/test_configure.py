@@ -1,0 +1,308 @@
+"""Defaults, file, environment and flags: who wins, where it came from, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from handoffd.configure import Loaded, load, load_project, sensitive
+from handoffd.errors import InvalidFile
+from handoffd.resources import shared
+from handoffd.settings import ProjectSettings, Settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The environment of a person who has configured nothing."""
+    return {"HOME": str(tmp_path / "home"), "PATH": "/bin", "HANDOFFD_STORY": "set for hooks, no setting"}
+
+
+def write(path: Path, text: str) -> Path:
+    """Write `text` to a file, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def own_file(environ: dict[str, str], text: str) -> Path:
+    """Write the person's own settings file."""
+    return write(Path(environ["HOME"], ".config/handoffd/handoffd.yaml"), text)
+
+
+def told(loaded: Loaded, key: str) -> tuple[object, str]:
+    """Return value and source of one key, as `explain` tells them."""
+    return next((found.value, str(found.source)) for found in loaded.explain() if found.key == key)
+
+
+def complaints(flags: dict[str, object], environ: dict[str, str]) -> list[str]:
+    """Return everything that is wrong."""
+    with pytest.raises(InvalidFile) as caught:
+        load(flags, environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_without_any_configuration_there_are_defaults(environ: dict[str, str]) -> None:
+    """Nothing has to be configured."""
+    state = Path(environ["HOME"], ".local/state/handoffd")
+
+    loaded = load({}, environ)
+
+    assert Settings(state_dir=state, runtime_dir=state / "run") == loaded.settings
+    assert (None, {}) == (loaded.file, loaded.sources)
+    assert {"default"} == {str(found.source) for found in loaded.explain()}
+
+
+def test_each_source_wins_over_the_ones_before_it(environ: dict[str, str]) -> None:
+    """Flags go before the environment, the environment before the file, the file before the defaults."""
+    file = own_file(environ, "watch:\n  step_ms: 11\n  debounce_ms: 11\n  sweep_s: 11\n")
+    environ |= {"HANDOFFD_WATCH__DEBOUNCE_MS": "22", "HANDOFFD_WATCH__SWEEP_S": "22"}
+
+    loaded = load({"watch.sweep_s": 33}, environ)
+
+    watch = loaded.settings.watch
+    assert (11, 22, 33, 4) == (watch.step_ms, watch.debounce_ms, watch.sweep_s, watch.shards)
+    assert (11, f"file {file}:2") == told(loaded, "watch.step_ms")
+    assert (22, "environment HANDOFFD_WATCH__DEBOUNCE_MS") == told(loaded, "watch.debounce_ms")
+    assert (33, "flag --watch-sweep-s") == told(loaded, "watch.sweep_s")
+    assert (4, "default") == told(loaded, "watch.shards")
+
+
+def test_a_file_that_is_named_replaces_the_one_that_is_found(environ: dict[str, str], tmp_path: Path) -> None:
+    """With --config, no other file is read."""
+    own_file(environ, "executor: codex\nlanguage: zh-TW\n")
+    named = write(tmp_path / "named.yaml", "executor: gemini\n")
+
+    loaded = load({"config": named}, environ)
+
+    assert ("gemini", "en", named) == (loaded.settings.executor, loaded.settings.language, loaded.file)
+
+
+def test_a_file_that_is_named_must_be_there(environ: dict[str, str]) -> None:
+    """A wrong --config is an error, not a silent default."""
+    assert ["/no/such.yaml: cannot be read (No such file or directory)"] == complaints(
+        {"config": "/no/such.yaml"}, environ
+    )
+
+
+def test_paths_are_meant_from_where_they_stand(environ: dict[str, str], tmp_path: Path) -> None:
+    """In a file from its folder, in flags from the working directory; `~` is the home."""
+    text = "projects: [shop, ~/till, /srv/../srv/bank]\nstate_dir: state\n"
+    file = write(tmp_path / "etc" / "h.yaml", text)
+
+    loaded = load({"config": file, "runtime_dir": "run"}, environ)
+
+    home = Path(environ["HOME"])
+    assert (tmp_path / "etc/shop", home / "till", Path("/srv/bank")) == loaded.settings.projects
+    assert (tmp_path / "etc/state", Path.cwd() / "run") == (
+        loaded.settings.state_dir, loaded.settings.runtime_dir
+    )  # fmt: skip
+
+
+def test_the_runtime_directory_follows_the_state_directory(environ: dict[str, str]) -> None:
+    """Its fallback lies in the state directory that won, not in the default one."""
+    assert Path("/srv/h/run") == load({"state_dir": "/srv/h"}, environ).settings.runtime_dir
+
+
+def test_lists_and_mappings_come_as_json_from_the_environment(environ: dict[str, str]) -> None:
+    """A list, an optional section and a free mapping can all be given."""
+    environ |= {
+        "HANDOFFD_NOTIFY__COMMAND": '["notify", "--now"]',
+        "HANDOFFD_NOTIFY__WEBHOOK__URL": "https://hooks.example.org/key",
+        "HANDOFFD_EXECUTORS": '{"mine": {"argv": ["mine"]}}',
+        "HANDOFFD_EXECUTOR": "mine",
+        "HANDOFFD_LANGUAGE": "",
+    }
+
+    loaded = load({}, environ)
+
+    assert ("notify", "--now") == loaded.settings.notify.command
+    assert loaded.settings.notify.webhook is not None
+    assert {"mine": {"argv": ["mine"]}} == loaded.settings.executors
+    assert (["mine"], "environment HANDOFFD_EXECUTORS") == told(loaded, "executors.mine.argv")
+    assert ("en", "default") == told(loaded, "language")
+
+
+def test_flags_that_were_not_given_change_nothing(environ: dict[str, str]) -> None:
+    """None and an empty tuple are what a command line without the flag yields."""
+    own_file(environ, "projects: [/srv/shop]\nexecutor: codex\n")
+
+    loaded = load({"projects": (), "executor": None, "config": None}, environ)
+
+    assert ((Path("/srv/shop"),), "codex") == (loaded.settings.projects, loaded.settings.executor)
+
+
+def test_executors_of_file_and_environment_are_merged(environ: dict[str, str]) -> None:
+    """A mapping is merged key by key, a list is replaced whole."""
+    file = own_file(environ, "executors:\n  mine:\n    argv: [a, b]\n    prompt: stdin\n")
+    environ["HANDOFFD_EXECUTORS"] = '{"mine": {"argv": ["c"]}}'
+
+    loaded = load({}, environ)
+
+    assert {"mine": {"argv": ["c"], "prompt": "stdin"}} == loaded.settings.executors
+    assert ("stdin", f"file {file}:4") == told(loaded, "executors.mine.prompt")
+
+
+def test_a_key_with_nothing_behind_it_is_not_given(environ: dict[str, str]) -> None:
+    """All of a section, or of a list, may be commented out."""
+    own_file(environ, "watch:\n  # step_ms: 5\nprojects:\nlog:\n  level:\nnotify:\n  command:\n")
+
+    assert load({}, {"HOME": "/nowhere"}).settings.watch == load({}, environ).settings.watch
+
+
+def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str], tmp_path: Path) -> None:
+    """File, environment and flags are all complained about in one go."""
+    file = own_file(environ, "watch:\n  stepms: 5\nnotify:\n  webhook: {timeout_s: 3}\nexecutor: {a: 1}\n")
+    environ |= {
+        "HANDOFFD_WATCH__SHARDS": "many",
+        "HANDOFFD_SCHEDULE": "3",
+        "HANDOFFD_PROJECTS": "/srv/a:/srv/b",
+        "HANDOFFD_WACH__STEP_MS": "5",
+    }
+
+    found = complaints({"log.level": "loud"}, environ)
+
+    known = ", ".join(f"HANDOFFD_{name}__…" for name in ("WATCH", "SCHEDULE", "EXECUTE", "NOTIFY", "LOG"))
+    assert sorted(
+        [
+            f"HANDOFFD_WACH__STEP_MS: there is no such section (allowed: {known})",
+            f"{file}:2: watch.stepms: unknown setting; did you mean step_ms? "
+            "(allowed: step_ms, debounce_ms, shards, sweep_s)",
+            f"{file}:4: notify.webhook.url: is missing",
+            f"{file}:5: executor: must be text, not a section",
+            "HANDOFFD_WATCH__SHARDS: watch.shards: must be a whole number, not 'many'",
+            "HANDOFFD_SCHEDULE: schedule: must be a section with keys of its own, not 3",
+            "HANDOFFD_PROJECTS: projects: must be a list, not '/srv/a:/srv/b'",
+            "--log-level: log.level: must be one of the allowed values, not 'loud' "
+            "(allowed: debug, info, warning, error)",
+        ]
+    ) == sorted(found)
+
+
+def test_a_file_that_cannot_be_parsed_hides_no_other_problem(environ: dict[str, str]) -> None:
+    """A syntax error is told together with what is wrong elsewhere."""
+    file = own_file(environ, "watch: {step_ms: 5\n")
+    environ["HANDOFFD_LANGUAGE"] = "fr"
+
+    syntax, language = complaints({}, environ)
+
+    assert syntax.startswith(f"{file}:")
+    assert language.startswith("HANDOFFD_LANGUAGE: language: ")
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text\n"])
+def test_a_file_must_hold_settings(environ: dict[str, str], text: str) -> None:
+    """Something that is YAML but no mapping is an error."""
+    file = own_file(environ, text)
+
+    assert [f"{file}:1: must be lines of the form `key: value`"] == complaints({}, environ)
+
+
+def test_a_secret_is_explained_without_its_key(environ: dict[str, str]) -> None:
+    """`config show` may be pasted into a bug report."""
+    own_file(environ, "notify:\n  webhook:\n    url: https://me:pass@hooks.example.org/key?k=key\n")
+
+    loaded = load({}, environ)
+
+    assert "https://hooks.example.org/…" == told(loaded, "notify.webhook.url")[0]
+    assert "key" not in json.dumps([found.value for found in loaded.explain()])
+
+
+def test_explain_lists_every_setting(environ: dict[str, str]) -> None:
+    """No setting is left out, and every value is one that JSON knows."""
+    own_file(environ, "notify: {webhook: {url: 'http://localhost/'}}\n")
+
+    found = {found.key for found in load({}, environ).explain()}
+
+    assert set(_keys(load({}, environ).settings)) == found
+    json.dumps([each.value for each in load({}, environ).explain()])
+
+
+def test_the_example_holds_every_setting_with_its_default(environ: dict[str, str]) -> None:
+    """The example equals the defaults; the two directories, whose default varies, are commented out."""
+    example = shared("config", "handoffd.example.yaml")
+    lines = example.read_text(encoding="utf-8").splitlines()
+
+    loaded = load({"config": example}, environ)
+
+    assert load({}, environ).settings == loaded.settings
+    given = set(loaded.sources) | {line[2:].partition(":")[0] for line in lines if line.startswith("# ")}
+    assert set(_keys(loaded.settings)) <= given
+
+
+def _keys(model: BaseModel, path: str = "") -> list[str]:
+    keys = []
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        keys += _keys(value, f"{path}{name}.") if isinstance(value, BaseModel) else [f"{path}{name}"]
+    return keys
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing yet\n", "test:\n"])
+def test_a_project_without_settings_has_the_defaults(text: str | None) -> None:
+    """No file, an empty one and one full of comments are the same."""
+    assert ProjectSettings() == load_project(text, ".ai/handoffd.yaml")
+
+
+def test_the_settings_of_a_project() -> None:
+    """Everything a project can say."""
+    text = """
+auto: true
+executor: codex
+language: zh-TW
+preset: go
+external_edits: adopt
+env: [GOPATH]
+test:
+  command: [go, test, -json, ./...]
+  report: gotest
+  exclude_argument: -skip={file}
+"""
+    settings = load_project(text, ".ai/handoffd.yaml")
+
+    assert (True, "codex", "zh-TW", "go") == (
+        settings.auto, settings.executor, settings.language, settings.preset
+    )  # fmt: skip
+    assert ("adopt", ("GOPATH",)) == (settings.external_edits, settings.env)
+    assert ("go", "test", "-json", "./...") == settings.test.command
+    assert ("gotest", "-skip={file}") == (settings.test.report, settings.test.exclude_argument)
+
+
+def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
+    """An agent's or a person's mistake is told with line, key and what would be allowed."""
+    text = "auto: maybe\ntest:\n  command: pytest -q\n  raport: junit\nstate_dir: /\n"
+
+    with pytest.raises(InvalidFile) as caught:
+        load_project(text, ".ai/handoffd.yaml")
+
+    assert [
+        ".ai/handoffd.yaml:1: auto: must be true or false, not 'maybe'",
+        ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
+        ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report? "
+        "(allowed: command, report, exclude_argument)",
+        ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, executor, language, preset, test, "
+        "external_edits, env)",
+    ] == [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: &x b\nc: *x\n", "a: {b: [\n", "auto: true\nauto: false\n"])
+def test_hostile_or_broken_text_is_an_error_and_no_more(text: str) -> None:
+    """Whatever stands in the file, the answer is InvalidFile."""
+    with pytest.raises(InvalidFile):
+        load_project(text, ".ai/handoffd.yaml")
+
+
+def test_all_but_the_language_needs_trust() -> None:
+    """What runs commands, costs money, hands out secrets or weakens a gate is listed, by the same keys."""
+    changed = load_project(
+        "{auto: true, executor: x, preset: go, external_edits: adopt, env: [A], language: zh-TW, "
+        "test: {command: [x], report: tap, exclude_argument: y}}",
+        "f",
+    )
+    before, after = sensitive(ProjectSettings()), sensitive(changed)
+
+    assert set(before) == set(after)
+    assert all(before[key] != after[key] for key in before)
+    assert {*_keys(ProjectSettings())} - {"language"} == set(before)

@@ -1,0 +1,74 @@
+"""Layers are merged key by key, and every key knows who gave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
+from handoffd.settings import Settings
+
+FIRST, SECOND = Source(kind="file", name="f", line=3), Source(kind="flag", name="--x")
+
+
+def merged(*layers: dict[str, object]) -> Merge:
+    """Lay the first layer with the first source, the second over it with the second."""
+    merge = Merge({"HOME": "/home/ann"})
+    for values, source in zip(layers, (FIRST, SECOND), strict=False):
+        merge.lay(values, lambda _, source=source: source, Path("/base"))  # type: ignore[misc]
+    return merge
+
+
+def test_sections_are_merged_and_lists_replaced() -> None:
+    """What the upper layer does not mention stays."""
+    merge = merged(
+        {"watch": {"step_ms": 1, "shards": 2}, "notify": {"command": ["a", "b"]}},
+        {"watch": {"step_ms": 3}, "notify": {"command": ["c"]}},
+    )
+
+    assert {"watch": {"step_ms": 3, "shards": 2}, "notify": {"command": ["c"]}} == merge.data
+    assert {
+        "watch.step_ms": SECOND, "watch.shards": FIRST, "notify.command": SECOND,
+    } == merge.sources  # fmt: skip
+
+
+def test_a_section_and_a_value_replace_each_other() -> None:
+    """No source is left over from what was replaced."""
+    assert {"watch": SECOND} == merged({"watch": {"step_ms": 1}}, {"watch": 5}).sources
+    assert {"watch.step_ms": SECOND} == merged({"watch": 5}, {"watch": {"step_ms": 1}}).sources
+
+
+def test_the_source_of_an_item_is_that_of_its_list() -> None:
+    """Lists are given as a whole; a neighbour in a section says nothing of a key."""
+    merge = merged({"notify": {"command": ["a"]}})
+
+    assert FIRST == source_of("notify.command.0", merge.sources)
+    assert source_of("notify.tries", merge.sources) is None
+
+
+def test_what_is_missing_is_looked_for_beside_what_was_given() -> None:
+    """A missing key has no line; its section has."""
+    merge = merged({"notify": {"webhook": {"timeout_s": 1}}})
+
+    assert ("f", 3) == merge.locate("notify.webhook.url")
+    assert ("f", 3) == merge.locate("notify")
+    assert ("default", None) == merge.locate("language")
+
+
+def test_paths_become_absolute() -> None:
+    """Relative ones from the layer's base, `~` from the home; what is no path is left for validation."""
+    merge = merged({"state_dir": "s", "runtime_dir": "~", "projects": ["~/a", "../b", 3, ""]})
+
+    assert (Path("/base/s"), Path("/home/ann")) == (merge.data["state_dir"], merge.data["runtime_dir"])
+    assert [Path("/home/ann/a"), Path("/b"), 3, ""] == merge.data["projects"]
+
+
+def test_keys_with_nothing_behind_them_are_left_out() -> None:
+    """Only where nothing is itself a value does it stay; unknown keys stay to be complained about."""
+    values = {"watch": None, "log": {"level": None}, "notify": {"command": None}, "nonsense": None}
+
+    assert {"log": {}, "notify": {"command": None}, "nonsense": None} == without_empty_keys(values, Settings)
+
+
+def test_a_source_says_where() -> None:
+    """Sources are shown to people."""
+    assert ("file f:3", "flag --x", "default") == (str(FIRST), str(SECOND), str(DEFAULT))

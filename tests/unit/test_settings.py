@@ -1,0 +1,76 @@
+"""The settings as values: frozen, closed, and with limits that make sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from handoffd.settings import NotifySettings, ProjectSettings, Settings, WatchSettings, WebhookSettings
+
+SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
+
+
+def test_places_follow_from_the_two_directories() -> None:
+    """Everything durable is in the state directory, every socket in the runtime directory."""
+    assert Path("/state/journal.db") == SETTINGS.journal
+    assert Path("/state/runs") == SETTINGS.runs_dir
+    assert Path("/run/h/control.sock") == SETTINGS.control_socket
+    assert Path("/run/h/launcher.sock") == SETTINGS.launcher_socket
+
+
+def test_settings_do_not_change() -> None:
+    """What was handed out stays as it was."""
+    with pytest.raises(ValidationError):
+        SETTINGS.watch.step_ms = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        (WatchSettings, {"stepms": 5}),
+        (WatchSettings, {"step_ms": 0}),
+        (WatchSettings, {"sweep_s": "inf"}),
+        (WatchSettings, {"shards": 11}),
+        (Settings, {"state_dir": "relative", "runtime_dir": "/run"}),
+        (Settings, {"state_dir": "/state", "runtime_dir": "/run", "projects": ["relative"]}),
+        (NotifySettings, {"command": []}),
+        (NotifySettings, {"events": ["everything"]}),
+        (ProjectSettings, {"env": ["PATH=x"]}),
+        (ProjectSettings, {"test": {"command": []}}),
+        (ProjectSettings, {"external_edits": "ignore"}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(model: type[Any], values: dict[str, object]) -> None:
+    """Unknown keys, numbers out of range, empty commands and names that are none are errors."""
+    with pytest.raises(ValidationError):
+        model.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://host/x",
+        "host/x",
+        "https:///path",
+        "http://host:99999/",
+        "http://h/a b",
+        "http://h/é",
+    ],
+)
+def test_only_whole_web_addresses_are_webhooks(url: str) -> None:
+    """Anything else is refused without being quoted: it may hold a key."""
+    with pytest.raises(ValidationError) as caught:
+        WebhookSettings.model_validate({"url": url})
+
+    assert url not in caught.value.errors()[0]["msg"]
+
+
+def test_a_webhook_is_not_shown_by_accident() -> None:
+    """The text of the settings holds no key."""
+    settings = WebhookSettings.model_validate({"url": "https://hooks.example.org/key"})
+
+    assert "key" not in f"{settings!r} {settings}"
