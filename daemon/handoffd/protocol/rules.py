@@ -1,0 +1,103 @@
+"""The step table as a value.
+
+`rulebook.py` makes a `RuleBook` from YAML (the shipped table, a preset, a project's own file) and
+validates it; the engine only looks things up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from handoffd.protocol.state import Minutes, Reason
+
+DONE = "done"
+"""The pseudo-step at the end of every pipeline; it has no rule."""
+
+Expectation = Literal["red", "green"]
+Language = Literal["en", "zh-TW"]
+Complexity = Literal["S", "M", "L"]
+DispatchMode = Literal["single", "auto", "team"]
+
+
+class TeamRole(BaseModel):
+    """What one member of an agent team reads and writes, as path templates."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    claude_reads: tuple[str, ...] = ()
+    claude_writes: tuple[str, ...] = ()
+
+
+class Rule(BaseModel):
+    """One step: where it leads, how often it may be tried, what it reads, writes and must prove."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    display_name: Mapping[str, str] = Field(default_factory=dict)
+    next_on_pass: str
+    on_fail: Mapping[str, str]
+    max_attempts: int = Field(1, ge=1)
+    timeout_min: Minutes = Field(5)
+    requires_human: bool = False
+    tests: Expectation | None = None
+    retry_on_timeout: int = Field(0, ge=0)
+    max_visits: int = Field(6, ge=1)
+    claude_reads: tuple[str, ...] = ()
+    claude_writes: tuple[str, ...] = ()
+    post_check: str | None = None
+    post_check_timeout_s: float = Field(60, gt=0)
+    check_timeout_min: float = Field(10, gt=0)
+    step_instruction: Mapping[str, str] = Field(default_factory=dict)
+    """Replaces the step's instruction template; by language."""
+    dispatch_mode: Mapping[Complexity, DispatchMode] = Field(default_factory=dict)
+    """How many executors work on the step, by the story's complexity; missing means `single`."""
+    team_roles: Mapping[str, TeamRole] = Field(default_factory=dict)
+
+    def target(self, reason: Reason | None) -> str:
+        """Return the step a failure for `reason` leads to."""
+        return self.on_fail.get(reason or "default", self.on_fail["default"])
+
+
+class Pipeline(BaseModel):
+    """Where a kind of task begins. `bootstrap` runs first in a project that had no story yet."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: str
+    bootstrap: str | None = None
+
+
+class RuleBook(BaseModel):
+    """Every step and pipeline of one project, validated: targets exist, `done` is in reach."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: Mapping[str, Rule]
+    pipelines: Mapping[str, Pipeline]
+
+    def path(self, task_type: str) -> tuple[str, ...]:
+        """Return the steps of a pipeline in passing order, bootstrap included, without `done`."""
+        pipeline = self.pipelines.get(task_type) or self.pipelines["story"]
+        steps: list[str] = []
+        step = pipeline.bootstrap or pipeline.first
+        while step != DONE and step not in steps:
+            steps.append(step)
+            step = self.steps[step].next_on_pass
+        return tuple(steps)
+
+    def path_from(self, task_type: str, step: str) -> tuple[str, ...]:
+        """Return the steps of a pipeline for a task that stands at `step`: no bootstrap behind it."""
+        path = self.path(task_type)
+        pipeline = self.pipelines.get(task_type) or self.pipelines["story"]
+        return path[1:] if pipeline.bootstrap and step != pipeline.bootstrap else path
+
+
+def localized(texts: Mapping[str, str], language: str) -> str | None:
+    """Return the text in `language`, else the English one, else any; None when there is none."""
+    for candidate in (language, "en", *texts):
+        if candidate in texts:
+            return texts[candidate]
+    return None

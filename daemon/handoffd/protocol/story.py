@@ -1,0 +1,93 @@
+"""Names that become paths: story ids, path templates, paths inside a project.
+
+All of them come from people's files and agents' claims. The rules here are lexical; whoever opens a
+path still has to refuse symlinks that lead out of the root.
+"""
+
+from __future__ import annotations
+
+import re
+
+from handoffd.errors import Refused
+
+MAX_PATH_CHARACTERS = 1024
+
+RESERVED_IDS = frozenset({"max_attempts_exceeded", "main"})
+"""Would be taken for something else: an entry of `blocked_by`, the track of a whole project."""
+
+PROTECTED = (
+    ".git",
+    ".ai/STATE.json",
+    ".ai/states",
+    ".ai/step-rules.yaml",
+    ".ai/handoffd.yaml",
+    ".ai/runs",
+)
+"""Files and folders of a project that no executor may change, whatever its step allows."""
+
+_STORY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TOKEN = re.compile(r"US-\{story\}|\{story\}")
+_PREFIX = "US-"
+
+
+def is_story_id(text: str) -> bool:
+    """Tell whether `text` can be the id of a story or custom task."""
+    return bool(_STORY_ID.fullmatch(text)) and ".." not in text and text not in RESERVED_IDS
+
+
+def check_story_id(text: str) -> str:
+    """Return `text`, which is a story id; raises Refused (INVALID_STORY)."""
+    if is_story_id(text):
+        return text
+    raise Refused(
+        f"{text[:80]!r} cannot be a story id: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or"
+        f" digit, without '..', and none of {', '.join(sorted(RESERVED_IDS))}",
+        code="INVALID_STORY",
+        hint="handoffd start US-001",
+    )
+
+
+def qualified(story: str) -> str:
+    """Return a story id with its prefix: both `013` and `US-013` give `US-013`."""
+    return story if story.startswith(_PREFIX) else _PREFIX + story
+
+
+def same_story(one: str, other: str) -> bool:
+    """Tell whether two ids name one story, that is, expand to the same paths."""
+    return qualified(one) == qualified(other)
+
+
+def needs_story(template: str) -> bool:
+    """Tell whether `template` names the story."""
+    return "{story}" in template
+
+
+def expand(template: str, story: str | None) -> str:
+    """Return `template` with `US-{story}` and `{story}` replaced; nothing else in it means anything.
+
+    Without a story the template comes back as it is. `story` is a valid id.
+    """
+    if story is None:
+        return template
+    assert is_story_id(story), story
+    return _TOKEN.sub(lambda token: story if token[0] == "{story}" else qualified(story), template)
+
+
+def relative_path(text: str) -> str | None:
+    """Return `text` as a plain path relative to the root (`./a//b` gives `a/b`).
+
+    None when it is empty or absolute, climbs with `..`, or holds what no sane path does (control
+    characters, backslashes, a leading `~`, more than 1,024 characters).
+    """
+    parts = [part for part in text.strip().split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or len(text) > MAX_PATH_CHARACTERS:
+        return None
+    if text.lstrip().startswith(("/", "~")) or "\\" in text or not text.strip().isprintable():
+        return None
+    return "/".join(parts)
+
+
+def is_protected(path: str) -> bool:
+    """Tell whether a relative path belongs to the orchestrator, to git or to people alone."""
+    plain = relative_path(path)
+    return plain is None or any(plain == name or plain.startswith(name + "/") for name in PROTECTED)

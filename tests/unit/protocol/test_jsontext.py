@@ -1,0 +1,60 @@
+"""JSON from strangers: strict, bounded, with lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from handoffd.errors import InvalidFile
+from handoffd.protocol.jsontext import MAX_BYTES, load_object
+
+
+def test_every_value_has_its_line() -> None:
+    """Keys in objects and items of lists are found, whatever strings hold."""
+    text = '{\n "a": "}{ \\" [,",\n "b": {"c": [1,\n 2, {"d":\n 3}]},\n "a:b": 4}'
+
+    raw = load_object(text, "f.json")
+
+    assert 2 == raw.line_of("a")
+    assert 3 == raw.line_of("b", "c")
+    assert 4 == raw.line_of("b", "c", 1)
+    assert 4 == raw.line_of("b", "c", 2)
+    assert 5 == raw.line_of("b", "c", 2, "d")
+    assert 6 == raw.line_of("a:b")
+    assert raw.line_of("c") is None
+
+
+def test_a_byte_order_mark_is_no_error() -> None:
+    """Some editors leave one."""
+    assert {"a": 1} == load_object(b'\xef\xbb\xbf{"a": 1}', "f.json").data
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "is empty"),
+        (" \n", 2, "is empty"),
+        ('{"a": 1,\n}', 2, "not valid JSON"),
+        ('{"a": 1', 1, "not valid JSON"),
+        ("[1]", 1, "must be a JSON object"),
+        ('{"a": 1,\n"a": 2}', 2, "given twice"),
+        ('{"a": {"b": 1, "b": 2}}', 1, "given twice"),
+        ('{"a": NaN}', None, "cannot be kept"),
+        ('{"a": -Infinity}', None, "cannot be kept"),
+        ('{"a": 1e999}', None, "cannot be kept"),
+        ('{"a": ' + "9" * 5000 + "}", None, "cannot be kept"),
+        ('{"a": "\\ud800"}', None, "surrogate"),
+        ('{"\\udfff": 1}', None, "surrogate"),
+        ('{"a":' * 51 + "1" + "}" * 51, None, "nested"),
+        ('{"a":' + "[" * 100_000, None, "nested"),
+        (b'{"a":\n "\xff"}', 2, "not UTF-8"),
+        (" " * (MAX_BYTES + 1), None, "larger than 1024 KiB"),
+    ],
+)
+def test_what_is_refused(text: str | bytes, line: int | None, message: str) -> None:
+    """Each refusal is one problem that says where and why."""
+    with pytest.raises(InvalidFile) as caught:
+        load_object(text, "f.json")
+
+    (problem,) = caught.value.problems
+    assert message in problem.message
+    assert line == problem.line

@@ -1,0 +1,368 @@
+"""Which hand-off counts, and what two files say together."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handoffd.protocol.handoff import Absent, FileMark, Found, HandoffMark, Malformed, Stale
+from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
+from handoffd.protocol.state import Reason, Status, TestCounts
+
+HANDOFFS = Path(__file__).parents[2] / "data" / "handoffs"
+DISPATCH = "20261121T073312-4f9a1c"
+EXPECTED = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH)
+DISPATCHED_AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
+PASS = b"---\nstatus: pass\n---\n"
+WITH_REASON = b"---\nstatus: pass\nreason: nfr_missing\n---\n"
+
+
+def mark(content: bytes | None, *, inode: int = 1, mtime_ns: int = 1) -> FileMark | None:
+    """Return the mark of a file, None for none."""
+    if content is None:
+        return None
+    return FileMark(digest=hashlib.sha256(content).hexdigest(), inode=inode, mtime_ns=mtime_ns)
+
+
+def texts(
+    handoff: bytes | None = None, result: bytes | None = None, *, inode: int = 1, mtime_ns: int = 1
+) -> HandoffTexts:
+    """Return both files as they lie there, each with its mark."""
+    marks = (mark(content, inode=inode, mtime_ns=mtime_ns) for content in (handoff, result))
+    return HandoffTexts(
+        handoff=handoff, result=result, mark=HandoffMark(handoff=next(marks), result=next(marks))
+    )
+
+
+def found(handoff: bytes | None = None, result: bytes | None = None, expected: Expected = EXPECTED) -> Found:
+    """Return what the files say, which must count."""
+    reading = read_handoff(texts(handoff, result), expected)
+    assert isinstance(reading, Found), reading
+    return reading
+
+
+def front(**fields: Any) -> bytes:
+    """Return a HANDOFF.md with these fields."""
+    return ("---\n" + "".join(f"{key}: {value}\n" for key, value in fields.items()) + "---\n").encode()
+
+
+# --- whole files --------------------------------------------------------------------------------------
+def test_block_lists() -> None:
+    """Every field of a full front matter arrives."""
+    reading = found((HANDOFFS / "block-lists.md").read_bytes())
+
+    handoff = reading.handoff
+    assert ("front-matter", ()) == (reading.source, reading.warnings)
+    assert (Status.FAILING, Reason.SCOPE_WARNING, None) == (handoff.status, handoff.reason, handoff.error)
+    assert ("US-005", "impl", 2, DISPATCH) == (handoff.story, handoff.step, handoff.attempt, handoff.dispatch)
+    assert TestCounts.model_validate({"pass": 12, "fail": 1, "skip": 2}) == handoff.tests
+    assert ("shop/pricing.py", "tests/test_pricing.py") == handoff.files_changed
+    assert ("tests/test_pricing.py::test_discount[a, b]",) == handoff.failing_tests
+    assert ("0123456", "Discounts work;\none test is left.") == (handoff.commit_hash, handoff.summary)
+
+
+def test_inline_lists_and_an_alias_of_the_step() -> None:
+    """The alias is resolved, and that it was is said."""
+    reading = found((HANDOFFS / "inline-lists.md").read_bytes())
+
+    assert (Status.PASS, "impl") == (reading.handoff.status, reading.handoff.step)
+    assert ("shop/pricing.py", "tests/test_pricing.py") == reading.handoff.files_changed
+    assert (".ai/HANDOFF.md: step: 'implementation' is read as 'impl'",) == reading.warnings
+
+
+def test_a_code_fence_around_the_front_matter() -> None:
+    """The claim counts; `005` is story US-005."""
+    reading = found((HANDOFFS / "fenced.md").read_bytes())
+
+    assert (Status.NEEDS_HUMAN, Reason.NEEDS_CLARIFICATION) == (
+        reading.handoff.status,
+        reading.handoff.reason,
+    )
+    assert "fence" in reading.warnings[0]
+
+
+def test_the_old_format() -> None:
+    """Words in the body decide; without them the status stays open."""
+    reading = found((HANDOFFS / "old-format.md").read_bytes())
+    silent = found(b"# Hand-off\n\nAll is well.\n")
+
+    assert ("old-format", Status.FAILING) == (reading.source, reading.handoff.status)
+    assert Reason.NEEDS_CLARIFICATION == reading.handoff.reason
+    assert ("old-format", None, None) == (silent.source, silent.handoff.status, silent.handoff.reason)
+
+
+@pytest.mark.parametrize(("name", "line"), [("unclosed", 2), ("unparsable", 3), ("bomb", 2)])
+def test_front_matter_that_cannot_be_read_is_malformed(name: str, line: int) -> None:
+    """The problem names the line."""
+    reading = read_handoff(texts((HANDOFFS / f"{name}.md").read_bytes()), EXPECTED)
+
+    assert isinstance(reading, Malformed)
+    assert (".ai/HANDOFF.md", line) == (reading.problem.file, reading.problem.line)
+
+
+@pytest.mark.parametrize("blank", [None, b"", b"\n \n", b"\0\0"])
+def test_nothing_written_is_absent(blank: bytes | None) -> None:
+    """Missing, empty and blank are the same, for one file or both."""
+    assert isinstance(read_handoff(texts(blank, blank), EXPECTED), Absent)
+    assert "executor-result" == found(blank, b"status: pass").source
+
+
+# --- which hand-off counts ----------------------------------------------------------------------------
+def test_a_file_as_it_was_at_the_dispatch_is_stale() -> None:
+    """It was written by somebody before."""
+    before = texts(PASS, b"status: pass")
+
+    reading = read_handoff(before, Expected(story="US-005", step="impl", mark=before.mark))
+
+    assert isinstance(reading, Stale)
+    assert "was not written since the dispatch" in reading.why
+
+
+@pytest.mark.parametrize(("inode", "mtime_ns"), [(2, 1), (1, 2)])
+def test_a_byte_identical_rewrite_counts(inode: int, mtime_ns: int) -> None:
+    """Another inode or time is enough."""
+    expected = Expected(story="US-005", step="impl", mark=texts(PASS).mark)
+
+    assert isinstance(read_handoff(texts(PASS, inode=inode, mtime_ns=mtime_ns), expected), Found)
+
+
+def test_only_the_fresh_one_of_two_files_is_read() -> None:
+    """An old HANDOFF.md says nothing beside a new executor-result, and the reverse."""
+    old_handoff = Expected(
+        story="US-005", step="impl", mark=texts(front(status="failing", summary="old")).mark
+    )
+    old_result = Expected(story="US-005", step="impl", mark=texts(None, b"status: failing").mark)
+
+    newer = found(front(status="failing", summary="old"), b"status: pass", old_handoff)
+    other = found(PASS, b"status: failing", old_result)
+
+    assert ("executor-result", Status.PASS, None) == (
+        newer.source,
+        newer.handoff.status,
+        newer.handoff.summary,
+    )
+    assert ("front-matter", Status.PASS, ()) == (other.source, other.handoff.status, other.warnings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"story": "US-006"}, "story"),
+        ({"step": "verify"}, "step"),
+        ({"step": "quality-gate"}, "step"),
+        ({"attempt": 1}, "attempt"),
+        ({"dispatch": "20261121T073311-000000"}, "dispatch"),
+    ],
+)
+def test_a_hand_off_that_names_something_else_is_stale(fields: dict[str, Any], word: str) -> None:
+    """In either file, it makes both stale: they come from one session."""
+    for reading in (
+        read_handoff(texts(front(status="pass", **fields)), EXPECTED),
+        read_handoff(texts(front(status="pass", **fields), b"status: pass"), EXPECTED),
+        read_handoff(texts(PASS, front(status="pass", **fields)), EXPECTED),
+    ):
+        assert isinstance(reading, Stale)
+        assert f"names {word}" in reading.why
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"story": "005"}, {"story": "none"}, {"story": ""}, {"step": "Implementation"}, {"step": "IMPL"},
+        {"attempt": "2/5"}, {"attempt": ""}, {"dispatch": DISPATCH}, {"dispatch": "n/a"},
+    ],
+)  # fmt: skip
+def test_a_hand_off_that_names_the_attempt_or_nothing_counts(fields: dict[str, Any]) -> None:
+    """Only what is given is compared, in any spelling."""
+    assert Status.PASS == found(front(status="pass", **fields)).handoff.status
+
+
+def test_what_is_not_known_of_the_dispatch_is_not_compared() -> None:
+    """A dispatch that was not ours has no id and a project that boots has no story."""
+    expected = Expected(story=None, step="bootstrap")
+
+    reading = found(front(status="pass", story="US-001", attempt=7, dispatch="other"), expected=expected)
+
+    assert ("US-001", 7, "other") == (
+        reading.handoff.story,
+        reading.handoff.attempt,
+        reading.handoff.dispatch,
+    )
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(-3.0, False), (-2.0, True), (0.0, True), (60.0, True)])
+def test_of_a_foreign_dispatch_only_later_files_count(seconds: float, counts: bool) -> None:
+    """Two seconds before the dispatch are allowed for clocks that round."""
+    written = DISPATCHED_AT + timedelta(seconds=seconds)
+    there = texts(PASS, mtime_ns=int(written.timestamp()) * 1_000_000_000)
+
+    reading = read_handoff(there, Expected(story="US-005", step="impl", since=DISPATCHED_AT))
+
+    assert counts == isinstance(reading, Found)
+    assert counts or (isinstance(reading, Stale) and "older than the dispatch" in reading.why)
+
+
+# --- what two files say -------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("handoff", "result", "status", "reason", "source"),
+    [
+        (PASS, b"status: pass", "pass", None, "executor-result"),
+        (PASS, b"status: failing", "failing", None, "executor-result"),
+        (front(status="failing"), b"status: pass", "failing", None, "front-matter"),
+        (front(status="needs_human"), b"status: failing", "needs_human", None, "front-matter"),
+        (front(status="failing"), b"status: needs_human", "needs_human", None, "executor-result"),
+        (PASS, b"reason: scope_warning", "failing", "scope_warning", "executor-result"),
+        (WITH_REASON, b"status: pass", "failing", "nfr_missing", "front-matter"),
+        (WITH_REASON, b"status: failing", "failing", "nfr_missing", "executor-result"),
+        (WITH_REASON, b"reason: scope_warning", "failing", "scope_warning", "executor-result"),
+        (front(tests_fail=1), b"status: pass", "failing", None, "front-matter"),
+        (front(summary="x"), b"status: failing", "failing", None, "executor-result"),
+        (front(summary="x"), b"summary: y", "pass", None, "front-matter"),
+        (front(summary="x"), None, "pass", None, "front-matter"),
+        (front(tests_fail=1), None, "failing", None, "front-matter"),
+        (PASS, b"no pairs here!", "pass", None, "front-matter"),
+        (b"Old format.", b"status: pass", "pass", None, "executor-result"),
+        (b"SCOPE WARNING", b"status: pass", "failing", "scope_warning", "old-format"),
+        (b"Old format.", b"summary: y", None, None, "old-format"),
+        (None, b"status: pass", "pass", None, "executor-result"),
+        (None, b"reason: nfr_missing", "failing", "nfr_missing", "executor-result"),
+    ],
+)  # fmt: skip
+def test_status_reason_and_source_of_two_files(
+    handoff: bytes | None, result: bytes | None, status: str | None, reason: str | None, source: str
+) -> None:
+    """executor-result leads; where the two disagree the worse counts; a missing status has a default."""
+    reading = found(handoff, result)
+
+    assert (status, reason, source) == (reading.handoff.status, reading.handoff.reason, reading.source)
+
+
+def test_a_disagreement_is_said() -> None:
+    """First of all warnings."""
+    reading = found(front(status="passed"), b"status: failing")
+
+    assert (
+        ".ai/HANDOFF.md says pass, .ai/executor-result says failing: the worse counts" == reading.warnings[0]
+    )
+    assert () == found(PASS, b"status: pass").warnings
+
+
+def test_other_fields_come_from_handoff_md_first() -> None:
+    """executor-result fills in what is missing there."""
+    handoff = found(
+        front(summary="long", tests_pass=3), b"status: pass\nsummary: short\ncommit_hash: abcdef1"
+    ).handoff
+
+    assert ("long", "abcdef1") == (handoff.summary, handoff.commit_hash)
+    assert handoff.tests is not None
+    assert 3 == handoff.tests.passed
+
+
+def test_errors_of_a_claim_are_kept() -> None:
+    """An unknown status fails, an unknown reason does not; both are named."""
+    handoff = found(front(status="green"), b"status: pass\nreason: moonlight").handoff
+
+    assert (Status.FAILING, None) == (handoff.status, handoff.reason)
+    error = ".ai/HANDOFF.md: unknown status 'green'; .ai/executor-result: unknown reason 'moonlight'"
+    assert error == handoff.error
+
+
+UNCLOSED = b"---\nstatus: pass\n"
+
+
+@pytest.mark.parametrize("result", [None, b"status: pass", b"summary: x", b"x" * 70_000])
+def test_an_unreadable_handoff_md_cannot_be_made_good_by_a_pass(result: bytes | None) -> None:
+    """It may be half written."""
+    reading = read_handoff(texts(UNCLOSED, result), EXPECTED)
+
+    assert isinstance(reading, Malformed)
+    assert ".ai/HANDOFF.md" == reading.problem.file
+
+
+def test_a_failure_in_executor_result_counts_beside_an_unreadable_handoff_md() -> None:
+    """So that its reason is not lost; the problem is told with it."""
+    reading = found(UNCLOSED, b"status: failing\nreason: needs_clarification")
+
+    assert (Status.FAILING, Reason.NEEDS_CLARIFICATION) == (reading.handoff.status, reading.handoff.reason)
+    assert "never closed" in (reading.handoff.error or "")
+
+
+def test_an_unreadable_executor_result_does_not_void_handoff_md() -> None:
+    """It is optional; what is wrong with it is said."""
+    reading = found(PASS, b"x" * 70_000)
+
+    assert Status.PASS == reading.handoff.status
+    assert "larger than 64 KiB" in reading.warnings[0]
+
+
+@pytest.mark.parametrize("result", [b"summary: x", b"hello there", b"x" * 70_000])
+def test_an_executor_result_alone_must_have_a_status_or_a_reason(result: bytes) -> None:
+    """A pass is never made out of nothing."""
+    reading = read_handoff(texts(None, result), EXPECTED)
+
+    assert isinstance(reading, Malformed)
+    assert ".ai/executor-result" == reading.problem.file
+
+
+# --- hostile bytes ------------------------------------------------------------------------------------
+VALUES = st.sampled_from(
+    [
+        "pass",
+        "failing",
+        "[",
+        "[a, b]",
+        "{a: b}",
+        "'",
+        "~",
+        "-1",
+        "9" * 30,
+        "US-005",
+        "*x",
+        "!t x",
+        "|",
+        "\ufffd",
+        "a: b",
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        "story",
+        "step",
+        "attempt",
+        "status",
+        "reason",
+        "files_changed",
+        "tests_fail",
+        "dispatch",
+        "summary",
+        "x",
+        "- y",
+        "?",
+    ]
+)
+LINES = st.lists(st.tuples(KEYS, VALUES), max_size=8).map(
+    lambda pairs: "".join(f"{key}: {value}\n" for key, value in pairs)
+)
+BYTES = (
+    st.binary(max_size=200)
+    | st.text(max_size=80).map(lambda text: ("---\n" + text + "\n---\n").encode("utf-8", "replace"))
+    | LINES.map(lambda lines: f"---\n{lines}---\nbody".encode())
+    | LINES.map(str.encode)
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(handoff=st.none() | BYTES, result=st.none() | BYTES)
+def test_no_bytes_raise(handoff: bytes | None, result: bytes | None) -> None:
+    """Whatever an agent leaves, there is a reading; and it can say why."""
+    reading = read_handoff(texts(handoff, result), EXPECTED)
+
+    assert isinstance(reading, Absent | Stale | Malformed | Found)
+    if isinstance(reading, Found) and reading.source != "old-format":
+        assert reading.handoff.status is not None

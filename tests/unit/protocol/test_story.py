@@ -1,0 +1,97 @@
+"""Story ids, path templates, and paths that must not leave the root."""
+
+from __future__ import annotations
+
+import pytest
+
+from handoffd.errors import Refused
+from handoffd.protocol.story import (
+    check_story_id,
+    expand,
+    is_protected,
+    is_story_id,
+    needs_story,
+    relative_path,
+    same_story,
+)
+
+
+@pytest.mark.parametrize("text", ["US-013", "013", "CUSTOM-1771", "a", "a.b_c-d", "x" * 64])
+def test_story_ids_that_are_accepted(text: str) -> None:
+    """Letters, digits, dot, underscore and hyphen, up to 64."""
+    assert is_story_id(text)
+    assert text == check_story_id(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", ".", "..", "a..b", ".hidden", "-rf", "a/b", "../x", "a b", "a\n", "ä", "x" * 65, "a\0",
+        "max_attempts_exceeded", "main", "US-1;rm", "$(id)",
+    ],
+)  # fmt: skip
+def test_story_ids_that_are_refused(text: str) -> None:
+    """What could leave a folder, be taken for an option, or means something else is no story id."""
+    with pytest.raises(Refused) as caught:
+        check_story_id(text)
+
+    assert "INVALID_STORY" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("template", "story", "path"),
+    [
+        ("docs/bdd/US-{story}.md", "US-013", "docs/bdd/US-013.md"),
+        ("docs/bdd/US-{story}.md", "013", "docs/bdd/US-013.md"),
+        ("docs/{story}/x.md", "US-013", "docs/US-013/x.md"),
+        ("docs/{story}/x.md", "013", "docs/013/x.md"),
+        ("US-{story}/{story}", "7", "US-7/7"),
+        ("{storys} ${x} {{story}}", "7", "{storys} ${x} {7}"),
+        ("docs/bdd/US-{story}.md", None, "docs/bdd/US-{story}.md"),
+        ("PROJECT_MEMORY.md", "7", "PROJECT_MEMORY.md"),
+    ],
+)
+def test_templates_are_expanded(template: str, story: str | None, path: str) -> None:
+    """The prefix is never doubled, and nothing but the two tokens means anything."""
+    assert path == expand(template, story)
+
+
+def test_a_template_tells_whether_it_needs_a_story() -> None:
+    """A path without a token can be read before there is a story."""
+    assert needs_story("docs/bdd/US-{story}.md")
+    assert not needs_story("docs/sdd.md")
+
+
+def test_both_forms_of_an_id_name_one_story() -> None:
+    """`013` and `US-013` lead to the same files."""
+    assert same_story("013", "US-013")
+    assert not same_story("013", "US-0130")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a/b.py", "a/b.py"), ("./a//b/", "a/b"), (" a b ", "a b"), ("docs/**", "docs/**"),
+        ("結帳.md", "結帳.md"),
+        ("", None), ("/etc/passwd", None), (" /etc/passwd", None), ("../x", None), ("a/../../x", None),
+        ("a/..", None), ("~/x", None), ("a\\..\\b", None), ("a\0b", None), ("a\nb", None), ("x" * 1025, None),
+        (".", None), ("..a/b", "..a/b"),
+    ],
+)  # fmt: skip
+def test_no_path_leaves_the_root(text: str, plain: str | None) -> None:
+    """A path is plain and relative, or it is none."""
+    assert plain == relative_path(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "protected"),
+    [
+        (".ai/STATE.json", True), ("./.ai//STATE.json", True), (".ai/states/US-1.json", True),
+        (".git/hooks/x", True),
+        ("../x", True), (".ai/HANDOFF.md", False), (".gitignore", False), ("src/.git", False),
+        (".ai/step-rules.yaml", True), (".ai/handoffd.yaml", True),
+    ],
+)  # fmt: skip
+def test_what_no_executor_may_change(path: str, protected: bool) -> None:
+    """State, rules, settings and git's own folder are out of bounds for every step."""
+    assert protected == is_protected(path)

@@ -1,0 +1,142 @@
+"""YAML from strangers: what is read, what is refused, and that neither costs much."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handoffd.errors import InvalidFile, Problem
+from handoffd.protocol.yamltext import MAX_BYTES, load
+
+
+def problem_of(text: str | bytes) -> Problem:
+    """Return the problem that keeps `text` from being read."""
+    with pytest.raises(InvalidFile) as caught:
+        load(text, "f.yaml")
+    (problem,) = caught.value.problems
+    assert "f.yaml" == problem.file
+    return problem
+
+
+def test_lines_of_dotted_keys() -> None:
+    """Every key and item knows its line; a key that is missing has that of what encloses it."""
+    document = load("# first\nsteps:\n  impl:\n    reads: [a, b]\n  bdd:\n    - x\n    - y\n", "f.yaml")
+
+    assert {"steps": {"impl": {"reads": ["a", "b"]}, "bdd": ["x", "y"]}} == document.data
+    assert 2 == document.line_of("steps")
+    assert 3 == document.line_of("steps.impl")
+    assert 4 == document.line_of("steps.impl.reads.1")
+    assert 7 == document.line_of("steps.bdd.1")
+    assert 3 == document.line_of("steps.impl.max_attempts.x")
+    assert 1 == document.line_of("pipelines")
+
+
+def test_lines_count_from_where_the_text_begins() -> None:
+    """A text out of the middle of a file has that file's lines."""
+    assert 12 == load("a: 1\nb: 2", "f.yaml", first_line=11).line_of("b")
+    with pytest.raises(InvalidFile) as caught:
+        load("a: 1\na: 2", "f.yaml", first_line=11)
+    assert 12 == caught.value.problems[0].line
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", "yes"), ("no", "no"), ("on", "on"), ("true", True), ("False", False), ("~", None),
+        ("null", None),
+        ("", None), ("013", 13), ("0o17", 15), ("0x1F", 31), ("-3", -3), ("1_000", "1_000"), ("1.5", 1.5),
+        ("1e3", 1000.0), (".5", 0.5), ("1:30", "1:30"), ("2026-01-31", "2026-01-31"), ("'5'", "5"),
+        ('"true"', "true"),
+        ("9" * 101, "9" * 101), (".inf", ".inf"), (".nan", ".nan"), ("a#b", "a#b"), ("=", "="),
+    ],
+)  # fmt: skip
+def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+    """Only null, booleans and finite numbers are more than text; what is too long stays text."""
+    data = load(f"key: {text}", "f.yaml").data
+
+    assert {"key": value} == data
+    assert type(value) is type(data["key"])
+
+
+def test_without_resolving_scalars_are_as_written() -> None:
+    """An id keeps its zeros and a hash its digits; null is still null."""
+    document = load("story: 013\nhash: 1e4567\nok: true\nnone: ~\nquoted: ''\n", "f.yaml", resolve=False)
+
+    assert {"story": "013", "hash": "1e4567", "ok": "true", "none": None, "quoted": ""} == document.data
+
+
+def test_keys_are_strings() -> None:
+    """Whatever a key looks like."""
+    assert {"1": "a", "true": "b", "on": "c"} == load("1: a\ntrue: b\non: c", "f.yaml").data
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", b"", b"\xef\xbb\xbf"])
+def test_an_empty_text_is_no_data(text: str | bytes) -> None:
+    """Nothing there is not an error; what it means is for the caller to say."""
+    assert load(text, "f.yaml").data is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: &x 1", 1, "anchors"),
+        ("a: 1\nb: *x", 2, "anchors"),
+        ("b: &x [1]\nc: *x", 1, "anchors"),
+        ("&x a: 1", 1, "anchors"),
+        ("a: !!python/object:os.system x", 1, "tags"),
+        ("a: !x [1]", 1, "tags"),
+        ("a: {<<: {b: 1}}", 1, "merge keys"),
+        ("a: 1\nb: 2\na: 3", 3, "twice"),
+        ("a: {b: 1, b: 2}", 1, "twice"),
+        ("[a]: 1", 1, "a key must be plain text"),
+        ("? {a: 1}\n: 2", 1, "a key must be plain text"),
+        ("a: 1\n---\nb: 2", 2, "more than one YAML document"),
+        ("%YAML 1.1\n---\na: on", 2, "only YAML 1.2"),
+        ("%YAML 1." + "9" * 5000 + "\n---\n", None, "cannot be read"),
+        ('a: "\\UFFFFFFFF"', None, "cannot be read"),
+        ("a: 1\nb: x\x1by", 2, "character"),
+        ("a: \ud800", 1, "character"),
+        (b"a: 1\nb: \xff", 2, "not UTF-8"),
+        ("a: b: c", 1, "mapping values are not allowed"),
+        ("a: 1\nb: [1, 2", None, "flow sequence"),
+        ("a: 'x", None, "quoted scalar"),
+        ("x" * (MAX_BYTES + 1), None, "larger than 64 KiB"),
+        ("k" * 201 + ": 1", 1, "longer than 200"),
+        ("[" * 21 + "]" * 21, 1, "more than 20 levels"),
+        ("\n".join(" " * depth + "a:" for depth in range(22)), 21, "more than 20 levels"),
+        ("- a\n" * 5000, None, "more than 5000"),
+    ],
+)
+def test_what_is_refused(text: str | bytes, line: int | None, message: str) -> None:
+    """Each refusal is one problem that says where and why."""
+    problem = problem_of(text)
+
+    assert message in problem.message
+    assert line is None or line == problem.line
+    assert "\n" not in problem.message
+
+
+def test_a_key_given_twice_is_named_by_its_path() -> None:
+    """The dotted path tells which of many."""
+    assert "steps.impl.on_fail" == problem_of("steps:\n  impl:\n    on_fail: {}\n    on_fail: {}").key
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * MAX_BYTES, "{" * MAX_BYTES, "- " * (MAX_BYTES // 2), "&a " * 20_000, ": " * (MAX_BYTES // 2)],
+)
+def test_nesting_bombs_are_refused(text: str) -> None:
+    """Text that would open thousands of levels ends at the limit."""
+    problem_of(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("ab:-[]{}&*!?|>'\"#%@,\n\t 0~<"), max_size=60) | st.text(max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """No text ends in anything but data or an InvalidFile."""
+    with suppress(InvalidFile):
+        load(text, "f.yaml")
