@@ -1,0 +1,1 @@
+"""The deterministic state machine: facts in, orders out, nothing done."""

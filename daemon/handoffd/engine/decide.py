@@ -1,0 +1,196 @@
+"""The state machine: `decide(track, event, rules, now)`, a function of its arguments.
+
+The table in `transitions` says what may happen to a track in which status; this module looks it up,
+hands the event to the rule that knows it, and asserts that the rule stayed within the table. The
+rules live by subject: `verbs` and `starting` (people), `dispatching` (a track's turn), `judging` and
+`verdict` (the end of an attempt), `routing` (what follows), `edits` (STATE.json changed by others).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from handoffd.engine import dispatching, edits, judging, starting, verbs
+from handoffd.engine.decision import Decision, Situation, UnknownStepError
+from handoffd.engine.events import (
+    Aborted,
+    Advanced,
+    Approved,
+    BaselineMeasured,
+    ChecksFinished,
+    DeadlinePassed,
+    DispatchFailed,
+    EditConfirmed,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Fact,
+    HandoffArrived,
+    HandoffSettled,
+    Initialised,
+    Interrupted,
+    Noted,
+    Paused,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    SpawnRefused,
+    Started,
+    StateEdited,
+    Verb,
+)
+from handoffd.engine.results import Refusal
+from handoffd.engine.track import StopReason, Track
+from handoffd.engine.transitions import TRANSITIONS
+from handoffd.engine.wording import ask_human, refuse
+from handoffd.protocol.rules import RuleBook
+from handoffd.protocol.state import Status
+
+
+def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decision:
+    """Return the next track and what must be done about it. Same input, same output."""
+    situation = Situation(track, rules, now)
+    status = track.state.status if track.state is not None else None
+    allowed = TRANSITIONS[status].get(event.kind)
+    if allowed is None:
+        return _out_of_place(situation, event, status)
+    if _is_stale(track, event):
+        return refuse(situation, "STALE_FACT", f"{event.kind} is about another dispatch", do="nothing to do")
+    try:
+        decision = (
+            _rule_for_verb(situation, event) if isinstance(event, Verb) else _rule_for_fact(situation, event)
+        )
+    except UnknownStepError as missing:
+        return _unknown_step(situation, event, str(missing))
+    after = decision.track.state
+    refused = isinstance(decision.result, Refusal)
+    assert after is None or refused or after.status in allowed, (status, event.kind, after.status)
+    return decision
+
+
+_OfOneDispatch = (
+    BaselineMeasured
+    | ExecutorStarted
+    | SpawnRefused
+    | HandoffSettled
+    | DeadlinePassed
+    | ExecutorExited
+    | ChecksFinished
+)
+
+
+def _is_stale(track: Track, event: Event) -> bool:
+    """Whether a fact about a dispatch is about another one than the one in flight."""
+    if not isinstance(event, _OfOneDispatch):
+        return False
+    current = track.ledger.dispatch.id if track.ledger.dispatch is not None else None
+    return event.dispatch != current
+
+
+def _out_of_place(situation: Situation, event: Event, status: Status | None) -> Decision:
+    if status is None:
+        return refuse(
+            situation,
+            "NOT_INITIALIZED",
+            "the project has no STATE.json",
+            do="initialise it with `handoffd init`",
+        )
+    if status is Status.RUNNING:
+        return refuse(
+            situation, "ALREADY_RUNNING", f"{situation.state.step} runs", do="wait for its end, or abort it"
+        )
+    if isinstance(event, Approved | Rejected):
+        return refuse(
+            situation,
+            "WRONG_STEP",
+            f"{situation.state.step} waits for nobody's decision",
+            do="ask for the status",
+        )
+    if isinstance(event, Reopened):
+        return refuse(situation, "NOT_DONE", f"{situation.state.story} is not done", do="roll back instead")
+    return refuse(situation, "STALE_FACT", f"{event.kind} changes nothing at {status}", do="nothing to do")
+
+
+def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
+    message, remedy = f"the step table has no step {step}", "mend .ai/step-rules.yaml"
+    if not isinstance(event, ExecutorExited | ChecksFinished):
+        return refuse(situation, "UNKNOWN_STEP", message, do=f"{remedy}, or roll back to a step it has")
+    # Its processes are gone and say so only once: refused, this fact would leave a track that runs for ever.
+    track = situation.track.without_dispatch().with_state(
+        status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now
+    )
+    return ask_human(track, message, action="handoffd retry {project}", why=f"{remedy}, then try again")
+
+
+def _rule_for_verb(situation: Situation, event: Verb) -> Decision:
+    match event:
+        case Initialised():
+            return verbs.initialise(situation, event)
+        case Started():
+            return starting.start(situation, event)
+        case Approved():
+            return verbs.approve(situation, event)
+        case Rejected():
+            return verbs.reject(situation, event)
+        case Retried():
+            return verbs.retry(situation, event)
+        case Skipped():
+            return verbs.skip(situation, event)
+        case Aborted():
+            return verbs.abort(situation, event)
+        case Paused():
+            return verbs.pause(situation, event)
+        case Resumed():
+            return verbs.resume(situation, event)
+        case Noted():
+            return verbs.note(situation, event)
+        case RolledBack():
+            return verbs.roll_back(situation, event)
+        case Reopened():
+            return verbs.reopen(situation, event)
+        case EditConfirmed():
+            return edits.edit_confirmed(situation, event)
+        case _:
+            assert_never(event)
+
+
+def _rule_for_fact(situation: Situation, event: Fact) -> Decision:
+    match event:
+        case Advanced():
+            return dispatching.advance(situation, event)
+        case DispatchFailed():
+            return dispatching.dispatch_failed(situation, event)
+        case BaselineMeasured():
+            return _unless_aborted(situation) or dispatching.baseline_measured(situation, event)
+        case ExecutorStarted():
+            return dispatching.executor_started(situation, event)
+        case SpawnRefused():
+            return _unless_aborted(situation) or judging.spawn_refused(situation, event)
+        case HandoffSettled():
+            return judging.handoff_settled(situation, event)
+        case DeadlinePassed():
+            return judging.deadline_passed(situation, event)
+        case Interrupted():
+            return judging.interrupted(situation, event)
+        case ExecutorExited():
+            return judging.executor_exited(situation, event)
+        case ChecksFinished():
+            return judging.checks_finished(situation, event)
+        case HandoffArrived():
+            return judging.handoff_arrived(situation, event)
+        case StateEdited():
+            return edits.state_edited(situation, event)
+        case _:
+            assert_never(event)
+
+
+def _unless_aborted(situation: Situation) -> Decision | None:
+    """Return the end of a dispatch that was aborted before its executor ran, if it was."""
+    dispatch = situation.dispatch
+    if dispatch.stop is not StopReason.ABORT:
+        return None
+    return judging.aborted(situation, dispatch.stopped_by or "a person")

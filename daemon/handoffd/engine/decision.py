@@ -1,0 +1,92 @@
+"""What `decide` returns, and the small vocabulary its rules are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from handoffd.engine.effects import Effect
+from handoffd.engine.results import Result
+from handoffd.engine.track import Dispatch, Ledger, Track
+from handoffd.protocol.rules import DONE, Pipeline, Rule, RuleBook
+from handoffd.protocol.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The next track, what must be done about it, what to tell the asker, and why.
+
+    `why` is one sentence for the journal: the rule that was applied, with its values.
+    """
+
+    track: Track
+    result: Result
+    why: str
+    effects: tuple[Effect, ...] = ()
+
+    def also(self, *effects: Effect) -> Decision:
+        """Return the decision with further orders."""
+        return replace(self, effects=(*self.effects, *effects))
+
+
+class UnknownStepError(Exception):
+    """The track stands at a step that the step table does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What every rule looks at: the track, the step table, the time."""
+
+    track: Track
+    rules: RuleBook
+    now: datetime
+
+    @property
+    def state(self) -> State:
+        """The STATE; the transition table lets no event through that needs one and has none."""
+        assert self.track.state is not None
+        return self.track.state
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the journal remembers beside it."""
+        return self.track.ledger
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of the current step. Raises `UnknownStepError` when the table has none."""
+        rule = self.rules.steps.get(self.state.step)
+        if rule is None:
+            raise UnknownStepError(self.state.step)
+        return rule
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """The dispatch in flight."""
+        assert self.ledger.dispatch is not None
+        return self.ledger.dispatch
+
+    @property
+    def done(self) -> bool:
+        """Whether the story stands at the end of its pipeline."""
+        return self.state.step == DONE
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a story was started that is neither done nor closed."""
+        return self.state.story is not None and not self.done and not self.ledger.closed
+
+    def at(self, track: Track) -> Situation:
+        """Return the same situation with the track moved on."""
+        return replace(self, track=track)
+
+    def pipeline(self, task_type: str) -> Pipeline:
+        """Return the pipeline of a kind of task; kinds without one of their own go the way of stories."""
+        return self.rules.pipelines.get(task_type) or self.rules.pipelines["story"]
+
+    def index_of(self, step: str) -> int:
+        """Return the place of `step` in the current pipeline; the end for `done`, -1 if unknown."""
+        path = self.rules.path(self.state.task_type)
+        if step == DONE:
+            return len(path)
+        return path.index(step) if step in path else -1

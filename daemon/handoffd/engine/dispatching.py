@@ -1,0 +1,234 @@
+"""A track's turn: what `advance` does, in the order of the protocol, §4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.effects import MeasureBaseline, Spawn
+from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
+from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
+from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, give_back, next_parked
+from handoffd.engine.track import Dispatch, Phase, Track
+from handoffd.engine.wording import accept, ask_human, notice, refuse
+from handoffd.protocol.state import Status
+from handoffd.protocol.story import expand
+
+
+def advance(situation: Situation, event: Advanced) -> Decision:
+    """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
+    if (held := _held_back(situation)) is not None:
+        return held
+    if situation.done:
+        return _after_the_end(situation)
+    if event.unmet:
+        return _blocked(situation, event.unmet)
+    moved = follow(situation)
+    if isinstance(moved, Decision):
+        return moved
+    here = situation.at(moved)
+    if here.state.status is not Status.PENDING:
+        return _waits_for_person(here)
+    if here.rule.requires_human:
+        return _open_gate(here)
+    return _dispatch(here, event)
+
+
+def wants_turn(track: Track) -> bool:
+    """Return whether `Advanced` could take the track anywhere by itself."""
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or not ledger.automatic:
+        return False
+    if ledger.paused_by or ledger.closed or ledger.held_edit:
+        return False
+    if state.step == "done":
+        return next_parked(track) is not None
+    return state.status in {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}
+
+
+def _held_back(situation: Situation) -> Decision | None:
+    state, ledger, track = situation.state, situation.ledger, situation.track
+    if state.status is Status.RUNNING:
+        return _already_running(situation)
+    if ledger.paused_by:
+        return _wait(track, f"paused by {ledger.paused_by}", do="resume it to go on")
+    if ledger.closed:
+        return _wait(track, state.last_error or "aborted", do="start a story or roll back")
+    if ledger.held_edit:
+        return _wait(track, ledger.held_edit.why, do="a person confirms the edit with `handoffd confirm`")
+    if state.story is None:
+        return _wait(track, "no story was started", do="start one")
+    return None
+
+
+def _wait(track: Track, reason: str, *, do: str) -> Decision:
+    assert track.state is not None
+    result = Blocked(step=track.state.step, reason=reason, caller_instruction=f"{reason}; {do}")
+    return Decision(track=track, result=result, why=reason)
+
+
+def _already_running(situation: Situation) -> Decision:
+    state = situation.state
+    started = state.dispatched_at
+    elapsed = (situation.now - started).total_seconds() / 60 if started else 0.0
+    result = AlreadyRunning(
+        step=state.step,
+        elapsed_min=round(max(elapsed, 0.0), 1),
+        last_error=state.last_error,
+        caller_instruction=f"{state.step} runs; wait for it, do not dispatch again",
+    )
+    return Decision(track=situation.track, result=result, why="an attempt is in flight")
+
+
+def _after_the_end(situation: Situation) -> Decision:
+    parked = next_parked(situation.track)
+    if parked is not None:
+        # Only taken up: what this turn knows (unmet stories, the baseline) is about the story that ended.
+        track = give_back(situation, parked)
+        return accept(track, f"{parked.state.story} is taken up again at {parked.state.step}")
+    result = finished(situation, f"{situation.state.story} is done")
+    return Decision(track=situation.track, result=result, why="the pipeline has ended")
+
+
+def _waits_for_person(situation: Situation) -> Decision:
+    state, track = situation.state, situation.track
+    if MAX_ATTEMPTS in state.blocked_by:
+        return _wait(track, f"{state.step} has no attempt left", do="a person retries or rolls back")
+    return ask_human(
+        track,
+        state.last_error or f"{state.step} waits for a person",
+        action="handoffd status {project}",
+        why="it waits for a person",
+        tell=False,
+    )
+
+
+def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
+    names = ", ".join(unmet)
+    reason = f"blocked by {names}, which is not done" if len(unmet) == 1 else f"blocked by {names}"
+    decision = _wait(situation.track, reason, do="it goes on by itself when they are done")
+    if situation.ledger.told == reason:
+        return decision
+    told = situation.track.with_ledger(told=reason)
+    return replace(decision, track=told).also(
+        notice(told, "blocked", reason, action="handoffd status {project}")
+    )
+
+
+def _open_gate(situation: Situation) -> Decision:
+    state = situation.state
+    track = situation.track.with_state(status=Status.NEEDS_HUMAN)
+    return ask_human(
+        track,
+        f"{state.step} of {state.story} waits for your decision",
+        action="handoffd approve {project}   or   handoffd reject {project} REASON",
+        why=f"{state.step} is a human step",
+        review=_to_review(situation),
+    )
+
+
+def _to_review(situation: Situation) -> tuple[str, ...]:
+    """Return what the steps before this gate wrote: measured files first, then what they may write."""
+    path = situation.rules.path(situation.state.task_type)
+    before = path[: max(situation.index_of(situation.state.step), 0)]
+    may_write = [name for step in before for name in situation.rules.steps[step].claude_writes]
+    names = [*situation.ledger.facts.files, *(name for name in may_write if "*" not in name)]
+    story = situation.state.story
+    return tuple(dict.fromkeys(expand(name, story) for name in names))
+
+
+def _dispatch(situation: Situation, event: Advanced) -> Decision:
+    state, rule, ledger = situation.state, situation.rule, situation.ledger
+    baseline = event.baseline and rule.tests == "red" and not ledger.red_done
+    dispatch = Dispatch(
+        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=event.executor,
+        decided_at=situation.now, phase=Phase.BASELINE if baseline else Phase.STARTING, mark=event.mark,
+    )  # fmt: skip
+    track = situation.track.with_state(
+        status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
+    ).with_ledger(dispatch=dispatch, told=None)
+    result = Dispatched(
+        project=state.project,
+        story=state.story,
+        step=state.step,
+        attempt=state.attempt,
+        dispatch=dispatch.id,
+        caller_instruction=f"{state.step} attempt {state.attempt} is being started; wait for its end",
+    )
+    order = (
+        MeasureBaseline(dispatch=dispatch.id, story=state.story)
+        if baseline
+        else _spawn(dispatch, state.timeout_min)
+    )
+    why = f"{state.step} attempt {state.attempt} of {state.max_attempts}"
+    return Decision(track=track, result=result, why=why, effects=(order,))
+
+
+def _spawn(dispatch: Dispatch, timeout_min: float) -> Spawn:
+    return Spawn(
+        dispatch=dispatch.id,
+        executor=dispatch.executor,
+        story=dispatch.story,
+        step=dispatch.step,
+        attempt=dispatch.attempt,
+        timeout_min=timeout_min,
+    )
+
+
+def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
+    """Stop at the step that could not be dispatched: a person must mend what prepares it."""
+    track = situation.track if situation.done else follow(situation)
+    if isinstance(track, Decision) or situation.done:
+        return refuse(situation, "STALE_FACT", "there is nothing to dispatch", do="nothing to do")
+    return ask_human(
+        track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message),
+        f"{situation.at(track).state.step} could not be dispatched: {event.message}",
+        action="handoffd peek {project}   then   handoffd retry {project}",
+        why=event.code,
+    )
+
+
+def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision:
+    """Start the executor now that it is known how the tests stood before it."""
+    dispatch, state = situation.dispatch, situation.state
+    if dispatch.phase is not Phase.BASELINE:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has its baseline", do="nothing to do")
+    if event.fault is not None:
+        track = situation.track.without_dispatch()
+        return ask_human(
+            track.with_state(status=Status.NEEDS_HUMAN, last_error=event.fault),
+            f"the tests of {state.project} cannot be run: {event.fault}",
+            action="handoffd retry {project}",
+            why="an unusable test command is a fault of the environment; no attempt was spent",
+        )
+    starting = replace(dispatch, phase=Phase.STARTING, mark=event.mark)
+    order = _spawn(starting, state.timeout_min)
+    track = situation.track.with_ledger(dispatch=starting)
+    return accept(track, f"baseline measured, {state.step} starts").also(order)
+
+
+def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
+    """Note that the process runs."""
+    dispatch = situation.dispatch
+    if dispatch.phase is not Phase.STARTING:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} is known to run", do="nothing to do")
+    track = situation.track.with_ledger(dispatch=replace(dispatch, phase=Phase.EXECUTING))
+    return accept(track, f"{dispatch.executor} runs as process {event.pid}")
+
+
+def timed_out(situation: Situation, elapsed_min: float, why: str) -> Decision:
+    """Return the decision for an attempt whose time is over and whose processes are gone."""
+    state = situation.state
+    rounded = max(round(elapsed_min), 1)
+    message = f"{state.step} ran out of time after {rounded} min (limit {state.timeout_min:g} min)"
+    track = situation.track.without_dispatch().with_state(
+        status=Status.TIMEOUT, completed_at=situation.now, last_error=message
+    )
+    result = TimedOut(
+        step=state.step,
+        elapsed_min=round(elapsed_min, 1),
+        message=message,
+        caller_instruction=f"{message}; a person may `handoffd retry` it",
+    )
+    decision = Decision(track=track, result=result, why=why)
+    return decision.also(notice(track, "timeout", message, why=why, action="handoffd retry {project}"))

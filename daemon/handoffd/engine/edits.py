@@ -1,0 +1,109 @@
+"""STATE.json changed by somebody else: adopted, held, or undone.
+
+A human gate opens only through a verb. So an edit from outside that would carry a story past one is
+held until a person confirms it, and while an executor runs every edit is undone.
+"""
+
+from __future__ import annotations
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.events import EditConfirmed, StateEdited
+from handoffd.engine.routing import lasting
+from handoffd.engine.track import HeldEdit, Track
+from handoffd.engine.verbs import moved_by_person
+from handoffd.engine.wording import accept, ask_human, notice, refuse
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import State, Status
+
+
+def state_edited(situation: Situation, event: StateEdited) -> Decision:
+    """Adopt, hold or undo an edit that was valid in itself."""
+    if situation.track.state is None:
+        return _adopt(situation, event.state, "found in the project")
+    if situation.ledger.dispatch is not None:
+        return _undo(
+            situation, "STATE_TAMPERED", "STATE.json was changed while an executor runs, and was restored"
+        )
+    unknown = event.state.step != DONE and event.state.step not in situation.rules.steps
+    if unknown:
+        return _undo(
+            situation,
+            "UNKNOWN_STEP",
+            f"STATE.json was changed to the unknown step {event.state.step}, and was restored",
+        )
+    if event.policy == "refuse":
+        return _undo(
+            situation,
+            "EDIT_REFUSED",
+            "STATE.json was changed from outside, and was restored (external_edits: refuse)",
+        )
+    if event.policy == "hold_gates" and (gate := _gate_passed(situation, event.state)) is not None:
+        return _hold(situation, event.state, gate)
+    return _adopt(situation, event.state, "changed from outside")
+
+
+def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
+    """Adopt the edit that was held."""
+    held = situation.ledger.held_edit
+    if held is None:
+        return refuse(situation, "NOTHING_HELD", "no edit of STATE.json is held", do="nothing to do")
+    if situation.ledger.dispatch is not None:
+        return refuse(
+            situation, "ALREADY_RUNNING", "an executor runs", do="confirm the edit when it has ended"
+        )
+    confirmed = situation.at(moved_by_person(situation.track))
+    return _adopt(confirmed, held.state, f"confirmed by {event.by}")
+
+
+def _adopt(situation: Situation, state: State, why: str) -> Decision:
+    before = situation.track.state
+    if state.step == DONE:
+        state = state.with_(status=Status.PASS)  # the end of a pipeline has no other status
+    same_story = before is not None and before.story == state.story
+    ledger = situation.ledger if same_story else lasting(situation.ledger)
+    track = Track(state=state, ledger=ledger).with_ledger(held_edit=None, told=None)
+    if before is None or before.step != state.step:
+        track = track.with_ledger(free_repeats=0, timeouts=0)  # they count within one step
+    if state.status is not Status.RUNNING:
+        track = track.without_dispatch()
+    return accept(track, f"STATE.json adopted: {state.step} {state.status}", why=why)
+
+
+def _undo(situation: Situation, code: str, message: str) -> Decision:
+    decision = refuse(situation, code, message, do="give a verb instead of editing the file")
+    warning = notice(situation.track, "warning", message, action="handoffd events --project {project}")
+    return decision.also(warning)
+
+
+def _hold(situation: Situation, state: State, gate: str) -> Decision:
+    why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
+    track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why))
+    return ask_human(track, why, action="handoffd confirm {project}", why="a gate opens only through a verb")
+
+
+def _gate_passed(situation: Situation, after: State) -> str | None:
+    """Return the human step that the edit would pass, if there is one."""
+    before = situation.state
+    same_story = before.story == after.story
+    for gate in _gates_on_the_way(situation, after):
+        at_gate = gate == after.step
+        already_open = same_story and before.step == gate and before.status is Status.PASS
+        if already_open or (at_gate and after.status in {Status.PENDING, Status.NEEDS_HUMAN}):
+            continue
+        return gate
+    return None
+
+
+def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
+    """Return the human steps from where the story stood to where the edit puts it, both included."""
+    before, path = situation.state, situation.rules.path(after.task_type)
+    # A step off the path has left every gate of it behind, as the end has.
+    end = path.index(after.step) if after.step in path else len(path)
+    steps = list(path[: end + 1])
+    if before.story == after.story:
+        here = max(situation.index_of(before.step), 0)
+        if before.task_type == after.task_type:
+            steps = steps[here:]
+        elif before.story is not None:  # another pipeline leaves behind the gates of the one it was in
+            steps += situation.rules.path(before.task_type)[here:]
+    return [step for step in steps if situation.rules.steps[step].requires_human]

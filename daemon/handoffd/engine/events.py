@@ -1,0 +1,348 @@
+"""Facts, in the past tense: what happened to a track. Their counterpart is `effects`.
+
+Every fact carries all that `decide` needs to judge it; the journal stores it as it is. Verbs of
+people are facts too (`Approved`): somebody gave them, and `decide` may refuse them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from handoffd.protocol.handoff import HandoffMark, Reading
+from handoffd.protocol.state import Reason, State, TestCounts
+
+
+# --- given by people ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialised:
+    """The project was given its first STATE."""
+
+    project: str
+    kind: Literal["initialised"] = "initialised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A story or custom task was asked for.
+
+    `bootstrapped` tells whether the project already has its PROJECT_CONTEXT.md; `automatic` makes
+    the track Level 2.
+    """
+
+    story: str
+    task_type: str = "story"
+    instruction: str | None = None
+    bootstrapped: bool = True
+    automatic: bool = True
+    agent_teams: bool = False
+    blocked_by: tuple[str, ...] = ()
+    queue: bool = False
+    force: bool = False
+    by: str = "cli"
+    kind: Literal["started"] = "started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """A human step was approved."""
+
+    note: str | None = None
+    by: str = "cli"
+    kind: Literal["approved"] = "approved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A human step was rejected; the reason routes it."""
+
+    reason: Reason | None = None
+    note: str | None = None
+    by: str = "cli"
+    kind: Literal["rejected"] = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """The current step shall be tried afresh."""
+
+    by: str = "cli"
+    kind: Literal["retried"] = "retried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """The current step shall pass without evidence."""
+
+    by: str = "cli"
+    kind: Literal["skipped"] = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """The track shall end here."""
+
+    by: str = "cli"
+    kind: Literal["aborted"] = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Nothing shall be dispatched until `Resumed`."""
+
+    by: str = "cli"
+    kind: Literal["paused"] = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A pause is lifted, and a Level 1 track becomes Level 2."""
+
+    by: str = "cli"
+    kind: Literal["resumed"] = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A note for the next prompt."""
+
+    text: str
+    by: str = "cli"
+    kind: Literal["noted"] = "noted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """The track shall go back to an earlier step."""
+
+    step: str
+    force: bool = False
+    by: str = "cli"
+    kind: Literal["rolled_back"] = "rolled_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    """A story that was done is taken up again at `step`."""
+
+    step: str
+    note: str | None = None
+    by: str = "cli"
+    kind: Literal["reopened"] = "reopened"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditConfirmed:
+    """A person confirmed the edit of STATE.json that was held."""
+
+    by: str = "cli"
+    kind: Literal["edit_confirmed"] = "edit_confirmed"
+
+
+# --- found out by the daemon ------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advanced:
+    """It is this track's turn: a slot is free and nobody said stop.
+
+    `dispatch` is the id a dispatch would get; `unmet` names the stories of blocked_by that are not
+    done; `mark` is the hand-off as it lies there now; `baseline` is True when the project's tests
+    can be run and were not yet run for this story.
+    """
+
+    dispatch: str
+    executor: str
+    mark: HandoffMark = HandoffMark()
+    unmet: tuple[str, ...] = ()
+    baseline: bool = False
+    kind: Literal["advanced"] = "advanced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchFailed:
+    """A dispatch could not even be prepared (prompt template, settings, executor unknown)."""
+
+    code: str
+    message: str
+    kind: Literal["dispatch_failed"] = "dispatch_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineMeasured:
+    """The tests ran before the story's first red step; `fault` says why they could not."""
+
+    dispatch: str
+    mark: HandoffMark = HandoffMark()
+    fault: str | None = None
+    kind: Literal["baseline_measured"] = "baseline_measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorStarted:
+    """The executor's process runs."""
+
+    dispatch: str
+    pid: int
+    kind: Literal["executor_started"] = "executor_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnRefused:
+    """The executor could not be started: a fault of the environment, not of the agent."""
+
+    dispatch: str
+    error: str
+    kind: Literal["spawn_refused"] = "spawn_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffSettled:
+    """A valid hand-off lies there and the process tree has been still for `quiet_s`."""
+
+    dispatch: str
+    quiet_s: float
+    kind: Literal["handoff_settled"] = "handoff_settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinePassed:
+    """An attempt has had its time. `dispatch` is None for a dispatch that was not ours."""
+
+    dispatch: str | None
+    elapsed_min: float
+    kind: Literal["deadline_passed"] = "deadline_passed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """The executor is to be ended for our own reasons (`handoffd stop --executors`)."""
+
+    by: str = "cli"
+    kind: Literal["interrupted"] = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a process ended.
+
+    Exactly one of `code` and `signal` is set, but for a process whose end nobody saw (`lost`).
+    `by` tells who ended it; `tail` holds the last lines of its output.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    by: Literal["itself", "deadline", "stop", "lost"] = "itself"
+    tail: str = ""
+    seconds: float = 0.0
+    stream_error: bool = False
+    """The agent's own stream says that it failed, whatever the exit code says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorExited:
+    """The executor's whole process tree is gone; `reading` is what it left."""
+
+    dispatch: str
+    exit: Exit
+    reading: Reading
+    mark: HandoffMark = HandoffMark()
+    kind: Literal["executor_exited"] = "executor_exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestEvidence:
+    """What a test run proved, already compared with the baseline.
+
+    `fault` is set when the runner itself was unusable: then nothing was proved. `new_failing`
+    counts ids outside the baseline that fail or error; `regressed` are those that passed in the
+    baseline and fail now; `failing` leaves baseline failures out.
+    """
+
+    __test__ = False
+
+    counts: TestCounts = TestCounts()
+    failing: tuple[str, ...] = ()
+    known_failing: tuple[str, ...] = ()
+    new_failing: int = 0
+    new_collected: int = 0
+    regressed: tuple[str, ...] = ()
+    collected: int = 0
+    verified: bool = True
+    """False when only the exit code was to be had."""
+    timed_out: bool = False
+    fault: str | None = None
+    tail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostCheck:
+    """How the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
+
+    passed: bool
+    tail: str = ""
+    timed_out: bool = False
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecksFinished:
+    """The daemon has measured what the executor claimed."""
+
+    dispatch: str
+    tests: TestEvidence | None = None
+    post_check: PostCheck | None = None
+    kind: Literal["checks_finished"] = "checks_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffArrived:
+    """A settled hand-off lies there for a dispatch that was not ours (Level 1).
+
+    `dispatch` is the id under which it is judged.
+    """
+
+    dispatch: str
+    reading: Reading
+    mark: HandoffMark
+    kind: Literal["handoff_arrived"] = "handoff_arrived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEdited:
+    """STATE.json was changed from outside, validly. `policy` is the project's external_edits."""
+
+    state: State
+    policy: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
+    kind: Literal["state_edited"] = "state_edited"
+
+
+Verb = (
+    Initialised
+    | Started
+    | Approved
+    | Rejected
+    | Retried
+    | Skipped
+    | Aborted
+    | Paused
+    | Resumed
+    | Noted
+    | RolledBack
+    | Reopened
+    | EditConfirmed
+)
+Fact = (
+    Advanced
+    | DispatchFailed
+    | BaselineMeasured
+    | ExecutorStarted
+    | SpawnRefused
+    | HandoffSettled
+    | DeadlinePassed
+    | Interrupted
+    | ExecutorExited
+    | ChecksFinished
+    | HandoffArrived
+    | StateEdited
+)
+Event = Verb | Fact

@@ -1,0 +1,245 @@
+"""From the end of an executor to the verdict on its attempt.
+
+An executor's word is a claim. It is heard when its whole process tree is gone; checks may lower it,
+nothing raises it. What ended for our own reasons costs no attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.dispatching import timed_out
+from handoffd.engine.effects import RunChecks, StopTree
+from handoffd.engine.events import (
+    ChecksFinished,
+    DeadlinePassed,
+    ExecutorExited,
+    Exit,
+    HandoffArrived,
+    HandoffSettled,
+    Interrupted,
+    SpawnRefused,
+)
+from handoffd.engine.results import NeedsHuman
+from handoffd.engine.track import Dispatch, Phase, StopReason
+from handoffd.engine.verdict import Verdict, verdict_on
+from handoffd.engine.wording import accept, ask_human, refuse, with_tail
+from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
+from handoffd.protocol.state import Status
+
+FREE_REPEATS = 3
+"""Repetitions in a row that cost no attempt, before a person is asked."""
+
+_WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
+"""The phases in which the end of an executor can be news; told again later, it was judged already."""
+
+
+def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
+    """Judge what an executor left when its last process was gone."""
+    dispatch = situation.dispatch
+    if dispatch.phase not in _WITH_EXECUTOR:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now", do="nothing to do")
+    heard = situation.at(situation.track.with_ledger(last_mark=event.mark))
+    if dispatch.stop is StopReason.ABORT:
+        return aborted(heard, dispatch.stopped_by or "a person")
+    if isinstance(event.reading, Found):
+        return _hear(heard, _completed(event.reading.handoff, event.exit))
+    if dispatch.stop is StopReason.SHUTDOWN:
+        return _again(heard, "the daemon was told to stop its executors", counted=False)
+    if dispatch.stop is StopReason.TIMEOUT or event.exit.by == "deadline":
+        return timed_out(heard, event.exit.seconds / 60, "no valid hand-off was there at the deadline")
+    if dispatch.stop is StopReason.SETTLED:
+        return _again(heard, "it was ended because its hand-off was there, and then it was not")
+    if event.exit.by == "lost":
+        return _again(heard, "its process vanished and nobody saw how")
+    return _hear(heard, _without_handoff(event.exit, event.reading))
+
+
+def _completed(handoff: Handoff, exit_: Exit) -> Handoff:
+    """Return a hand-off of the old format with the status that its exit code gives it."""
+    if handoff.status is not None:
+        return handoff
+    clean = exit_.code == 0 or exit_.by == "stop"
+    if clean and not exit_.stream_error:
+        return handoff.model_copy(update={"status": Status.PASS})
+    return handoff.model_copy(update={"status": Status.FAILING, "error": _how_it_ended(exit_)})
+
+
+def _without_handoff(exit_: Exit, reading: Reading) -> Handoff:
+    if isinstance(reading, Malformed):
+        return Handoff(status=Status.FAILING, error=str(reading.problem))
+    if isinstance(reading, Stale):
+        return Handoff(
+            status=Status.FAILING, error=f"{_how_it_ended(exit_)}, only a stale hand-off: {reading.why}"
+        )
+    return Handoff(status=Status.FAILING, error=f"{_how_it_ended(exit_)}, without a hand-off")
+
+
+def _how_it_ended(exit_: Exit) -> str:
+    ended = (
+        f"killed by signal {exit_.signal}" if exit_.signal is not None else f"exited with code {exit_.code}"
+    )
+    return with_tail(ended, exit_.tail)
+
+
+def _hear(situation: Situation, claim: Handoff) -> Decision:
+    """Take the claim, and have it checked where the step asks for it."""
+    rule, state, dispatch = situation.rule, situation.state, situation.dispatch
+    passing = claim.status is Status.PASS
+    wrote = claim.status is not Status.NEEDS_HUMAN and claim.error is None
+    tests = rule.tests if wrote or passing else None
+    post_check = rule.post_check if passing else None
+    if tests is None and post_check is None:
+        unchecked = ChecksFinished(dispatch=dispatch.id)
+        return conclude(situation, verdict_on(claim, rule, situation.ledger, unchecked))
+    order = RunChecks(
+        dispatch=dispatch.id,
+        story=state.story,
+        step=state.step,
+        attempt=state.attempt,
+        tests=tests,
+        check_timeout_min=rule.check_timeout_min,
+        post_check=post_check,
+        post_check_timeout_s=rule.post_check_timeout_s,
+    )
+    checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
+    track = situation.track.with_ledger(dispatch=checking)
+    return accept(track, f"{claim.status} claimed, now checked").also(order)
+
+
+def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
+    """Judge a claim by what was measured."""
+    dispatch = situation.dispatch
+    if dispatch.phase is not Phase.CHECKING:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} is not being checked", do="nothing to do")
+    if dispatch.stop is StopReason.ABORT:
+        return aborted(situation, dispatch.stopped_by or "a person")
+    assert dispatch.claim is not None
+    return conclude(situation, verdict_on(dispatch.claim, situation.rule, situation.ledger, event))
+
+
+def conclude(situation: Situation, verdict: Verdict) -> Decision:
+    """Write the verdict into the track; what follows from it is decided at its next turn.
+
+    The note that the prompt carried is dropped once its step has passed; until then it is carried on.
+    """
+    state, ledger = situation.state, situation.ledger
+    attempts = {**ledger.facts.attempts, state.step: ledger.facts.attempts.get(state.step, 0) + 1}
+    passed = verdict.status is Status.PASS
+    track = situation.track.with_state(
+        status=verdict.status, reason=verdict.reason, completed_at=situation.now, tests=verdict.tests,
+        failing_tests=verdict.failing_tests, files_changed=verdict.files_changed, lint_pass=verdict.lint_pass,
+        last_error=verdict.error, human_note=None if passed else state.human_note,
+    ).with_ledger(
+        free_repeats=0, facts=replace(verdict.facts, attempts=attempts),
+        red_done=ledger.red_done or verdict.red_shown,
+        new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
+    ).without_dispatch()  # fmt: skip
+    if verdict.status is Status.NEEDS_HUMAN:
+        return ask_human(
+            track,
+            f"{state.step} asks for a person: {verdict.error or verdict.reason or 'see its hand-off'}",
+            action="handoffd note {project} TEXT && handoffd retry {project}",
+            why=verdict.why,
+        )
+    return accept(track, f"{state.step} attempt {state.attempt}: {verdict.status}", why=verdict.why)
+
+
+def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
+    """Repeat a start that the environment refused, a few times."""
+    dispatch = situation.dispatch
+    if dispatch.phase not in _WITH_EXECUTOR:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now", do="nothing to do")
+    return _again(situation, f"the executor could not be started: {event.error}")
+
+
+def _again(situation: Situation, why: str, *, counted: bool = True) -> Decision:
+    """Make the same attempt pending again: what ended it was not the agent's doing."""
+    state, ledger = situation.state, situation.ledger
+    repeats = ledger.free_repeats + (1 if counted else 0)
+    track = (
+        situation.track.without_dispatch()
+        .with_state(status=Status.PENDING, last_error=why, completed_at=situation.now)
+        .with_ledger(free_repeats=min(repeats, FREE_REPEATS))
+    )
+    if repeats <= FREE_REPEATS:
+        return accept(track, f"{state.step} attempt {state.attempt} is repeated: {why}")
+    return ask_human(
+        track.with_state(status=Status.NEEDS_HUMAN),
+        f"{state.step} could not be run {repeats} times in a row: {why}",
+        action="handoffd retry {project}",
+        why="faults of the environment cost no attempt, but are not repeated for ever",
+    )
+
+
+def aborted(situation: Situation, by: str) -> Decision:
+    """Close the track."""
+    message = f"aborted by {by}"
+    track = (
+        situation.track.without_dispatch()
+        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now)
+        .with_ledger(closed=True, held_edit=None)
+    )
+    assert track.state is not None
+    result = NeedsHuman(
+        step=track.state.step,
+        message=message,
+        caller_instruction=f"{message}; start a story or roll back to go on",
+    )
+    return Decision(track=track, result=result, why=message)
+
+
+def stop(situation: Situation, reason: StopReason, why: str, by: str | None = None) -> Decision:
+    """Order the end of the executor; the attempt is judged when its last process is gone."""
+    dispatch = situation.dispatch
+    if dispatch.stop is not None and not (
+        reason is StopReason.ABORT and dispatch.stop is not StopReason.ABORT
+    ):
+        return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", do="wait for its end")
+    phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
+    stopping = replace(dispatch, phase=phase, stop=reason, stopped_by=by)
+    track = situation.track.with_ledger(dispatch=stopping)
+    return accept(track, f"stopping {dispatch.executor}: {why}").also(
+        StopTree(dispatch=dispatch.id, why=reason)
+    )
+
+
+def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
+    """End an attempt that has had its time. One that is not ours has no processes to end."""
+    if event.dispatch is None:
+        return timed_out(situation, event.elapsed_min, "no hand-off came in time")
+    if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
+        return refuse(situation, "STALE_FACT", "the executor has ended", do="nothing to do")
+    return stop(situation, StopReason.TIMEOUT, f"its time was over after {event.elapsed_min:.0f} min")
+
+
+def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
+    """End an executor that has handed over and does nothing more."""
+    if situation.dispatch.phase is not Phase.EXECUTING:
+        return refuse(situation, "STALE_FACT", "the executor has ended", do="nothing to do")
+    return stop(
+        situation, StopReason.SETTLED, f"its hand-off is there and it was still for {event.quiet_s:g} s"
+    )
+
+
+def interrupted(situation: Situation, event: Interrupted) -> Decision:
+    """End an executor for our own reasons; its attempt will be repeated."""
+    if situation.ledger.dispatch is None or situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
+        return refuse(situation, "NOTHING_RUNS", "no executor of ours runs", do="nothing to do")
+    return stop(situation, StopReason.SHUTDOWN, "the daemon stops its executors", by=event.by)
+
+
+def handoff_arrived(situation: Situation, event: HandoffArrived) -> Decision:
+    """Judge a hand-off for a dispatch that a person or another tool made (Level 1)."""
+    state = situation.state
+    if situation.ledger.dispatch is not None:
+        return refuse(situation, "STALE_FACT", "the running executor is ours", do="wait for its end")
+    if not isinstance(event.reading, Found):
+        return refuse(situation, "NO_HANDOFF", "no hand-off for the running attempt", do="wait for one")
+    dispatch = Dispatch(
+        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor="external",
+        decided_at=situation.now, phase=Phase.CHECKING,
+    )  # fmt: skip
+    track = situation.track.with_ledger(dispatch=dispatch, last_mark=event.mark)
+    return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))

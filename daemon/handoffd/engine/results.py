@@ -1,0 +1,103 @@
+"""What a decision says to whoever asked: the result types of the protocol, as values.
+
+They are the JSON of the CLI and of the control API; each carries `caller_instruction`, one sentence
+that tells an LLM caller what is true now and what to do next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """An executor is being started."""
+
+    project: str
+    story: str | None
+    step: str
+    attempt: int
+    dispatch: str
+    caller_instruction: str
+    type: Literal["dispatched"] = "dispatched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The story is done."""
+
+    story: str | None
+    summary: str
+    caller_instruction: str
+    next_story: str | None = None
+    type: Literal["done"] = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsHuman:
+    """A person must act."""
+
+    step: str
+    message: str
+    caller_instruction: str
+    review: tuple[str, ...] = ()
+    type: Literal["needs_human"] = "needs_human"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Nothing can be dispatched until something else changes."""
+
+    step: str
+    reason: str
+    caller_instruction: str
+    type: Literal["blocked"] = "blocked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyRunning:
+    """An attempt is in flight."""
+
+    step: str
+    elapsed_min: float
+    last_error: str | None
+    caller_instruction: str
+    type: Literal["already_running"] = "already_running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """The attempt ran out of time."""
+
+    step: str
+    elapsed_min: float
+    message: str
+    caller_instruction: str
+    type: Literal["timeout"] = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The event was refused or ignored; nothing changed. `recoverable`: asking later may work."""
+
+    code: str
+    message: str
+    caller_instruction: str
+    step: str | None = None
+    recoverable: bool = True
+    type: Literal["error"] = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The event was taken; the track stands at `step` with `status`."""
+
+    step: str
+    status: str
+    message: str
+    caller_instruction: str
+    type: Literal["accepted"] = "accepted"
+
+
+Result = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut | Refusal | Accepted

@@ -1,0 +1,230 @@
+"""Where a track goes next: the step table applied to a finished attempt.
+
+`follow` takes a track whose attempt has ended (pass, failing, timeout) to the step and attempt that
+come next, or to a stop. It starts nothing; `dispatching.py` does that with what it returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.effects import WriteChecklist
+from handoffd.engine.results import Finished, TimedOut
+from handoffd.engine.track import Facts, Ledger, Parked, Queued, Track
+from handoffd.engine.wording import ask_human, notice
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.state import Reason, State, Status
+
+MAX_ATTEMPTS = "max_attempts_exceeded"
+"""The entry of blocked_by that says a person must look before anything is tried again."""
+
+_NEED_A_ROUTE = frozenset({Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING})
+"""Reasons that only a person can answer, unless the step table routes them."""
+
+
+def follow(situation: Situation) -> Track | Decision:
+    """Return the track at what comes next, pending; or the decision that stops it here."""
+    match situation.state.status:
+        case Status.PASS:
+            return _after_pass(situation)
+        case Status.FAILING:
+            return _after_failing(situation)
+        case Status.TIMEOUT:
+            return _after_timeout(situation)
+        case _:
+            return situation.track
+
+
+def _after_pass(situation: Situation) -> Track | Decision:
+    target = situation.rule.next_on_pass
+    if target == DONE:
+        return finish(situation)
+    return visit(situation, target, why=f"{situation.state.step} passed")
+
+
+def finish(situation: Situation) -> Decision:
+    """Return the decision that ends the story."""
+    state, ledger = situation.state, situation.ledger
+    track = situation.track.with_state(
+        step=DONE, status=Status.PASS, attempt=1, max_attempts=1, timeout_min=0, reason=None,
+        last_error=None, human_note=None, reopened_from=None, completed_at=situation.now,
+    )  # fmt: skip
+    if state.story is not None:
+        done = (*(name for name in ledger.stories_done if name != state.story), state.story)
+        track = track.with_ledger(stories_done=done, told=None)
+    summary = _summary(state, ledger.facts)
+    result = finished(situation.at(track), summary)
+    decision = Decision(track=track, result=result, why=f"{state.step} passed; the pipeline ends")
+    return decision.also(notice(track, "done", summary))
+
+
+def finished(situation: Situation, summary: str) -> Finished:
+    """Return the result for a story that is done, naming what could be started next."""
+    waiting = situation.ledger.backlog
+    upcoming = waiting[0].story if waiting else None
+    do = f"resume the project to start {upcoming}" if upcoming else "start another story when there is one"
+    instruction = f"{summary}; {do}"
+    story = situation.state.story
+    return Finished(story=story, summary=summary, next_story=upcoming, caller_instruction=instruction)
+
+
+def _summary(state: State, facts: Facts) -> str:
+    tests = facts.tests
+    measured = f", {tests.passed}/{tests.passed + tests.failed} tests pass" if tests else ""
+    return f"{state.story} is done{measured}"
+
+
+def _after_failing(situation: Situation) -> Track | Decision:
+    state, rule = situation.state, situation.rule
+    if not rule.requires_human and state.attempt >= state.max_attempts:
+        return _attempts_used_up(situation)
+    reason = state.reason
+    if _escalates(situation):
+        return _escalate(situation)
+    if reason in _NEED_A_ROUTE and reason not in rule.on_fail:
+        return _unrouted(situation, reason)
+    target = rule.target(reason)
+    why = f"{state.step} failed with reason {reason}" if reason else f"{state.step} failed"
+    if target == state.step:
+        return retry_here(situation.track)
+    return visit(situation, target, why=why)
+
+
+def retry_here(track: Track) -> Track:
+    """Return the track at its next attempt of the same step."""
+    assert track.state is not None
+    return track.with_state(attempt=track.state.attempt + 1, status=Status.PENDING)
+
+
+def _attempts_used_up(situation: Situation) -> Decision:
+    state = situation.state
+    blocked = (*(name for name in state.blocked_by if name != MAX_ATTEMPTS), MAX_ATTEMPTS)
+    track = situation.track.with_state(status=Status.NEEDS_HUMAN, blocked_by=blocked)
+    times = "time" if state.attempt == 1 else "times"
+    return ask_human(
+        track,
+        f"{state.step} failed {state.attempt} {times} and has no attempt left",
+        action="handoffd retry {project}",
+        why=state.last_error or (f"reason {state.reason}" if state.reason else "see the attempts' output"),
+    )
+
+
+def _unrouted(situation: Situation, reason: Reason) -> Decision:
+    state = situation.state
+    return ask_human(
+        situation.track.with_state(status=Status.NEEDS_HUMAN),
+        f"{state.step} ended with {reason}, which only a person can answer",
+        action="handoffd note {project} TEXT && handoffd retry {project}",
+        why=state.last_error or f"the step table has no route for {reason} at {state.step}",
+    )
+
+
+def _escalates(situation: Situation) -> bool:
+    state = situation.state
+    reopened = state.reopened_from is not None and not situation.ledger.escalated
+    return reopened and state.step == "verify" and state.reason is None
+
+
+def _escalate(situation: Situation) -> Track | Decision:
+    """Go one step before the one a story was reopened at, once: the fault lies further up."""
+    state = situation.state
+    assert state.reopened_from is not None
+    path = situation.rules.path(state.task_type)
+    place = situation.index_of(state.reopened_from)
+    track = situation.track.with_ledger(escalated=True)
+    if place <= 0 or path[place - 1] == situation.pipeline(state.task_type).bootstrap:
+        return ask_human(
+            track.with_state(status=Status.NEEDS_HUMAN),
+            f"verify failed after the story was reopened at {state.reopened_from}, its first step",
+            action="handoffd rollback {project} STEP",
+            why="there is no earlier step to go back to",
+        )
+    return visit(situation.at(track), path[place - 1], why="verify failed after a reopening")
+
+
+def _after_timeout(situation: Situation) -> Track | Decision:
+    state, ledger, rule = situation.state, situation.ledger, situation.rule
+    if ledger.timeouts < rule.retry_on_timeout and state.attempt < state.max_attempts:
+        return retry_here(situation.track.with_ledger(timeouts=ledger.timeouts + 1))
+    result = TimedOut(
+        step=state.step,
+        elapsed_min=state.timeout_min,
+        message=state.last_error or f"{state.step} ran out of time",
+        caller_instruction=f"{state.step} timed out and waits for a person: `handoffd retry` tries it again",
+    )
+    return Decision(track=situation.track, result=result, why="a timeout waits for a person")
+
+
+def visit(situation: Situation, step: str, *, why: str) -> Track | Decision:
+    """Enter `step` from another one, unless it was entered too often: that is a loop."""
+    rule = situation.rules.steps[step]
+    visits = situation.ledger.visits.get(step, 0) + 1
+    if visits > rule.max_visits:
+        return ask_human(
+            situation.track.with_state(status=Status.NEEDS_HUMAN),
+            f"{step} was entered {rule.max_visits} times without the story getting past it",
+            action="handoffd log {project} && handoffd retry {project}",
+            why=f"{why}; max_visits of {step} is {rule.max_visits}",
+        )
+    counted = {**situation.ledger.visits, step: visits}
+    return enter(situation.track.with_ledger(visits=counted), step, situation.rules)
+
+
+def enter(track: Track, step: str, rules: RuleBook) -> Track:
+    """Return the track at the first attempt of `step`, with what belonged to the last one cleared."""
+    rule = rules.steps[step]
+    return track.with_state(
+        step=step, attempt=1, max_attempts=rule.max_attempts, timeout_min=rule.timeout_min,
+        status=Status.PENDING, reason=None, last_error=None, tests=None, failing_tests=(),
+        lint_pass=None, files_changed=(),
+    ).with_ledger(free_repeats=0, timeouts=0, told=None)  # fmt: skip
+
+
+def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[Track, WriteChecklist]:
+    """Return the track at the first step of a new story, and the order for its checklist."""
+    pipeline = situation.pipeline(queued.task_type)
+    fresh_project = not bootstrapped and not situation.ledger.stories_done
+    first = pipeline.bootstrap if pipeline.bootstrap and fresh_project else pipeline.first
+    track = Track(
+        state=situation.state.with_(
+            story=queued.story, task_type=queued.task_type, human_note=queued.instruction,
+            agent_teams=queued.agent_teams, blocked_by=queued.blocked_by, reopened_from=None,
+            dispatched_at=None, completed_at=None,
+        ),
+        ledger=_without(lasting(situation.ledger), queued.story),
+    )  # fmt: skip
+    return enter(track, first, situation.rules), WriteChecklist(
+        story=queued.story, task_type=queued.task_type
+    )
+
+
+def lasting(ledger: Ledger) -> Ledger:
+    """Return what of a ledger outlives the story in flight."""
+    return Ledger(
+        automatic=ledger.automatic, paused_by=ledger.paused_by, last_mark=ledger.last_mark,
+        stories_done=ledger.stories_done, backlog=ledger.backlog, parked=ledger.parked,
+    )  # fmt: skip
+
+
+def _without(ledger: Ledger, story: str | None) -> Ledger:
+    """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
+    return replace(
+        ledger,
+        backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
+        parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
+    )
+
+
+def next_parked(track: Track) -> Parked | None:
+    """Return the story that is taken up when the one in flight is done: the one it was parked for."""
+    return next((parked for parked in reversed(track.ledger.parked) if parked.give_back), None)
+
+
+def give_back(situation: Situation, parked: Parked) -> Track:
+    """Return the track with a parked story taken up where it was set aside."""
+    project = _without(lasting(situation.ledger), parked.state.story)
+    return Track(state=parked.state, ledger=parked.ledger).with_ledger(
+        automatic=project.automatic, paused_by=project.paused_by, last_mark=project.last_mark,
+        stories_done=project.stories_done, backlog=project.backlog, parked=project.parked, dispatch=None,
+    )  # fmt: skip

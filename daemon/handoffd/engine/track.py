@@ -1,0 +1,174 @@
+"""A track: one STATE.json plus what only the journal remembers of it.
+
+STATE.json is a public contract and is cleared at every step change; what must survive that (who
+visited which step how often, the facts later prompts need, the dispatch in flight) lives in the
+ledger. Both change only through `decide`, in one journal transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from handoffd.protocol.handoff import Handoff, HandoffMark
+from handoffd.protocol.state import State, TestCounts
+
+
+class Phase(StrEnum):
+    """How far the dispatch in flight has come. STATE says `running` throughout."""
+
+    BASELINE = "baseline"
+    STARTING = "starting"
+    EXECUTING = "executing"
+    STOPPING = "stopping"
+    CHECKING = "checking"
+
+
+class StopReason(StrEnum):
+    """Why we end an executor."""
+
+    TIMEOUT = "timeout"
+    ABORT = "abort"
+    SETTLED = "settled"
+    """Its hand-off is there and nothing of it moves any more."""
+    SHUTDOWN = "shutdown"
+    """`handoffd stop --executors`: an interruption by us, which costs no attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """One start of one executor. The id is unique for ever; it is started at most once."""
+
+    id: str
+    story: str | None
+    step: str
+    attempt: int
+    executor: str
+    decided_at: datetime
+    phase: Phase
+    mark: HandoffMark = HandoffMark()
+    """The hand-off files as they were before the start: what equals them is stale."""
+    stop: StopReason | None = None
+    stopped_by: str | None = None
+    claim: Handoff | None = None
+    """What the executor handed over, kept while the checks run."""
+    claim_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What later prompts need from earlier steps of the same story."""
+
+    failing_tests: tuple[str, ...] = ()
+    """Named by the last red step or the last failed check."""
+    tests: TestCounts | None = None
+    """Measured last, by us."""
+    check_tail: str | None = None
+    """The last lines of the check that failed in the last attempt."""
+    files: tuple[str, ...] = ()
+    """Every file the story changed, in order of first mention."""
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """Attempts judged so far, by step."""
+    commit_hash: str | None = None
+    summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A story (or custom task) that waits for the one in flight."""
+
+    story: str
+    task_type: str = "story"
+    instruction: str | None = None
+    agent_teams: bool = False
+    blocked_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What the journal remembers of a track beside its STATE."""
+
+    automatic: bool = False
+    """Level 2: the daemon dispatches by itself."""
+    paused_by: str | None = None
+    closed: bool = False
+    """Aborted: only a start or a rollback opens it again."""
+    dispatch: Dispatch | None = None
+    visits: Mapping[str, int] = field(default_factory=dict)
+    free_repeats: int = 0
+    """Repetitions in a row that cost no attempt (environment faults, interruptions)."""
+    timeouts: int = 0
+    """Timeouts of the current step that `retry_on_timeout` has answered."""
+    red_done: bool = False
+    """The story has passed its first red step: red is required again only of a step that adds tests."""
+    new_tests: int = 0
+    """Tests beyond the baseline when a step last passed measured; more than that were added since."""
+    escalated: bool = False
+    skipped: tuple[str, ...] = ()
+    next_note: str | None = None
+    """Given while an executor runs: it belongs to the prompt after that."""
+    told: str | None = None
+    """What a person was told last of a wait, so that nobody is told twice."""
+    facts: Facts = Facts()
+    last_mark: HandoffMark = HandoffMark()
+    """The hand-off applied last; the yardstick for dispatches that are not ours."""
+    stories_done: tuple[str, ...] = ()
+    backlog: tuple[Queued, ...] = ()
+    parked: tuple[Parked, ...] = ()
+    held_edit: HeldEdit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """A story set aside between two steps; taken up again when what replaced it is done."""
+
+    state: State
+    ledger: Ledger
+    give_back: bool
+    """True for a story parked by a custom task; False for one replaced by `start --force`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldEdit:
+    """An edit of STATE.json from outside that would open a gate; a person must confirm it."""
+
+    state: State
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """Everything `decide` knows of one track. `state` is None until the project is initialised."""
+
+    state: State | None = None
+    ledger: Ledger = Ledger()
+
+    def with_state(self, **changes: Any) -> Track:
+        """Return a copy whose STATE has `changes`."""
+        assert self.state is not None
+        return replace(self, state=self.state.with_(**changes))
+
+    def with_ledger(self, **changes: Any) -> Track:
+        """Return a copy whose ledger has `changes`."""
+        return replace(self, ledger=replace(self.ledger, **changes))
+
+    def with_note(self, text: str | None) -> Track:
+        """Return a copy with `text` below what people said before: nobody's note is lost."""
+        assert self.state is not None
+        if not text:
+            return self
+        return self.with_state(human_note="\n\n".join(part for part in (self.state.human_note, text) if part))
+
+    def without_dispatch(self) -> Track:
+        """Return a copy in which nothing runs; a note given meanwhile is for the next prompt."""
+        return self.with_note(self.ledger.next_note).with_ledger(dispatch=None, next_note=None)
+
+
+class TrackKey(NamedTuple):
+    """Which track: the absolute path of the project's root, and the track's name in it."""
+
+    project: str
+    track: str = "main"

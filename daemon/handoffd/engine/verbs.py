@@ -1,0 +1,236 @@
+"""What people may order, as rules: each verb is taken or refused, never half of it."""
+
+from __future__ import annotations
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.effects import AppendHistory
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    Initialised,
+    Noted,
+    Paused,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+)
+from handoffd.engine.judging import aborted, stop
+from handoffd.engine.routing import MAX_ATTEMPTS, begin, enter, next_parked
+from handoffd.engine.track import StopReason, Track
+from handoffd.engine.wording import accept, refuse
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import State, Status
+
+
+def initialise(situation: Situation, event: Initialised) -> Decision:
+    """Give the track its first STATE."""
+    state = State(project=event.project)
+    bootstrap = situation.rules.pipelines["story"].bootstrap or situation.rules.pipelines["story"].first
+    track = enter(Track(state=state, ledger=situation.ledger), bootstrap, situation.rules)
+    return accept(track, f"{event.project} is initialised", do="start a story")
+
+
+def approve(situation: Situation, event: Approved) -> Decision:
+    """Pass a human step; the note goes into the next prompt."""
+    if (refused := _no_gate(situation)) is not None:
+        return refused
+    track = moved_by_person(
+        situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
+    )
+    return accept(track.with_note(event.note), f"{situation.state.step} approved by {event.by}")
+
+
+def reject(situation: Situation, event: Rejected) -> Decision:
+    """Fail a human step; the reason routes it and the note goes into the next prompt."""
+    if (refused := _no_gate(situation)) is not None:
+        return refused
+    failing = situation.track.with_state(
+        status=Status.FAILING, reason=event.reason, completed_at=situation.now, last_error=None
+    )
+    target = situation.rule.target(event.reason)
+    message = f"{situation.state.step} rejected by {event.by}, back to {target}"
+    return accept(moved_by_person(failing).with_note(event.note), message)
+
+
+def _no_gate(situation: Situation) -> Decision | None:
+    """Return why the track stands at no gate that could be opened or shut; None when it does."""
+    step = situation.state.step
+    if situation.done or not situation.rule.requires_human:
+        message = f"{step} is not a human step"
+        return refuse(situation, "WRONG_STEP", message, do="only a human step is approved or rejected")
+    return _not_open(situation)
+
+
+def retry(situation: Situation, event: Retried) -> Decision:
+    """Try the current step afresh."""
+    if (closed := _not_open(situation)) is not None:
+        return closed
+    state = situation.state
+    unblocked = tuple(name for name in state.blocked_by if name != MAX_ATTEMPTS)
+    track = situation.track.with_state(
+        status=Status.PENDING,
+        attempt=1,
+        max_attempts=situation.rule.max_attempts,
+        reason=None,
+        blocked_by=unblocked,
+    )
+    return accept(moved_by_person(track), f"{state.step} is tried again, as {event.by} asked")
+
+
+def skip(situation: Situation, event: Skipped) -> Decision:
+    """Pass the current step without evidence, and remember that."""
+    if (closed := _not_open(situation)) is not None:
+        return closed
+    state = situation.state
+    if situation.rule.requires_human:
+        return refuse(
+            situation,
+            "WRONG_STEP",
+            f"{state.step} is a human step and cannot be skipped",
+            do="approve or reject it",
+        )
+    unblocked = tuple(name for name in state.blocked_by if name != MAX_ATTEMPTS)
+    track = situation.track.with_state(
+        status=Status.PASS, reason=None, last_error=None, completed_at=situation.now, blocked_by=unblocked
+    ).with_ledger(skipped=(*situation.ledger.skipped, state.step))
+    return accept(moved_by_person(track), f"{state.step} skipped by {event.by}, without evidence")
+
+
+def _not_open(situation: Situation) -> Decision | None:
+    if situation.done:
+        return refuse(
+            situation, "ALREADY_DONE", f"{situation.state.story} is done", do="reopen it or start another"
+        )
+    if situation.ledger.closed:
+        return refuse(
+            situation,
+            "CLOSED",
+            f"the track was {situation.state.last_error}",
+            do="start a story or roll back",
+        )
+    if situation.state.story is None:
+        return refuse(situation, "NO_STORY", "no story was started", do="start one with `handoffd start`")
+    return None
+
+
+def abort(situation: Situation, event: Aborted) -> Decision:
+    """Close the track, ending its executor first."""
+    if situation.done or situation.state.story is None:
+        return refuse(
+            situation, "NOTHING_TO_ABORT", "no story is in flight", do="start one with `handoffd start`"
+        )
+    if situation.ledger.closed:
+        return refuse(
+            situation,
+            "CLOSED",
+            f"the track was {situation.state.last_error}",
+            do="start a story or roll back",
+        )
+    if situation.ledger.dispatch is not None:
+        return stop(situation, StopReason.ABORT, f"aborted by {event.by}", by=event.by)
+    return aborted(situation, event.by)
+
+
+def pause(situation: Situation, event: Paused) -> Decision:
+    """Dispatch nothing more; what runs ends normally."""
+    if situation.ledger.paused_by:
+        return refuse(
+            situation, "ALREADY_PAUSED", f"paused by {situation.ledger.paused_by}", do="resume it to go on"
+        )
+    track = situation.track.with_ledger(paused_by=event.by)
+    return accept(track, f"paused by {event.by}", do="nothing is dispatched until it is resumed")
+
+
+def resume(situation: Situation, event: Resumed) -> Decision:
+    """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
+    track = situation.track.with_ledger(paused_by=None, automatic=True)
+    ledger = track.ledger
+    if situation.done and ledger.backlog and next_parked(track) is None:
+        upcoming = ledger.backlog[0]
+        started, checklist = begin(situation.at(track), upcoming, bootstrapped=True)
+        return accept(started, f"{upcoming.story} starts from the backlog").also(checklist)
+    return accept(track, f"resumed by {event.by}")
+
+
+def note(situation: Situation, event: Noted) -> Decision:
+    """Keep a note for the next prompt; one given while an executor runs is for the prompt after."""
+    track = situation.track
+    if situation.state.status is Status.RUNNING:
+        together = "\n\n".join(part for part in (track.ledger.next_note, event.text) if part)
+        return accept(track.with_ledger(next_note=together), "noted for the prompt after the running one")
+    return accept(track.with_note(event.text), "noted for the next prompt")
+
+
+def roll_back(situation: Situation, event: RolledBack) -> Decision:
+    """Go back to an earlier step of the pipeline."""
+    here, there = situation.index_of(situation.state.step), situation.index_of(event.step)
+    path = situation.rules.path(situation.state.task_type)
+    if there < 0 or event.step == DONE:
+        return refuse(
+            situation,
+            "INVALID_TARGET",
+            f"{event.step} is not a step of this pipeline",
+            do=f"choose one of {', '.join(path)}",
+        )
+    if 0 <= here <= there:
+        return refuse(
+            situation,
+            "ROLLBACK_FORWARD",
+            f"{event.step} is not before {situation.state.step}",
+            do="choose an earlier step",
+        )
+    bootstrap = situation.pipeline(situation.state.task_type).bootstrap
+    if event.step == bootstrap and not event.force:
+        return refuse(
+            situation,
+            "NEEDS_FORCE",
+            "bootstrap starts the whole project anew",
+            do="give --force if that is meant",
+        )
+    unblocked = tuple(name for name in situation.state.blocked_by if name != MAX_ATTEMPTS)
+    track = enter(
+        situation.track.with_state(blocked_by=unblocked, completed_at=None), event.step, situation.rules
+    )
+    opened = moved_by_person(track).with_ledger(closed=False, stories_done=_others_done(situation))
+    return accept(opened, f"rolled back to {event.step} by {event.by}")
+
+
+def reopen(situation: Situation, event: Reopened) -> Decision:
+    """Take a story that is done up again at one of its steps."""
+    state = situation.state
+    if not situation.done:
+        return refuse(situation, "NOT_DONE", f"{state.story} is not done", do="roll back instead")
+    if event.step == DONE:
+        return refuse(situation, "REOPEN_TO_DONE", "done is no step to work at", do="choose an earlier step")
+    if situation.index_of(event.step) < 0:
+        path = ", ".join(situation.rules.path(state.task_type))
+        return refuse(
+            situation,
+            "INVALID_TARGET",
+            f"{event.step} is not a step of this pipeline",
+            do=f"choose one of {path}",
+        )
+    entered = enter(
+        situation.track.with_state(reopened_from=event.step, completed_at=None), event.step, situation.rules
+    )
+    track = moved_by_person(entered.with_note(event.note)).with_ledger(
+        escalated=False, stories_done=_others_done(situation)
+    )
+    day = situation.now.date().isoformat()
+    entry = f"\n### Reopen {state.story} at {event.step} ({day})\n\n{event.note or 'No note was given.'}\n"
+    return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(
+        AppendHistory(text=entry)
+    )
+
+
+def _others_done(situation: Situation) -> tuple[str, ...]:
+    """Return the stories done but for the one in hand: what is worked on again is not done."""
+    return tuple(name for name in situation.ledger.stories_done if name != situation.state.story)
+
+
+def moved_by_person(track: Track) -> Track:
+    """Return the track with the counters against endless loops at zero: a person has looked."""
+    return track.with_ledger(visits={}, free_repeats=0, timeouts=0, told=None)

@@ -1,0 +1,84 @@
+"""What is told of projects and tracks: the JSON of `status`, as values.
+
+Derived from durable facts (the journal's track) and live ones (processes, slots); stable and
+documented in docs/protocol.md, so keys are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from handoffd.protocol.state import TestCounts
+
+Condition = Literal[
+    "ok", "not_initialized", "invalid_state", "invalid_rules", "missing", "io_error", "locked"
+]
+"""Whether a project can be worked on; everything but `ok` comes with a `detail`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackView:
+    """One track, as `status` tells it."""
+
+    track: str
+    story: str | None
+    task_type: str
+    step: str
+    attempt: int
+    max_attempts: int
+    status: str
+    reason: str | None
+    phase: str | None
+    """Of the attempt in flight: baseline, starting, executing, stopping, checking."""
+    executor: str | None
+    dispatch: str | None
+    pid: int | None
+    elapsed_min: float | None
+    timeout_min: float
+    dispatched_at: datetime | None
+    completed_at: datetime | None
+    tests: TestCounts | None
+    failing_tests: tuple[str, ...]
+    lint_pass: bool | None
+    blocked_by: tuple[str, ...]
+    human_note: str | None
+    last_error: str | None
+    waits_for: str | None
+    """Why nothing of it runs, in words; None while something runs or when it is done."""
+    next_command: str | None
+    """What a person would type next, if it is a person's turn."""
+    backlog: tuple[str, ...]
+    parked: tuple[str, ...]
+    steps: tuple[str, ...]
+    """The steps of its pipeline in passing order, for progress displays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectView:
+    """One project, as `status` tells it."""
+
+    project: str
+    """Its root, absolute."""
+    name: str
+    level: Literal[0, 1, 2]
+    condition: Condition
+    detail: str | None
+    paused_by: str | None
+    warnings: tuple[str, ...]
+    tracks: tuple[TrackView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """What the next turn of a track would do, without doing it. `prompt` is None if nothing runs."""
+
+    project: str
+    result: object
+    why: str
+    step: str
+    attempt: int
+    executor: str
+    prompt: str | None
+    warnings: tuple[str, ...]

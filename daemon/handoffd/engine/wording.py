@@ -1,0 +1,86 @@
+"""The sentences decisions are told in. Facts come from the caller; nothing here decides."""
+
+from __future__ import annotations
+
+from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.effects import NoticeKind, Notify
+from handoffd.engine.results import Accepted, NeedsHuman, Refusal
+from handoffd.engine.track import Track
+
+LAST_LINES = 600
+"""Characters of output quoted in last_error."""
+
+
+def refuse(situation: Situation, code: str, message: str, *, do: str, recoverable: bool = True) -> Decision:
+    """Return the decision that changes nothing and says why. `do` is the next thing to do."""
+    state = situation.track.state
+    step = state.step if state is not None else None
+    result = Refusal(
+        code=code, message=message, step=step, recoverable=recoverable, caller_instruction=f"{message}; {do}"
+    )
+    return Decision(track=situation.track, result=result, why=f"refused: {message}")
+
+
+def accept(track: Track, message: str, *, why: str | None = None, do: str | None = None) -> Decision:
+    """Return the decision for something that was simply taken."""
+    state = track.state
+    assert state is not None
+    instruction = do or f"{message}; ask for the status to see what follows"
+    result = Accepted(
+        step=state.step, status=state.status.value, message=message, caller_instruction=instruction
+    )
+    return Decision(track=track, result=result, why=why or message)
+
+
+def ask_human(
+    track: Track, message: str, *, action: str, why: str, review: tuple[str, ...] = (), tell: bool = True
+) -> Decision:
+    """Return the decision that waits for a person, with the notice that tells one."""
+    state = track.state
+    assert state is not None
+    result = NeedsHuman(
+        step=state.step,
+        message=message,
+        review=review,
+        caller_instruction=f"A person must act: {message}. Do not dispatch; show this to them: {action}",
+    )
+    decision = Decision(track=track, result=result, why=why)
+    if not tell:
+        return decision
+    return decision.also(notice(track, "needs_human", message, why=why, action=action, review=review))
+
+
+def notice(
+    track: Track,
+    kind: NoticeKind,
+    text: str,
+    *,
+    why: str | None = None,
+    action: str | None = None,
+    review: tuple[str, ...] = (),
+) -> Notify:
+    """Return the order to tell a person `text` about the track."""
+    state = track.state
+    assert state is not None
+    return Notify(
+        notice=kind, story=state.story, step=state.step, text=text, why=why, action=action, review=review
+    )
+
+
+def minutes(value: float) -> str:
+    """Return a duration as people say it: `12 min`."""
+    rounded = round(value)
+    return f"{rounded} min" if rounded >= 1 else "under a minute"
+
+
+def last_lines(text: str) -> str:
+    """Return the end of an output in one line, short enough for last_error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    joined = " | ".join(lines[-5:])
+    return joined if len(joined) <= LAST_LINES else "…" + joined[-LAST_LINES:]
+
+
+def with_tail(problem: str, output: str) -> str:
+    """Return a problem with the end of the output that explains it, in one line."""
+    tail = last_lines(output)
+    return f"{problem} ({tail})" if tail else problem

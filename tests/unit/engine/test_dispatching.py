@@ -1,0 +1,260 @@
+"""A track's turn, in the order of the protocol, §4."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.support.playbook import (
+    DISPATCH,
+    T0,
+    Playbook,
+    dispatched,
+    green,
+    mark,
+    red,
+    shipped_rules,
+    state_at,
+    track_at,
+    with_rule,
+)
+
+from handoffd.engine.dispatching import wants_turn
+from handoffd.engine.effects import MeasureBaseline, Spawn
+from handoffd.engine.events import (
+    BaselineMeasured,
+    DispatchFailed,
+    Paused,
+    PostCheck,
+    Resumed,
+    Retried,
+    Started,
+)
+from handoffd.engine.results import AlreadyRunning, NeedsHuman
+from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Track
+from handoffd.protocol.state import Status
+
+
+# --- waits ----------------------------------------------------------------------------------------
+def test_a_running_attempt_is_reported_with_its_minutes() -> None:
+    """It is not dispatched again."""
+    play = Playbook(dispatched("impl", last_error="crashed once"))
+    play.now = T0 + timedelta(minutes=4, seconds=15)
+    play.turn().expect(result="already_running", orders="", status=Status.RUNNING)
+    assert isinstance(play.decision.result, AlreadyRunning)
+    assert (4.2, "crashed once") == (play.decision.result.elapsed_min, play.decision.result.last_error)
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.RUNNING])
+def test_a_paused_track_is_left_as_it_is(status: Status) -> None:
+    """A pause holds whatever the status, and changes nothing in STATE."""
+    play = Playbook(track_at("impl", status)).given(Paused(by="mei"))
+    before = play.track
+    play.turn().expect(result="blocked", orders="")
+    assert before == play.track
+    assert "paused by mei" == play.decision.why
+    play.given(Resumed())
+    assert play.ledger.paused_by is None
+
+
+def test_a_held_edit_holds_the_track() -> None:
+    """Nothing is dispatched until a person has confirmed it."""
+    held = HeldEdit(state=state_at("impl"), why="STATE.json was edited past the human step review")
+    Playbook(track_at("bdd", ledger=Ledger(automatic=True, held_edit=held))).turn().expect(
+        result="blocked", orders=""
+    )
+
+
+def test_an_unfinished_story_blocks_and_is_told_once() -> None:
+    """blocked_by is looked at before anything is dispatched; a person hears of it one time."""
+    play = Playbook(track_at("bdd", blocked_by=("US-0",)))
+    play.turn(unmet=("US-0",)).expect(result="blocked", orders="notify", status=Status.PENDING)
+    assert "US-0" in play.notices[0].text
+    told = play.track
+    play.turn(unmet=("US-0",)).expect(result="blocked", orders="")
+    assert told == play.track
+    play.turn(unmet=("US-0", "US-7")).expect(orders="notify")
+    play.turn().expect(result="dispatched")
+
+
+def test_a_blocked_gate_is_not_opened() -> None:
+    """The order is: blocked first, then what follows the last attempt."""
+    play = Playbook(track_at("contract", Status.PASS)).turn(unmet=("US-0",))
+    play.expect(result="blocked", step="contract", status=Status.PASS)
+    play.turn().expect(result="needs_human", step="review", status=Status.NEEDS_HUMAN)
+
+
+# --- gates ----------------------------------------------------------------------------------------
+def test_a_gate_names_the_files_to_review_and_is_told_once() -> None:
+    """What was changed comes first, then what the steps before may have written."""
+    ledger = Ledger(automatic=True, facts=Facts(files=("docs/bdd/US-1.md", "docs/api/openapi.yaml")))
+    play = Playbook(track_at("contract", Status.PASS, ledger=ledger)).turn()
+    play.expect(result="needs_human", step="review", status=Status.NEEDS_HUMAN, orders="notify")
+    result = play.decision.result
+    assert isinstance(result, NeedsHuman)
+    assert result.review == play.notices[0].review
+    assert ("docs/bdd/US-1.md", "docs/api/openapi.yaml") == result.review[:2]
+    assert "docs/deltas/US-1.md" in result.review
+    play.turn().expect(result="needs_human", orders="", status=Status.NEEDS_HUMAN)
+
+
+def test_a_timeout_at_a_gate_opens_it_again() -> None:
+    """Only a table that answers timeouts does that; the gate then waits for its person."""
+    rules = with_rule("review", retry_on_timeout=1, max_attempts=2)
+    play = Playbook(track_at("review", Status.TIMEOUT, max_attempts=2), rules).turn()
+    play.expect(result="needs_human", status=Status.NEEDS_HUMAN)
+
+
+# --- the baseline ---------------------------------------------------------------------------------
+def test_the_baseline_is_measured_before_the_first_red_step() -> None:
+    """The tests run first, the hand-off is marked afterwards, then the executor starts: once."""
+    play = Playbook(track_at("scaffold")).turn(baseline=True)
+    assert (MeasureBaseline(dispatch="d1", story="US-1"),) == play.decision.effects
+    play.expect(result="dispatched", status=Status.RUNNING)
+    play.given(BaselineMeasured(dispatch="d1", mark=mark(9))).expect(orders="spawn", status=Status.RUNNING)
+    assert (Phase.STARTING, mark(9)) == (play.dispatch.phase, play.dispatch.mark)
+    play.refused(BaselineMeasured(dispatch="d1", mark=mark(9)), "STALE_FACT")
+    play.runs().refused(BaselineMeasured(dispatch="d1", fault="?"), "STALE_FACT")
+    assert 1 == sum(isinstance(order, Spawn) for order in play.orders)
+
+
+@pytest.mark.parametrize(("step", "red_done"), [("bdd", False), ("impl", False), ("scaffold", True)])
+def test_no_other_step_measures_a_baseline(step: str, red_done: bool) -> None:
+    """It belongs to the story's first red step alone."""
+    play = Playbook(track_at(step, ledger=Ledger(automatic=True, red_done=red_done))).turn(baseline=True)
+    play.expect(orders="spawn")
+
+
+def test_tests_that_cannot_be_run_ask_a_person_before_an_attempt_is_spent() -> None:
+    """A missing runner is a fault of the environment."""
+    play = Playbook(track_at("scaffold")).turn(baseline=True)
+    play.given(BaselineMeasured(dispatch="d1", fault="pytest: not found"))
+    play.expect(status=Status.NEEDS_HUMAN, last_error="pytest: not found", orders="notify", attempt=1)
+    assert play.ledger.dispatch is None
+    play.given(Retried()).turn(baseline=True).expect(orders="measure_baseline", attempt=1)
+
+
+def test_a_second_pass_through_scaffold_need_not_be_red() -> None:
+    """The tests of the first pass are green by then; only tests added since must fail."""
+    play = Playbook(track_at("scaffold")).step_passes(red("t::a", "t::b"))
+    play.step_passes(green(2)).expect(step="impl", status=Status.PASS)
+    back = Playbook(play.track.with_state(step="scaffold", status=Status.PENDING))
+    back.turn().hands_over().checked(green(2)).expect(status=Status.PASS)
+    added = Playbook(play.track.with_state(step="scaffold", status=Status.PENDING))
+    added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
+    added.turn().hands_over().checked(green(3)).expect(status=Status.FAILING)
+    added.given(Retried()).turn().hands_over().checked(red("t::c", new_collected=3)).expect(
+        status=Status.PASS
+    )
+
+
+def test_tests_of_a_failed_attempt_are_still_new_in_the_next() -> None:
+    """Tests that were added without failing do not become old by having been counted once."""
+    ledger = Ledger(automatic=True, red_done=True, new_tests=2)
+    play = Playbook(track_at("scaffold", ledger=ledger), with_rule("scaffold", post_check="make lint"))
+    play.turn().hands_over().checked(red("t::c", new_collected=3), PostCheck(passed=False))
+    play.expect(status=Status.FAILING)
+    assert 2 == play.ledger.new_tests
+    play.turn().hands_over().checked(green(3), PostCheck(passed=True)).expect(status=Status.FAILING)
+
+
+# --- dispatches that could not be prepared --------------------------------------------------------
+@pytest.mark.parametrize(
+    ("step", "status", "at", "attempt"),
+    [
+        ("bdd", Status.PENDING, "bdd", 1),
+        ("bdd", Status.PASS, "sdd-delta", 1),
+        ("bdd", Status.FAILING, "bdd", 2),
+        ("verify", Status.FAILING, "impl", 1),
+    ],
+)
+def test_what_cannot_be_dispatched_stops_where_it_would_have_been(
+    step: str, status: Status, at: str, attempt: int
+) -> None:
+    """A broken template stops the step it is for, and a person is told which and why."""
+    play = Playbook(track_at(step, status)).given(DispatchFailed(code="BAD_TEMPLATE", message="line 3: {{"))
+    play.expect(
+        step=at, attempt=attempt, status=Status.NEEDS_HUMAN, last_error="line 3: {{", orders="notify",
+        result="needs_human",
+    )  # fmt: skip
+    assert "BAD_TEMPLATE" == play.notices[0].why
+    play.given(Retried()).turn().expect(result="dispatched", step=at)
+
+
+@pytest.mark.parametrize(
+    "track",
+    [
+        track_at("done", Status.PASS),
+        track_at("update-memory", Status.PASS),
+        track_at("bdd", Status.FAILING, attempt=3),
+        track_at("bdd", Status.TIMEOUT),
+    ],
+)
+def test_a_failed_dispatch_where_none_was_due_is_ignored(track: Track) -> None:
+    """Such a fact cannot end a story or use up anything."""
+    Playbook(track).refused(DispatchFailed(code="X", message="?"), "STALE_FACT")
+
+
+# --- whose turn it is -----------------------------------------------------------------------------
+@pytest.mark.parametrize("status", list(Status))
+def test_a_level_2_track_wants_its_turn_unless_it_runs_or_waits(status: Status) -> None:
+    """Pending, pass, failing and timeout go on by themselves."""
+    goes_on = {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}
+    assert (status in goes_on) == wants_turn(track_at("bdd", status))
+
+
+def test_what_waits_for_somebody_wants_no_turn() -> None:
+    """Level 1, a pause, a closed track, a held edit, no story, no STATE, the end."""
+    held = HeldEdit(state=state_at(), why="?")
+    waiting = [
+        Track(),
+        track_at("bdd", story=None),
+        track_at("bdd", ledger=Ledger(automatic=False)),
+        track_at("bdd", ledger=Ledger(automatic=True, paused_by="mei")),
+        track_at("bdd", ledger=Ledger(automatic=True, closed=True)),
+        track_at("bdd", ledger=Ledger(automatic=True, held_edit=held)),
+        track_at("done", Status.PASS),
+    ]
+    assert [False] * len(waiting) == [wants_turn(track) for track in waiting]
+
+
+def test_the_end_of_a_custom_task_gives_the_parked_story_back() -> None:
+    """It is taken up in one turn and dispatched in the next, which knows what blocks it."""
+    play = Playbook(track_at("impl", Status.FAILING, attempt=2)).given(
+        Started(story="C-1", task_type="custom", instruction="Fix the typo.")
+    )
+    play.step_passes().step_passes().turn().expect(step="done", result="done")
+    assert wants_turn(play.track)
+    play.turn().expect(
+        step="impl", story="US-1", status=Status.FAILING, attempt=2, result="accepted", orders=""
+    )
+    assert ("C-1",) == play.ledger.stories_done
+    play.turn(unmet=("US-0",)).expect(result="blocked", attempt=2)
+    play.turn().expect(result="dispatched", step="impl", attempt=3)
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.RUNNING])
+def test_a_story_is_given_back_in_whatever_status_it_was_parked(status: Status) -> None:
+    """What waited for a person waits for a person again."""
+    parked = Parked(state=state_at("impl", status), ledger=Ledger(), give_back=True)
+    end = track_at("done", Status.PASS, story="C-1", ledger=Ledger(automatic=True, parked=(parked,)))
+    Playbook(end).turn().expect(step="impl", status=status, story="US-1")
+
+
+def test_an_aborted_track_dispatches_nothing() -> None:
+    """The answer repeats by whom it was aborted."""
+    closed = track_at("bdd", Status.NEEDS_HUMAN, last_error="aborted by mei", ledger=Ledger(closed=True))
+    play = Playbook(closed).turn().expect(result="blocked", orders="")
+    assert "aborted by mei" == play.decision.why
+
+
+def test_an_initialised_project_waits_for_its_first_story() -> None:
+    """STATE stands at bootstrap, and nothing is dispatched."""
+    Playbook(track_at("bootstrap", story=None)).turn().expect(result="blocked", orders="")
+
+
+def test_a_dispatch_is_for_the_executor_of_the_turn() -> None:
+    """Which program works is decided at the turn, and recorded with the dispatch."""
+    play = Playbook(track_at("bdd")).turn(executor="codex", dispatch=DISPATCH)
+    assert ("codex", DISPATCH, mark(1)) == (play.dispatch.executor, play.dispatch.id, play.dispatch.mark)
+    assert shipped_rules().steps["bdd"].timeout_min == play.state.timeout_min

@@ -1,0 +1,192 @@
+"""STATE.json changed by somebody else: adopted, held, or undone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from tests.support.playbook import Playbook, dispatched, state_at, track_at
+
+from handoffd.engine.events import Aborted, EditConfirmed, Noted, Retried, StateEdited
+from handoffd.engine.track import Facts, Ledger, Track
+from handoffd.protocol.state import State, Status
+
+EXTERNAL = track_at("impl", Status.RUNNING)
+
+
+def edited(
+    step: str, status: Status = Status.PENDING, policy: Any = "hold_gates", **fields: Any
+) -> StateEdited:
+    """Return the fact that STATE.json now says this."""
+    return StateEdited(state=state_at(step, status, **fields), policy=policy)
+
+
+# --- adopted --------------------------------------------------------------------------------------
+def test_a_state_found_in_a_project_is_adopted() -> None:
+    """handoffd may be added to a project that other tools began."""
+    play = Playbook(Track()).given(edited("impl", Status.RUNNING)).expect(result="accepted", orders="")
+    assert state_at("impl", Status.RUNNING) == play.state
+
+
+@pytest.mark.parametrize("policy", ["hold_gates", "adopt"])
+@pytest.mark.parametrize("status", list(Status))
+def test_an_edit_that_passes_no_gate_is_adopted(status: Status, policy: str) -> None:
+    """People and Level 1 tools may write the file while no executor of ours runs."""
+    play = Playbook(track_at("scaffold")).given(edited("impl", status, policy, attempt=2))
+    play.expect(step="impl", status=status, attempt=2, result="accepted", orders="")
+    assert play.ledger.dispatch is None
+
+
+def test_an_edit_does_not_open_a_track_that_was_aborted() -> None:
+    """Only a start and a rollback do."""
+    play = Playbook(track_at("bdd")).given(Aborted()).given(edited("bdd"))
+    play.expect(step="bdd", status=Status.PENDING)
+    assert play.ledger.closed
+    play.turn().expect(result="blocked", orders="")
+
+
+def test_an_attempt_that_is_not_ours_may_be_finished_by_an_edit() -> None:
+    """Hooks at Level 1 write the result; a note given meanwhile is for the next prompt."""
+    play = Playbook(EXTERNAL).given(Noted(text="Cents.")).given(edited("impl", Status.PASS))
+    play.expect(status=Status.PASS, human_note="Cents.")
+    assert play.ledger.next_note is None
+
+
+def test_the_same_story_keeps_its_ledger_and_another_begins_with_its_own() -> None:
+    """What was proved for one story is not taken for proof of the next."""
+    ledger = Ledger(
+        automatic=True,
+        red_done=True,
+        new_tests=2,
+        visits={"impl": 2},
+        facts=Facts(files=("a",)),
+        stories_done=("US-0",),
+    )
+    play = Playbook(track_at("impl", ledger=ledger))
+    assert ledger == Playbook(play.track).given(edited("scaffold")).ledger
+    other = play.given(edited("bdd", story="US-2"))
+    assert Ledger(automatic=True, stories_done=("US-0",)) == other.ledger
+
+
+def test_what_counts_within_a_step_begins_anew_at_another() -> None:
+    """Answered timeouts and free repetitions are those of the step in hand; people hear of a wait again."""
+    ledger = Ledger(automatic=True, timeouts=1, free_repeats=2, told="blocked by US-0")
+    play = Playbook(track_at("impl", ledger=ledger))
+    same = Playbook(play.track).given(edited("impl", Status.FAILING))
+    assert Ledger(automatic=True, timeouts=1, free_repeats=2) == same.ledger
+    assert Ledger(automatic=True) == play.given(edited("scaffold")).ledger
+
+
+def test_the_end_has_one_status() -> None:
+    """`done` is a step that has passed, whatever else the file says."""
+    Playbook(track_at("update-memory")).given(edited("done", Status.PENDING)).expect(
+        step="done", status=Status.PASS
+    )
+
+
+# --- held -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (state_at("bdd"), state_at("impl")),
+        (state_at("bdd"), state_at("done", Status.PASS)),
+        (state_at("bdd"), state_at("review", Status.PASS)),
+        (state_at("review", Status.NEEDS_HUMAN), state_at("review", Status.PASS)),
+        (state_at("review", Status.NEEDS_HUMAN), state_at("review", Status.FAILING)),
+        (state_at("review", Status.NEEDS_HUMAN), state_at("scaffold")),
+        (state_at("bdd"), state_at("commit")),
+        (state_at("bdd"), state_at("custom")),
+        (state_at("bdd"), state_at("custom", task_type="custom")),
+        (state_at("bdd"), state_at("update-memory", task_type="custom")),
+        (state_at("impl"), state_at("impl", story="US-2")),
+        (state_at("bootstrap", story=None), state_at("impl")),
+        (state_at("custom", task_type="custom"), state_at("verify")),
+    ],
+)
+def test_an_edit_past_a_gate_is_held_until_a_person_confirms_it(before: State, after: State) -> None:
+    """A gate opens only through a verb: by no leap, no detour, no other pipeline, no other story."""
+    play = Playbook(Track(state=before, ledger=Ledger(automatic=True))).given(StateEdited(state=after))
+    assert before == play.state
+    play.expect(result="needs_human", orders="notify")
+    assert "human step review" in play.notices[0].text
+    play.turn().expect(result="blocked", orders="")
+
+    play.given(EditConfirmed(by="mei")).expect(result="accepted")
+    assert after == play.state
+    assert play.ledger.held_edit is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (state_at("contract", Status.PASS), state_at("review")),
+        (state_at("contract", Status.PASS), state_at("review", Status.NEEDS_HUMAN)),
+        (state_at("review", Status.PASS), state_at("scaffold")),
+        (state_at("impl"), state_at("bdd")),
+        (state_at("impl"), state_at("done", Status.PASS)),
+        (state_at("done", Status.PASS), state_at("impl")),
+        (state_at("impl"), state_at("custom", task_type="custom", story="C-1")),
+        (state_at("custom", task_type="custom"), state_at("done", Status.PASS, task_type="custom")),
+    ],
+)
+def test_an_edit_that_only_comes_to_a_gate_is_adopted(before: State, after: State) -> None:
+    """Moving up to the gate, on from one that was opened, or backwards passes none."""
+    play = Playbook(Track(state=before)).given(StateEdited(state=after)).expect(result="accepted")
+    assert after == play.state
+
+
+def test_a_confirmation_is_a_look_by_a_person() -> None:
+    """The counters against endless loops begin anew."""
+    ledger = Ledger(automatic=True, visits={"bdd": 5}, free_repeats=2)
+    play = Playbook(track_at("bdd", ledger=ledger)).given(edited("impl")).given(EditConfirmed())
+    assert Ledger(automatic=True) == play.ledger
+
+
+def test_nothing_is_confirmed_when_nothing_is_held() -> None:
+    """Nor twice, nor after an abort."""
+    Playbook(track_at("bdd")).refused(EditConfirmed(), "NOTHING_HELD")
+    play = Playbook(track_at("bdd")).given(edited("impl")).given(Aborted())
+    play.refused(EditConfirmed(), "NOTHING_HELD")
+
+
+# --- undone ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("policy", ["hold_gates", "adopt", "refuse"])
+def test_an_edit_while_an_executor_of_ours_runs_is_undone(
+    policy: Literal["hold_gates", "adopt", "refuse"],
+) -> None:
+    """No agent writes its own result; a person is warned."""
+    play = Playbook(dispatched("impl"))
+    play.refused(edited("impl", Status.PASS, policy), "STATE_TAMPERED").expect(orders="notify")
+    assert "warning" == play.notices[0].notice
+
+
+@pytest.mark.parametrize("policy", ["hold_gates", "adopt"])
+def test_an_edit_to_an_unknown_step_is_undone(policy: Literal["hold_gates", "adopt"]) -> None:
+    """Nothing could follow from it; the warning names the step."""
+    play = Playbook(track_at("impl")).refused(edited("deploy", policy=policy), "UNKNOWN_STEP")
+    assert "deploy" in play.notices[0].text
+
+
+def test_a_project_may_refuse_every_edit() -> None:
+    """`external_edits: refuse`."""
+    Playbook(track_at("impl")).refused(edited("impl", Status.PASS, "refuse"), "EDIT_REFUSED").expect(
+        orders="notify"
+    )
+
+
+def test_an_adopting_project_lets_edits_pass_gates() -> None:
+    """`external_edits: adopt` trusts whoever writes the file."""
+    Playbook(track_at("bdd")).given(edited("impl", policy="adopt")).expect(step="impl", result="accepted")
+
+
+def test_a_held_edit_is_not_confirmed_while_an_executor_runs() -> None:
+    """It would pull the attempt's STATE from under it."""
+    play = Playbook(track_at("bdd")).given(edited("impl"))
+    running = Playbook(dispatched("bdd").with_ledger(held_edit=play.ledger.held_edit))
+    running.refused(EditConfirmed(), "ALREADY_RUNNING")
+
+
+def test_an_adopted_edit_is_worked_on_like_any_other_state() -> None:
+    """The next turn goes on from there."""
+    play = Playbook(track_at("scaffold")).given(edited("impl", Status.FAILING, attempt=4))
+    play.turn().expect(result="dispatched", attempt=5).given(Retried()).expect(code="ALREADY_RUNNING")

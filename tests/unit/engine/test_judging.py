@@ -1,0 +1,385 @@
+"""From the end of an executor to the verdict: who ended it, what it left, what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.playbook import (
+    DISPATCH,
+    Playbook,
+    dispatched,
+    found,
+    green,
+    handoff,
+    mark,
+    red,
+    track_at,
+    with_rule,
+)
+
+from handoffd.engine.effects import StopTree
+from handoffd.engine.events import (
+    Aborted,
+    BaselineMeasured,
+    ChecksFinished,
+    DeadlinePassed,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    HandoffArrived,
+    HandoffSettled,
+    Interrupted,
+    Noted,
+    Retried,
+    SpawnRefused,
+    Started,
+)
+from handoffd.engine.judging import FREE_REPEATS
+from handoffd.engine.track import Phase, StopReason
+from handoffd.errors import Problem
+from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale
+from handoffd.protocol.state import Reason, Status
+
+OLD_FORMAT = Found(handoff=Handoff(status=None), source="old-format")
+
+
+def test_a_hand_off_that_is_gone_again_after_we_ended_its_executor_costs_no_attempt() -> None:
+    """We ended it for the hand-off's sake, so the attempt is repeated under its number."""
+    play = Playbook(dispatched("bdd")).given(HandoffSettled(dispatch=DISPATCH, quiet_s=20))
+    play.exits(Absent(), by="stop").expect(status=Status.PENDING, attempt=1, orders="")
+    assert 1 == play.ledger.free_repeats
+
+
+# --- what an executor leaves ----------------------------------------------------------------------
+def test_a_hand_off_is_the_attempts_result() -> None:
+    """Its fields go into STATE, its identity is remembered, and the dispatch is over."""
+    play = Playbook(dispatched("bdd")).hands_over(
+        Status.FAILING, reason=Reason.NFR_MISSING, failing_tests=("a",), files_changed=("b.md",), error="odd"
+    )
+    play.expect(
+        status=Status.FAILING, reason=Reason.NFR_MISSING, failing_tests=("a",), files_changed=("b.md",),
+        last_error="odd", completed_at=play.now, result="accepted", orders="",
+    )  # fmt: skip
+    assert play.ledger.dispatch is None
+    assert mark(1000) == play.ledger.last_mark
+
+
+@pytest.mark.parametrize(
+    ("exit_fields", "told"),
+    [
+        ({"code": 1, "tail": "one\n\ntwo\n"}, "exited with code 1 (one | two), without a hand-off"),
+        ({"code": 0}, "exited with code 0, without a hand-off"),
+        ({"code": None, "signal": 9}, "killed by signal 9, without a hand-off"),
+    ],
+)
+def test_an_executor_that_leaves_nothing_has_failed(exit_fields: dict[str, Any], told: str) -> None:
+    """The attempt counts, and the error says how the process ended with its last lines."""
+    play = Playbook(dispatched("bdd")).exits(**exit_fields)
+    play.expect(status=Status.FAILING, last_error=told).turn().expect(attempt=2)
+
+
+def test_a_stale_hand_off_is_no_hand_off() -> None:
+    """What lay there before, or names another attempt, is not heard; the error says why."""
+    play = Playbook(dispatched("bdd")).exits(Stale(why="it names attempt 3"))
+    play.expect(
+        status=Status.FAILING, last_error="exited with code 0, only a stale hand-off: it names attempt 3"
+    )
+
+
+def test_an_unreadable_hand_off_fails_with_its_line() -> None:
+    """Half-written front matter is the attempt's failure, told with the place."""
+    problem = Problem(file=".ai/HANDOFF.md", line=7, message="the front matter is never closed")
+    play = Playbook(dispatched("bdd")).exits(Malformed(problem=problem))
+    play.expect(status=Status.FAILING, last_error=str(problem))
+    assert "7" in str(play.state.last_error)
+
+
+@pytest.mark.parametrize(
+    ("exit_fields", "status"),
+    [
+        ({"code": 0}, Status.PASS),
+        ({"code": 1}, Status.FAILING),
+        ({"code": 0, "stream_error": True}, Status.FAILING),
+        ({"code": None, "signal": 15, "by": "stop"}, Status.PASS),
+    ],
+)
+def test_the_exit_decides_a_hand_off_of_the_old_format(exit_fields: dict[str, Any], status: Status) -> None:
+    """No front matter and no marker: code 0 and no error in the stream is a pass, else it has failed."""
+    Playbook(dispatched("bdd")).exits(OLD_FORMAT, **exit_fields).expect(status=status)
+
+
+def test_an_executor_that_asks_for_a_person_gets_one() -> None:
+    """needs_human stands, nothing is measured, and a person is told."""
+    play = Playbook(dispatched("impl")).hands_over(Status.NEEDS_HUMAN, error="two specs disagree")
+    play.expect(
+        status=Status.NEEDS_HUMAN, last_error="two specs disagree", result="needs_human", orders="notify"
+    )
+    play.turn().expect(result="needs_human", orders="")
+
+
+def test_a_process_that_vanished_costs_no_attempt() -> None:
+    """Nobody saw its end (the machine went down): the same attempt is made again."""
+    play = Playbook(dispatched("bdd", attempt=2)).exits(code=None, by="lost")
+    play.expect(status=Status.PENDING, attempt=2, result="accepted").turn().expect(
+        attempt=2, result="dispatched"
+    )
+
+
+def test_a_hand_off_of_a_vanished_process_counts() -> None:
+    """The work was done and said so."""
+    Playbook(dispatched("bdd")).exits(found(handoff()), code=None, by="lost").expect(status=Status.PASS)
+
+
+# --- faults of the environment --------------------------------------------------------------------
+def test_faults_of_the_environment_cost_no_attempt_and_are_not_repeated_for_ever() -> None:
+    """Three free repetitions in a row; the fault after them asks a person, whose retry begins anew."""
+    play = Playbook(track_at("bdd"))
+    for repetition in range(1, FREE_REPEATS + 1):
+        play.turn().given(SpawnRefused(dispatch=play.dispatch.id, error="no such file: claude"))
+        play.expect(status=Status.PENDING, attempt=1, result="accepted", orders="", completed_at=play.now)
+        assert repetition == play.ledger.free_repeats
+
+    play.turn().given(SpawnRefused(dispatch=play.dispatch.id, error="no such file: claude"))
+    play.expect(status=Status.NEEDS_HUMAN, attempt=1, orders="notify", result="needs_human")
+    assert "no such file: claude" in play.notices[0].text
+    play.given(Retried())
+    assert 0 == play.ledger.free_repeats
+
+
+def test_free_repetitions_are_counted_in_a_row() -> None:
+    """An attempt that was judged ends the row."""
+    play = Playbook(track_at("bdd")).turn().exits(code=None, by="lost").turn()
+    assert 1 == play.ledger.free_repeats
+    play.fails()
+    assert 0 == play.ledger.free_repeats
+
+
+def test_our_own_interruptions_never_use_up_the_free_repetitions() -> None:
+    """However often the daemon stops its executors, the attempt is only made again."""
+    play = Playbook(track_at("bdd").with_ledger(free_repeats=FREE_REPEATS))
+    for _ in range(5):
+        play.turn().runs().given(Interrupted()).exits(code=None, signal=15, by="stop")
+        play.expect(status=Status.PENDING, attempt=1)
+    assert FREE_REPEATS == play.ledger.free_repeats
+
+
+# --- who ends it ----------------------------------------------------------------------------------
+def test_an_interruption_stops_the_tree_and_costs_no_attempt() -> None:
+    """`stop --executors` is no failure of the agent; nothing else of ours can be interrupted."""
+    play = Playbook(dispatched("bdd", attempt=2)).given(Interrupted(by="mei"))
+    assert (StopTree(dispatch=DISPATCH, why=StopReason.SHUTDOWN),) == play.decision.effects
+    play.expect(status=Status.RUNNING).refused(Interrupted(), "NOTHING_RUNS")
+    play.exits(code=None, signal=15, by="stop").expect(status=Status.PENDING, attempt=2)
+
+
+def test_a_hand_off_finished_before_the_interruption_counts() -> None:
+    """The work is not done twice."""
+    play = Playbook(dispatched("bdd")).given(Interrupted())
+    play.exits(found(handoff()), code=None, signal=15, by="stop").expect(status=Status.PASS)
+
+
+def test_a_deadline_stops_the_tree_before_the_timeout_is_told() -> None:
+    """The attempt is over when its last process is gone, not before."""
+    play = Playbook(dispatched("impl")).given(DeadlinePassed(dispatch=DISPATCH, elapsed_min=10.4))
+    play.expect(status=Status.RUNNING, orders="stop_tree")
+    assert Phase.STOPPING == play.dispatch.phase
+    play.exits(code=None, signal=15, by="stop", after_min=10.6)
+    play.expect(
+        status=Status.TIMEOUT, result="timeout", orders="notify", completed_at=play.now, attempt=1,
+        last_error="impl ran out of time after 11 min (limit 10 min)",
+    )  # fmt: skip
+    assert "timeout" == play.notices[0].notice
+
+
+def test_the_shims_own_deadline_is_a_timeout_too() -> None:
+    """The shim ends a run even while no daemon is there."""
+    play = Playbook(dispatched("impl")).exits(code=None, signal=15, by="deadline", after_min=10)
+    play.expect(status=Status.TIMEOUT, result="timeout", orders="notify")
+
+
+@pytest.mark.parametrize("by", ["deadline", "stop"])
+def test_a_hand_off_that_is_there_at_the_deadline_counts(by: str) -> None:
+    """No timeout for an attempt that handed over in time and did not leave."""
+    play = Playbook(dispatched("bdd"))
+    if by == "stop":
+        play.given(DeadlinePassed(dispatch=DISPATCH, elapsed_min=5.1))
+    play.exits(found(handoff()), code=None, signal=15, by=by).expect(status=Status.PASS, last_error=None)
+
+
+def test_a_second_stop_is_refused_but_an_abort_always_heard() -> None:
+    """The ladder is climbed once; a person's abort changes what becomes of the attempt."""
+    play = (
+        Playbook(dispatched("bdd"))
+        .given(HandoffSettled(dispatch=DISPATCH, quiet_s=20))
+        .expect(orders="stop_tree")
+    )
+    play.refused(DeadlinePassed(dispatch=DISPATCH, elapsed_min=6), "STALE_FACT")
+    play.given(Aborted(by="mei")).expect(orders="stop_tree").refused(Aborted(), "STOPPING")
+    play.exits(found(handoff()), code=None, signal=15, by="stop")
+    play.expect(status=Status.NEEDS_HUMAN, last_error="aborted by mei")
+    assert play.ledger.closed
+
+
+def test_a_settled_executor_is_ended_and_its_hand_off_counts() -> None:
+    """It handed over and does nothing more: the tree is ended, the claim is heard."""
+    play = Playbook(dispatched("bdd")).given(HandoffSettled(dispatch=DISPATCH, quiet_s=20))
+    assert (StopTree(dispatch=DISPATCH, why=StopReason.SETTLED),) == play.decision.effects
+    play.refused(HandoffSettled(dispatch=DISPATCH, quiet_s=40), "STALE_FACT")
+    play.exits(found(handoff()), code=None, signal=2, by="stop").expect(status=Status.PASS)
+
+
+@pytest.mark.parametrize("phase", [Phase.BASELINE, Phase.CHECKING])
+def test_time_is_the_executors_only(phase: Phase) -> None:
+    """Neither a deadline nor rest ends the checks: they have limits of their own."""
+    play = Playbook(dispatched("impl", phase))
+    play.refused(DeadlinePassed(dispatch=DISPATCH, elapsed_min=11), "STALE_FACT")
+    play.refused(HandoffSettled(dispatch=DISPATCH, quiet_s=20), "STALE_FACT")
+    play.refused(Interrupted(), "NOTHING_RUNS")
+
+
+# --- aborts in every phase ------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("phase", "ending"),
+    [
+        (Phase.BASELINE, BaselineMeasured(dispatch=DISPATCH)),
+        (Phase.STARTING, SpawnRefused(dispatch=DISPATCH, error="?")),
+        (
+            Phase.EXECUTING,
+            ExecutorExited(dispatch=DISPATCH, exit=Exit(signal=15, by="stop"), reading=Absent()),
+        ),
+        (Phase.CHECKING, ChecksFinished(dispatch=DISPATCH)),
+    ],
+)
+def test_an_abort_waits_for_the_last_process(phase: Phase, ending: object) -> None:
+    """Whatever runs is ended first; then the track is closed, with nothing dispatched any more."""
+    play = Playbook(dispatched("scaffold", phase)).given(Aborted(by="mei"))
+    play.expect(status=Status.RUNNING, orders="stop_tree")
+    play.given(ending)  # type: ignore[arg-type]
+    play.expect(status=Status.NEEDS_HUMAN, last_error="aborted by mei", result="needs_human", orders="")
+    assert (None, True) == (play.ledger.dispatch, play.ledger.closed)
+    play.turn().expect(result="blocked", orders="")
+
+
+# --- facts told twice -----------------------------------------------------------------------------
+def test_a_result_is_applied_once() -> None:
+    """The end of an executor told again while its checks run changes nothing."""
+    play = Playbook(dispatched("impl")).hands_over().expect(orders="run_checks")
+    again = ExecutorExited(dispatch=DISPATCH, exit=Exit(code=0), reading=found(handoff(Status.FAILING)))
+    play.refused(again, "STALE_FACT").refused(SpawnRefused(dispatch=DISPATCH, error="?"), "STALE_FACT")
+    play.checked(green()).expect(status=Status.PASS)
+
+
+def test_checks_are_judged_only_while_they_run() -> None:
+    """A measurement cannot end an executor that still works."""
+    Playbook(dispatched("impl")).refused(ChecksFinished(dispatch=DISPATCH, tests=green()), "STALE_FACT")
+
+
+# --- notes meanwhile ------------------------------------------------------------------------------
+def test_a_note_given_meanwhile_is_in_the_very_next_prompt_however_the_attempt_ends() -> None:
+    """Interrupted, vanished, refused, out of time or unmeasurable: the note is not one prompt late."""
+    endings: dict[str, Callable[[Playbook], Playbook]] = {
+        "vanished": lambda play: play.exits(code=None, by="lost"),
+        "refused": lambda play: play.given(SpawnRefused(dispatch="d1", error="?")),
+        "out of time": lambda play: play.exits(code=None, signal=9, by="deadline"),
+        "aborted": lambda play: play.given(Aborted()).exits(code=None, signal=15, by="stop"),
+        "judged": lambda play: play.exits(),
+    }
+    for name, ending in endings.items():
+        play = Playbook(track_at("bdd", human_note="One.")).turn().given(Noted(text="Two."))
+        ending(play)
+        assert (name, "One.\n\nTwo.") == (name, play.state.human_note)
+        assert play.ledger.next_note is None
+
+    play = Playbook(track_at("scaffold")).turn(baseline=True).given(Noted(text="Two."))
+    play.given(BaselineMeasured(dispatch="d1", fault="pytest: not found")).expect(human_note="Two.")
+
+
+# --- dispatches that are not ours -----------------------------------------------------------------
+def arrives(play: Playbook, reading: Found | Absent, number: int = 7) -> Playbook:
+    """Tell of a settled hand-off for an attempt that somebody else started."""
+    return play.given(HandoffArrived(dispatch=f"e{number}", reading=reading, mark=mark(number)))
+
+
+def test_a_hand_off_at_level_1_is_judged_like_any_other() -> None:
+    """A person's attempt passes without an executor of ours, and its mark is the next yardstick."""
+    play = arrives(Playbook(track_at("bdd", Status.RUNNING)), found(handoff(files_changed=("a.md",))))
+    play.expect(status=Status.PASS, files_changed=("a.md",), orders="")
+    assert (None, mark(7)) == (play.ledger.dispatch, play.ledger.last_mark)
+    assert ("a.md",) == play.ledger.facts.files
+
+
+def test_a_hand_off_at_level_1_is_measured_where_the_step_asks_for_it() -> None:
+    """Claims are checked whoever makes them; nothing can arrive a second time meanwhile."""
+    play = arrives(Playbook(track_at("impl", Status.RUNNING)), found(handoff())).expect(orders="run_checks")
+    assert ("e7", "external") == (play.dispatch.id, play.dispatch.executor)
+    play.refused(HandoffArrived(dispatch="e8", reading=found(handoff()), mark=mark(8)), "STALE_FACT")
+    play.checked(red("t.py::old")).expect(status=Status.FAILING)
+
+
+def test_an_old_hand_off_at_level_1_passes() -> None:
+    """No exit code is known; without a marker in its text it passes."""
+    arrives(Playbook(track_at("bdd", Status.RUNNING)), OLD_FORMAT).expect(status=Status.PASS)
+
+
+def test_what_is_no_hand_off_is_waited_for() -> None:
+    """Level 1 waits on."""
+    play = Playbook(track_at("bdd", Status.RUNNING))
+    play.refused(HandoffArrived(dispatch="e7", reading=Absent(), mark=mark(7)), "NO_HANDOFF")
+
+
+def test_a_hand_off_for_an_executor_of_ours_is_heard_at_its_end_only() -> None:
+    """The watcher's fact does not overtake the process."""
+    event = HandoffArrived(dispatch="e7", reading=found(handoff()), mark=mark(7))
+    Playbook(dispatched("bdd")).refused(event, "STALE_FACT")
+
+
+def test_an_attempt_at_level_1_times_out_without_anything_to_stop() -> None:
+    """There is no process of ours; the person is told."""
+    play = Playbook(track_at("bdd", Status.RUNNING)).given(DeadlinePassed(dispatch=None, elapsed_min=6.4))
+    play.expect(
+        status=Status.TIMEOUT, result="timeout", orders="notify",
+        last_error="bdd ran out of time after 6 min (limit 5 min)",
+    )  # fmt: skip
+
+
+def test_a_deadline_of_nobodys_dispatch_does_not_touch_ours() -> None:
+    """The poller's view of a Level 1 attempt is stale once we dispatched."""
+    Playbook(dispatched("bdd")).refused(DeadlinePassed(dispatch=None, elapsed_min=9), "STALE_FACT")
+
+
+def test_an_attempt_at_level_1_can_be_aborted() -> None:
+    """There is nothing to end first."""
+    play = Playbook(track_at("bdd", Status.RUNNING)).given(Aborted(by="mei"))
+    play.expect(status=Status.NEEDS_HUMAN, last_error="aborted by mei", orders="")
+    play.given(Started(story="US-1")).expect(step="bdd", status=Status.PENDING)
+
+
+# --- what is measured -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("status", "error", "tests", "post_check"),
+    [
+        (Status.PASS, None, "green", "make lint"),
+        (Status.FAILING, None, "green", None),
+        (Status.FAILING, "unknown status", None, None),
+        (Status.NEEDS_HUMAN, None, None, None),
+    ],
+)
+def test_only_what_can_matter_is_measured(
+    status: Status, error: str | None, tests: str | None, post_check: str | None
+) -> None:
+    """post_check can only lower a pass; failing tests are worth naming after a failure, too."""
+    play = Playbook(dispatched("impl"), with_rule("impl", post_check="make lint"))
+    play.hands_over(status, error=error)
+    orders = [(getattr(o, "tests", None), getattr(o, "post_check", None)) for o in play.decision.effects]
+    wanted = (tests, post_check)
+    assert wanted == next((found for found in orders if found != (None, None)), (None, None))
+
+
+def test_an_executor_is_known_to_run_once() -> None:
+    """Told twice, it is no news; told after a stop was ordered, it does not undo that."""
+    play = Playbook(dispatched("bdd", Phase.STARTING)).runs().expect(orders="")
+    play.refused(ExecutorStarted(dispatch=DISPATCH, pid=1), "STALE_FACT")
+    stopping = Playbook(dispatched("bdd", Phase.STARTING)).given(Interrupted())
+    stopping.refused(ExecutorStarted(dispatch=DISPATCH, pid=1), "STALE_FACT")

@@ -1,0 +1,395 @@
+"""Any sequence of facts, in any order, stale and doubled ones included: what must hold all the way.
+
+The machine plays the world around the engine. It carries out orders late, twice or never, as crashes
+make it happen, and people interfere at will; after every decision the promises are checked: no illegal
+state, no limit exceeded, no dispatch spawned twice, no result applied twice, nothing mutated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.playbook import (
+    T0,
+    Playbook,
+    found,
+    green,
+    handoff,
+    mark,
+    red,
+    shipped_rules,
+    state_at,
+    track_at,
+    with_rule,
+)
+
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import Decision
+from handoffd.engine.effects import MeasureBaseline, Notify, RunChecks, Spawn
+from handoffd.engine.events import (
+    Aborted,
+    Advanced,
+    Approved,
+    BaselineMeasured,
+    ChecksFinished,
+    DeadlinePassed,
+    DispatchFailed,
+    EditConfirmed,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    HandoffArrived,
+    HandoffSettled,
+    Initialised,
+    Interrupted,
+    Noted,
+    Paused,
+    PostCheck,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    SpawnRefused,
+    Started,
+    StateEdited,
+    TestEvidence,
+)
+from handoffd.engine.judging import FREE_REPEATS
+from handoffd.engine.results import Refusal
+from handoffd.engine.track import Phase, Track
+from handoffd.engine.transitions import TRANSITIONS
+from handoffd.protocol.handoff import Absent, Handoff, Reading, Stale
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.state import Reason, Status
+
+STEPS = tuple(shipped_rules().steps)
+STORIES = st.sampled_from(["US-1", "US-2", "C-1"])
+REASONS = st.none() | st.sampled_from(list(Reason))
+NOTES = st.none() | st.sampled_from(["Mind the cents.", "Use euros."])
+
+
+@lru_cache(maxsize=1)
+def rules() -> RuleBook:
+    """Return the shipped table, with a post_check and timeouts that are answered by themselves."""
+    book = with_rule("impl", post_check="make lint", retry_on_timeout=2)
+    return with_rule("bdd", book, retry_on_timeout=1)
+
+
+# --- what may happen ------------------------------------------------------------------------------
+HANDOFFS = st.builds(
+    handoff,
+    st.sampled_from([Status.PASS, Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, None]),
+    reason=REASONS,
+    failing_tests=st.sampled_from([(), ("t::a",)]),
+)
+READINGS: st.SearchStrategy[Reading] = st.one_of(
+    st.just(Absent()), st.just(Stale(why="it names attempt 9")), HANDOFFS.map(found), HANDOFFS.map(found)
+)
+EXITS = st.sampled_from(
+    [Exit(code=0), Exit(code=1), Exit(signal=15, by="stop"), Exit(signal=15, by="deadline"), Exit(by="lost")]
+)
+EVIDENCE = st.sampled_from(
+    [None, green(3), green(0), red("t::a"), red("t::a", regressed=("t::old",)), TestEvidence(timed_out=True),
+     TestEvidence(fault="no runner")]
+)  # fmt: skip
+POST_CHECKS = st.sampled_from([None, PostCheck(passed=True), PostCheck(passed=False, tail="E501")])
+VERBS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Approved, note=NOTES),
+    st.builds(Rejected, reason=REASONS, note=NOTES),
+    st.sampled_from([Retried(), Skipped(), Aborted(), Paused(), Resumed(), EditConfirmed(), Noted(text="?")]),
+    st.builds(RolledBack, step=st.sampled_from([*STEPS, DONE]), force=st.booleans()),
+    st.builds(Reopened, step=st.sampled_from(STEPS), note=NOTES),
+    st.builds(
+        Started, story=STORIES, task_type=st.sampled_from(["story", "story", "custom"]), queue=st.booleans(),
+        force=st.booleans(), bootstrapped=st.booleans(),
+    ),
+)  # fmt: skip
+EDITS = st.builds(
+    lambda step, status, story, policy: StateEdited(
+        state=state_at(step, status, story=story), policy=policy
+    ),
+    st.sampled_from([*STEPS, DONE]), st.sampled_from(list(Status)), STORIES,
+    st.sampled_from(["hold_gates", "hold_gates", "adopt", "refuse"]),
+)  # fmt: skip
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """One track in a world that may do anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.track = Track()
+        self.ids: list[str] = []
+        """Every dispatch id there ever was."""
+        self.spawned: Counter[str] = Counter()
+        self.judged: Counter[str] = Counter()
+        """How often a dispatch came to its end with a result."""
+        self.external = False
+
+    @initialize()
+    def begin(self) -> None:
+        """A project with its first story."""
+        self.tell(Initialised(project="shop"))
+        self.tell(Started(story="US-1"))
+
+    def tell(self, event: Event) -> Decision:
+        """Decide on a fact, check the decision, and keep its track."""
+        before, text = self.track, repr(self.track)
+        decision = decide(before, event, rules(), T0)
+        assert text == repr(before), "decide changed its input"
+        self._check(before, event, decision)
+        self.track = decision.track
+        return decision
+
+    def _check(self, before: Track, event: Event, decision: Decision) -> None:
+        if isinstance(decision.result, Refusal):
+            assert decision.track is before
+            assert {order.kind for order in decision.effects} <= {"notify"}
+            return
+        for order in decision.effects:
+            if isinstance(order, Spawn):
+                self.spawned[order.dispatch] += 1
+            if isinstance(order, Spawn | MeasureBaseline | RunChecks):
+                assert decision.track.ledger.dispatch is not None
+                assert order.dispatch == decision.track.ledger.dispatch.id
+        ended, now = before.ledger.dispatch, decision.track.ledger.dispatch
+        if ended is not None and now is None:
+            self.judged[ended.id] += 1
+        assert ended is None or now is None or ended.id == now.id, "one dispatch took another's place"
+        if isinstance(event, StateEdited | EditConfirmed):
+            state = decision.track.state
+            self.external = state is not None and state.status is Status.RUNNING and now is None
+
+    def an_id(self, data: st.DataObject) -> str:
+        """Return the id of the dispatch in flight, mostly; else one that is over or never was."""
+        current = self.track.ledger.dispatch
+        known = [current.id] * 4 if current is not None else []
+        return data.draw(st.sampled_from([*known, *self.ids[-3:], "never"]))
+
+    # --- the daemon ----------------------------------------------------------------------------------
+    @rule(unmet=st.sampled_from([(), (), ("US-0",)]), baseline=st.booleans())
+    def turn(self, unmet: tuple[str, ...], baseline: bool) -> None:
+        """The track takes its turn, under an id that nobody had before."""
+        self.ids.append(f"d{len(self.ids)}")
+        self.tell(
+            Advanced(
+                dispatch=self.ids[-1],
+                executor="rehearsal",
+                unmet=unmet,
+                baseline=baseline,
+                mark=mark(len(self.ids)),
+            )
+        )
+
+    @rule(data=st.data(), fault=st.none() | st.just("no runner"))
+    def baseline_measured(self, data: st.DataObject, fault: str | None) -> None:
+        """The tests ran before the first red step, perhaps twice after a crash."""
+        self.tell(BaselineMeasured(dispatch=self.an_id(data), fault=fault))
+
+    @rule(data=st.data())
+    def executor_started(self, data: st.DataObject) -> None:
+        """A process runs."""
+        self.tell(ExecutorStarted(dispatch=self.an_id(data), pid=1))
+
+    @rule(data=st.data())
+    def spawn_refused(self, data: st.DataObject) -> None:
+        """A process could not be started."""
+        self.tell(SpawnRefused(dispatch=self.an_id(data), error="no such file"))
+
+    @rule(data=st.data(), reading=READINGS, exit_=EXITS)
+    def executor_exited(self, data: st.DataObject, reading: Reading, exit_: Exit) -> None:
+        """A process tree is gone."""
+        self.tell(ExecutorExited(dispatch=self.an_id(data), exit=exit_, reading=reading))
+
+    @rule(data=st.data(), tests=EVIDENCE, post_check=POST_CHECKS)
+    def checks_finished(
+        self, data: st.DataObject, tests: TestEvidence | None, post_check: PostCheck | None
+    ) -> None:
+        """Something was measured."""
+        self.tell(ChecksFinished(dispatch=self.an_id(data), tests=tests, post_check=post_check))
+
+    @rule(data=st.data(), ours=st.booleans())
+    def deadline_passed(self, data: st.DataObject, ours: bool) -> None:
+        """Somebody's time is over."""
+        self.tell(DeadlinePassed(dispatch=self.an_id(data) if ours else None, elapsed_min=11))
+
+    @rule(data=st.data())
+    def handoff_settled(self, data: st.DataObject) -> None:
+        """An executor has handed over and rests."""
+        self.tell(HandoffSettled(dispatch=self.an_id(data), quiet_s=20))
+
+    @rule(reading=READINGS)
+    def handoff_arrived(self, reading: Reading) -> None:
+        """A hand-off lies there that nobody of ours wrote."""
+        self.ids.append(f"e{len(self.ids)}")
+        self.tell(HandoffArrived(dispatch=self.ids[-1], reading=reading, mark=mark(len(self.ids))))
+
+    @rule()
+    def interrupted(self) -> None:
+        """The daemon stops its executors."""
+        self.tell(Interrupted())
+
+    @precondition(lambda self: self.track.ledger.dispatch is None)
+    @rule()
+    def dispatch_failed(self) -> None:
+        """A prompt could not be made."""
+        self.tell(DispatchFailed(code="BAD_TEMPLATE", message="line 3"))
+
+    # --- people ----------------------------------------------------------------------------------------
+    @rule(verb=VERBS)
+    def verb(self, verb: Event) -> None:
+        """A person interferes."""
+        self.tell(verb)
+
+    @rule(edit=EDITS)
+    def edited(self, edit: StateEdited) -> None:
+        """Somebody writes STATE.json."""
+        self.tell(edit)
+
+    # --- what always holds -----------------------------------------------------------------------------
+    @invariant()
+    def the_state_is_legal(self) -> None:
+        """A known step, a status of the table, an end that has passed."""
+        state = self.track.state
+        if state is None:
+            return
+        assert state.step in STEPS or state.step == DONE
+        assert state.status in TRANSITIONS
+        assert state.step != DONE or state.status is Status.PASS
+
+    @invariant()
+    def what_runs_is_one_dispatch(self) -> None:
+        """Running means: a dispatch of ours, or an attempt of somebody else's that an edit told of."""
+        state, dispatch = self.track.state, self.track.ledger.dispatch
+        if state is None:
+            return
+        if dispatch is not None:
+            assert state.status is Status.RUNNING
+            assert (state.story, state.step, state.attempt) == (
+                dispatch.story,
+                dispatch.step,
+                dispatch.attempt,
+            )
+            assert (dispatch.claim is not None) == (dispatch.phase is Phase.CHECKING)
+        elif state.status is Status.RUNNING:
+            assert self.external
+
+    @invariant()
+    def limits_hold(self) -> None:
+        """Attempts, visits, free repetitions and answered timeouts stay within the rules."""
+        state, ledger = self.track.state, self.track.ledger
+        if state is None or state.step == DONE:
+            return
+        assert state.attempt <= state.max_attempts
+        assert all(count <= rules().steps[step].max_visits for step, count in ledger.visits.items())
+        assert ledger.free_repeats <= FREE_REPEATS
+        assert ledger.timeouts <= rules().steps[state.step].retry_on_timeout
+
+    @invariant()
+    def nothing_happens_twice(self) -> None:
+        """A dispatch is spawned at most once, and comes to its end at most once."""
+        assert all(times == 1 for times in self.spawned.values())
+        assert all(times == 1 for times in self.judged.values())
+
+    @invariant()
+    def no_story_is_in_two_places(self) -> None:
+        """What is being worked on does not wait as well, and nothing is parked twice."""
+        state, ledger = self.track.state, self.track.ledger
+        parked = [entry.state.story for entry in ledger.parked]
+        assert len(parked) == len(set(parked))
+        assert len({queued.story for queued in ledger.backlog}) == len(ledger.backlog)
+        if state is not None and not self.external:
+            assert all(entry.ledger.dispatch is None for entry in ledger.parked)
+
+
+TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine.settings = settings(
+    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+# --- every endless run of failures ends with a person ------------------------------------------------
+def bound() -> int:
+    """Return how many attempts a story can take before a person is asked: visits times attempts."""
+    return sum((rule.max_visits + 1) * rule.max_attempts for rule in shipped_rules().steps.values())
+
+
+FAILURES = st.fixed_dictionaries(
+    {
+        "reason": REASONS,
+        "how": st.sampled_from(
+            ["handed over", "claimed a pass", "left nothing", "out of time", "vanished", "refused"]
+        ),
+    }
+)
+
+
+def let_fail(play: Playbook, failure: dict[str, Any]) -> None:
+    """Bring the dispatch in flight to a bad end."""
+    play.runs()
+    match failure["how"]:
+        case "left nothing":
+            play.exits(code=1)
+        case "out of time":
+            play.exits(code=None, signal=15, by="deadline")
+        case "vanished":
+            play.exits(code=None, by="lost")
+        case "refused":
+            play.given(SpawnRefused(dispatch=play.dispatch.id, error="no such file"))
+        case "claimed a pass" if play.rules.steps[play.state.step].tests is not None:
+            play.hands_over().checked(tests=red("t::old", new_failing=0))
+        case _:
+            play.fails(failure["reason"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    start=st.sampled_from([step for step, rule in shipped_rules().steps.items() if not rule.requires_human]),
+    failures=st.lists(FAILURES, min_size=1, max_size=12),
+    passes=st.sets(st.sampled_from(STEPS)),
+)
+def test_every_endless_run_of_failures_ends_with_a_person(
+    start: str, failures: list[dict[str, Any]], passes: set[str]
+) -> None:
+    """Whatever fails for whatever reason, and whichever steps pass in between: a person is asked."""
+    play = Playbook(track_at(start), with_rule("bdd", retry_on_timeout=2))
+    failing = start
+    for number in range(bound() * (FREE_REPEATS + 1)):
+        play.turn()
+        if play.state.status is not Status.RUNNING:
+            break
+        if play.state.step in passes and play.state.step != failing:
+            play.hands_over()
+            if play.ledger.dispatch is not None:
+                play.checked(red("t::new") if play.rules.steps[play.state.step].tests == "red" else green())
+        else:
+            let_fail(play, failures[number % len(failures)])
+    assert play.state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}, play.decision.why
+    assert any(
+        isinstance(order, Notify) and order.notice in {"needs_human", "timeout"} for order in play.orders
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    passing=st.lists(st.booleans(), min_size=1, max_size=6), claims=st.lists(HANDOFFS, min_size=1, max_size=6)
+)
+def test_no_executor_reaches_the_end_without_the_review(passing: list[bool], claims: list[Handoff]) -> None:
+    """Whatever agents claim, a story is not done before a person has approved."""
+    play = Playbook(track_at("bdd"))
+    for number in range(80):
+        play.turn()
+        if play.state.status is not Status.RUNNING:
+            break
+        play.runs().exits(found(claims[number % len(claims)]))
+        if play.ledger.dispatch is not None:
+            play.checked(green() if passing[number % len(passing)] else red("t::a"))
+    assert play.state.step in {"bdd", "sdd-delta", "contract", "review"}

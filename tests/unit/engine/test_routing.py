@@ -1,0 +1,341 @@
+"""Where a story goes next: attempts, routes by reason, loops, timeouts, reopenings, ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.support.playbook import (
+    T0,
+    Playbook,
+    dispatched,
+    mark,
+    shipped_rules,
+    state_at,
+    track_at,
+    with_rule,
+)
+
+from handoffd.engine.decision import Situation
+from handoffd.engine.events import Approved, DeadlinePassed, Rejected, Retried, Started
+from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, lasting, next_parked, visit
+from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.protocol.state import Reason, Status
+
+STORY = ("bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")
+
+
+def situation(track: Track) -> Situation:
+    """Return the track among the shipped rules."""
+    return Situation(track, shipped_rules(), T0)
+
+
+# --- attempts -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("step", "most"), [("bdd", 3), ("contract", 2), ("impl", 5), ("update-memory", 2)])
+def test_attempts_run_out_exactly_at_the_rules_limit(step: str, most: int) -> None:
+    """A step is tried as often as its rule says; then a person is asked, and the answer is `blocked`."""
+    play = Playbook(track_at(step))
+    for attempt in range(1, most + 1):
+        play.step_fails().expect(step=step, attempt=attempt, status=Status.FAILING)
+
+    play.turn().expect(
+        result="needs_human",
+        status=Status.NEEDS_HUMAN,
+        blocked_by=(MAX_ATTEMPTS,),
+        orders="notify",
+        attempt=most,
+    )
+    play.turn().expect(result="blocked", orders="")
+    play.given(Retried()).expect(status=Status.PENDING, attempt=1, blocked_by=(), reason=None)
+    play.turn().expect(result="dispatched", attempt=1)
+
+
+def test_stories_that_block_stay_named_when_attempts_run_out() -> None:
+    """The reserved entry is added to blocked_by, and taken out again, beside the stories in it."""
+    play = Playbook(track_at("bdd", Status.FAILING, attempt=3, blocked_by=("US-0",))).turn()
+    play.expect(blocked_by=("US-0", MAX_ATTEMPTS))
+    play.given(Retried()).expect(blocked_by=("US-0",))
+
+
+def test_the_attempts_of_a_step_begin_anew_when_it_is_entered_again() -> None:
+    """Attempts count within one visit."""
+    play = Playbook(track_at("impl")).step_fails().step_passes().expect(attempt=2)
+    play.step_fails().turn().expect(step="impl", attempt=1)
+
+
+def test_attempts_are_counted_before_routes() -> None:
+    """Not even a routed reason is followed when no attempt is left."""
+    play = Playbook(track_at("impl", Status.FAILING, attempt=5, reason=Reason.CONSTITUTION_VIOLATION))
+    play.turn().expect(step="impl", status=Status.NEEDS_HUMAN, blocked_by=(MAX_ATTEMPTS,))
+
+
+# --- routes by reason -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("step", "reason", "target"),
+    [
+        ("scaffold", Reason.CONSTITUTION_VIOLATION, "sdd-delta"),
+        ("scaffold", Reason.NFR_MISSING, "scaffold"),
+        ("impl", None, "impl"),
+        ("impl", Reason.TEST_TIMEOUT, "impl"),
+        ("impl", Reason.CONSTITUTION_VIOLATION, "sdd-delta"),
+        ("verify", None, "impl"),
+        ("verify", Reason.CONSTITUTION_VIOLATION, "sdd-delta"),
+    ],
+)
+def test_a_failure_goes_where_its_reason_says(step: str, reason: Reason | None, target: str) -> None:
+    """The same step is another attempt, another step its first."""
+    play = Playbook(track_at(step, Status.FAILING, reason=reason)).turn()
+    play.expect(result="dispatched", step=target, attempt=2 if target == step else 1)
+
+
+@pytest.mark.parametrize("reason", [Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING])
+def test_implementation_can_go_back_to_the_review(reason: Reason) -> None:
+    """What only a person can answer opens the gate again."""
+    play = Playbook(track_at("impl", Status.FAILING, reason=reason)).turn()
+    play.expect(step="review", status=Status.NEEDS_HUMAN, attempt=1, orders="notify")
+    play.given(Approved(note="In scope.")).turn().expect(step="scaffold", human_note="In scope.")
+
+
+@pytest.mark.parametrize("reason", [Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING])
+@pytest.mark.parametrize(
+    "step", ["bdd", "sdd-delta", "contract", "scaffold", "verify", "update-memory", "custom"]
+)
+def test_a_question_without_a_route_asks_a_person(step: str, reason: Reason) -> None:
+    """Repeating the step would only repeat the question."""
+    play = Playbook(track_at(step, Status.FAILING, reason=reason, last_error="Which currency?")).turn()
+    play.expect(
+        result="needs_human",
+        status=Status.NEEDS_HUMAN,
+        step=step,
+        reason=reason,
+        orders="notify",
+        blocked_by=(),
+    )
+    assert "Which currency?" == play.notices[0].why
+
+
+# --- loops ----------------------------------------------------------------------------------------
+def test_a_loop_between_two_steps_ends_with_a_person() -> None:
+    """Each visit resets the attempts; the visits themselves are counted, and end the loop."""
+    play = Playbook(track_at("scaffold")).step_passes()
+    for _ in range(6):
+        play.step_passes().expect(step="impl").step_fails().expect(step="verify")
+
+    play.turn().expect(
+        result="needs_human", step="verify", status=Status.NEEDS_HUMAN, blocked_by=(), orders="notify"
+    )
+    assert {"impl": 6, "verify": 6} == play.ledger.visits
+    assert "max_visits of impl is 6" in (play.notices[0].why or "")
+
+
+def test_a_person_who_looked_zeroes_the_visits() -> None:
+    """After a verb that moves the track the loop may run its course once more."""
+    looping = Ledger(automatic=True, visits={"impl": 6, "verify": 6})
+    play = Playbook(track_at("verify", Status.NEEDS_HUMAN, ledger=looping)).given(Retried())
+    assert {} == play.ledger.visits
+    play.step_fails().turn().expect(step="impl", result="dispatched")
+    assert {"impl": 1} == play.ledger.visits
+
+
+def test_the_number_of_visits_is_the_rules() -> None:
+    """`max_visits` of the entered step says how often."""
+    play = Playbook(track_at("verify"), with_rule("impl", max_visits=1))
+    play.step_fails().step_passes().step_fails().turn().expect(step="verify", status=Status.NEEDS_HUMAN)
+
+
+def test_a_retry_of_the_same_step_is_no_visit() -> None:
+    """Only entering a step from another one counts."""
+    play = Playbook(track_at("impl")).step_fails().step_fails().turn()
+    assert {} == play.ledger.visits
+
+
+# --- timeouts -------------------------------------------------------------------------------------
+def timed_out(play: Playbook) -> Playbook:
+    """Let the attempt run out of time."""
+    play.turn().runs().given(DeadlinePassed(dispatch=play.dispatch.id, elapsed_min=5.2))
+    return play.exits(signal=15, code=None, by="stop")
+
+
+def test_a_timeout_waits_for_a_person() -> None:
+    """Without `retry_on_timeout` nothing happens by itself."""
+    play = timed_out(Playbook(track_at("bdd"))).expect(status=Status.TIMEOUT, attempt=1)
+    play.turn().expect(result="timeout", status=Status.TIMEOUT, orders="")
+    play.given(Retried()).turn().expect(result="dispatched", attempt=1)
+
+
+def test_retry_on_timeout_answers_so_many_timeouts_as_attempts() -> None:
+    """Each repetition counts as an attempt; the one after the last waits for a person."""
+    play = timed_out(Playbook(track_at("bdd"), with_rule("bdd", retry_on_timeout=1)))
+    timed_out(play).expect(attempt=2, status=Status.TIMEOUT)
+    play.turn().expect(result="timeout", attempt=2)
+
+
+def test_retry_on_timeout_ends_with_the_attempts() -> None:
+    """However many timeouts may be answered, no attempt beyond the limit is made."""
+    play = timed_out(Playbook(track_at("contract"), with_rule("contract", retry_on_timeout=9)))
+    timed_out(play).turn().expect(result="timeout", attempt=2, status=Status.TIMEOUT)
+
+
+# --- reopened stories -----------------------------------------------------------------------------
+def reopened_at(step: str) -> Playbook:
+    """Return a story that was reopened at a step and has come to verify again."""
+    return Playbook(track_at("verify", reopened_from=step))
+
+
+@pytest.mark.parametrize(
+    ("step", "earlier"), [("verify", "impl"), ("impl", "scaffold"), ("contract", "sdd-delta")]
+)
+def test_a_reopened_story_escalates_once_when_verify_fails(step: str, earlier: str) -> None:
+    """The fault lies further up: one step before the one it was reopened at. After that, the table rules."""
+    play = reopened_at(step).step_fails().turn().expect(step=earlier, attempt=1)
+    assert play.ledger.escalated
+    again = Playbook(play.track.with_state(step="verify", status=Status.FAILING).with_ledger(dispatch=None))
+    again.turn().expect(step="impl")
+
+
+def test_escalating_to_the_review_opens_the_gate() -> None:
+    """The step before scaffold is a person's."""
+    reopened_at("scaffold").step_fails().turn().expect(step="review", status=Status.NEEDS_HUMAN)
+
+
+@pytest.mark.parametrize("step", ["bootstrap", "bdd", "custom"])
+def test_a_reopened_story_without_an_earlier_step_asks_a_person(step: str) -> None:
+    """Before the first step there is only the whole project's bootstrap, before that nothing."""
+    play = reopened_at(step).step_fails().turn()
+    play.expect(step="verify", status=Status.NEEDS_HUMAN, result="needs_human", orders="notify")
+
+
+def test_a_reason_goes_before_the_escalation() -> None:
+    """A verify that says why it failed is routed by that."""
+    play = reopened_at("impl").step_fails(Reason.CONSTITUTION_VIOLATION).turn().expect(step="sdd-delta")
+    assert not play.ledger.escalated
+
+
+def test_a_story_that_was_not_reopened_does_not_escalate() -> None:
+    """Verify leads to impl, as the table says."""
+    play = Playbook(track_at("verify")).step_fails().turn().expect(step="impl")
+    assert not play.ledger.escalated
+
+
+def test_kinds_of_tasks_without_a_pipeline_escalate_like_stories() -> None:
+    """task_type is an open set."""
+    reopened = track_at("verify", Status.FAILING, task_type="hotfix", reopened_from="bdd")
+    Playbook(reopened).turn().expect(status=Status.NEEDS_HUMAN, step="verify")
+
+
+# --- the pieces -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("status", [Status.PENDING, Status.NEEDS_HUMAN])
+def test_what_has_not_ended_is_not_moved(status: Status) -> None:
+    """Following a track that waits returns it as it is."""
+    track = track_at("impl", status, attempt=3)
+    assert track == follow(situation(track))
+
+
+def test_entering_a_step_takes_its_limits_from_the_rule() -> None:
+    """max_attempts and timeout_min are copied, counters of the last step are gone."""
+    counted = Ledger(automatic=True, free_repeats=2, timeouts=1, told="blocked by US-0")
+    entered = visit(situation(track_at("bdd", ledger=counted, attempt=2)), "impl", why="test")
+
+    assert isinstance(entered, Track)
+    assert entered.state is not None
+    assert (1, 5, 10) == (entered.state.attempt, entered.state.max_attempts, entered.state.timeout_min)
+    assert replace(counted, visits={"impl": 1}, free_repeats=0, timeouts=0, told=None) == entered.ledger
+
+
+def test_a_new_story_inherits_nothing_of_the_last_but_the_project() -> None:
+    """Visits, facts, the red proof and pending notes are the story's; the rest is the project's."""
+    old = Ledger(
+        automatic=True, paused_by="mei", visits={"impl": 3}, free_repeats=1, red_done=True, new_tests=4,
+        escalated=True, skipped=("bdd",), next_note="?", told="?", facts=Facts(files=("a.py",)),
+        last_mark=mark(3), stories_done=("US-1",), held_edit=HeldEdit(state=state_at(), why="?"),
+    )  # fmt: skip
+    kept = Ledger(automatic=True, paused_by="mei", last_mark=mark(3), stories_done=("US-1",))
+    assert kept == lasting(old)
+
+    queued = Queued(story="US-2", instruction="Hurry.", agent_teams=True, blocked_by=("US-9",))
+    begun, checklist = begin(situation(track_at("done", Status.PASS, ledger=old)), queued, bootstrapped=True)
+    assert kept == begun.ledger
+    assert begun.state is not None
+    assert ("bdd", "Hurry.", True, ("US-9",)) == (
+        begun.state.step, begun.state.human_note, begun.state.agent_teams, begun.state.blocked_by,
+    )  # fmt: skip
+    assert ("US-2", "story") == (checklist.story, checklist.task_type)
+
+
+def test_a_story_that_begins_waits_nowhere_else() -> None:
+    """It is neither in the backlog nor parked any more: nothing is done twice."""
+    waiting = Ledger(
+        backlog=(Queued(story="US-2"), Queued(story="US-3")),
+        parked=(Parked(state=state_at("impl", story="US-2"), ledger=Ledger(), give_back=True),),
+    )
+    begun, _ = begin(situation(track_at("done", ledger=waiting)), Queued(story="US-2"), bootstrapped=True)
+    assert (Queued(story="US-3"),) == begun.ledger.backlog
+    assert () == begun.ledger.parked
+
+
+def test_a_parked_story_is_taken_up_where_it_was_set_aside() -> None:
+    """Its own counters come back with it; the project's stay as they are now."""
+    parked = Parked(
+        state=state_at("impl", attempt=3), ledger=Ledger(visits={"impl": 2}, red_done=True), give_back=True
+    )
+    dispatch = Dispatch(
+        id="d9", story="C-1", step="custom", attempt=1, executor="x", decided_at=T0, phase=Phase.EXECUTING
+    )
+    now = Ledger(
+        automatic=True, paused_by="mei", stories_done=("C-1",), parked=(parked,), dispatch=dispatch,
+        backlog=(Queued(story="US-1"), Queued(story="US-2")),
+    )  # fmt: skip
+    back = give_back(situation(track_at("done", ledger=now, story="C-1")), parked)
+
+    assert parked.state == back.state
+    assert back.ledger == Ledger(
+        automatic=True, paused_by="mei", stories_done=("C-1",), visits={"impl": 2}, red_done=True,
+        backlog=(Queued(story="US-2"),),
+    )  # fmt: skip
+
+
+def test_the_story_parked_last_is_taken_up_first() -> None:
+    """What was parked for a task comes back when that task is done, not what was parked before it."""
+    first, second, forced = (
+        Parked(state=state_at(story=name), ledger=Ledger(), give_back=name != "US-3")
+        for name in ("US-1", "C-1", "US-3")
+    )
+    assert second == next_parked(track_at(ledger=Ledger(parked=(first, second, forced))))
+    assert next_parked(track_at(ledger=Ledger(parked=(forced,)))) is None
+
+
+def test_the_end_of_a_story_clears_what_was_its_own() -> None:
+    """`done` has one status, and nobody's note or reopening is carried into the next story."""
+    last = track_at(
+        "update-memory", Status.PASS, human_note="?", reopened_from="impl", last_error="?", attempt=2
+    )
+    play = Playbook(last.with_ledger(stories_done=("US-0", "US-1", "US-2"))).turn()
+    play.expect(
+        step="done", status=Status.PASS, attempt=1, max_attempts=1, timeout_min=0, human_note=None,
+        reopened_from=None, last_error=None, completed_at=play.now, result="done", orders="notify",
+    )  # fmt: skip
+    assert ("US-0", "US-2", "US-1") == play.ledger.stories_done
+
+
+def test_a_queued_story_is_named_until_it_starts() -> None:
+    """The backlog survives the end of the story before it."""
+    play = Playbook(track_at("update-memory")).given(Started(story="US-2", queue=True)).step_passes().turn()
+    assert (Queued(story="US-2"),) == play.ledger.backlog
+    assert "US-2" in play.decision.result.caller_instruction
+
+
+def test_a_failing_gate_has_no_limit_of_attempts() -> None:
+    """A person may reject as often as it takes."""
+    play = Playbook(track_at("review", Status.NEEDS_HUMAN, attempt=1, max_attempts=1))
+    play.given(Rejected(reason=Reason.SCOPE_WARNING)).turn().expect(step="sdd-delta", status=Status.RUNNING)
+
+
+def test_every_step_of_the_story_is_on_its_path() -> None:
+    """The shipped table leads from bootstrap to the memory update."""
+    assert ("bootstrap", *STORY) == shipped_rules().path("story")
+
+
+def test_a_running_track_is_not_routed() -> None:
+    """A turn taken while an attempt is in flight only reports it."""
+    play = Playbook(dispatched("impl", last_error="once crashed"))
+    play.turn().expect(result="already_running", status=Status.RUNNING, orders="")

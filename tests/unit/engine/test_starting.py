@@ -1,0 +1,168 @@
+"""Starting a story: which may start now, which waits, what is set aside for it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.playbook import Playbook, dispatched, state_at, track_at
+
+from handoffd.engine.effects import WriteChecklist
+from handoffd.engine.events import Aborted, Paused, Started
+from handoffd.engine.track import Ledger, Parked, Queued
+from handoffd.protocol.state import Status
+
+AT_REST = [status for status in Status if status is not Status.RUNNING]
+
+
+def test_a_start_begins_at_the_first_step_and_makes_the_project_level_2() -> None:
+    """Nothing is dispatched yet: that is the next turn's."""
+    play = Playbook(track_at("bootstrap", story=None, ledger=Ledger())).given(
+        Started(story="US-1", instruction="Hurry.", agent_teams=True, blocked_by=("US-0",))
+    )
+    play.expect(
+        story="US-1", step="bdd", status=Status.PENDING, task_type="story", human_note="Hurry.",
+        agent_teams=True, blocked_by=("US-0",), orders="write_checklist", result="accepted",
+    )  # fmt: skip
+    order = play.decision.effects[0]
+    assert isinstance(order, WriteChecklist)
+    assert "US-1" == order.story
+    assert play.ledger.automatic
+
+
+def test_a_start_at_level_1_leaves_the_dispatching_to_a_person() -> None:
+    """`automatic: false` only sets the story up."""
+    play = Playbook(track_at("bootstrap", story=None, ledger=Ledger())).started(automatic=False)
+    assert not play.ledger.automatic
+
+
+def test_a_pause_outlives_a_start() -> None:
+    """Starting a story in a paused project dispatches nothing."""
+    play = Playbook(track_at("bootstrap", story=None)).given(Paused(by="mei")).started()
+    play.expect(step="bdd").turn().expect(result="blocked")
+
+
+def test_an_unknown_kind_of_task_is_refused() -> None:
+    """The error names the pipelines there are."""
+    play = Playbook(track_at("bootstrap", story=None)).refused(
+        Started(story="X-1", task_type="hotfix"), "UNKNOWN_TASK_TYPE"
+    )
+    assert "custom, story" in play.decision.result.caller_instruction
+
+
+def test_a_story_that_is_done_is_started_again_by_force_only() -> None:
+    """`reopen` is the usual way."""
+    done = track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-1",)))
+    Playbook(done).refused(Started(story="US-1"), "ALREADY_COMPLETED")
+    Playbook(done).given(Started(story="US-1", force=True)).expect(step="bdd", status=Status.PENDING)
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_the_story_in_flight_is_started_anew_by_force_only(status: Status) -> None:
+    """It is in flight already; forced, it begins anew and no old copy of it lingers."""
+    play = Playbook(track_at("impl", status)).refused(Started(story="US-1"), "ALREADY_RUNNING")
+    play.given(Started(story="US-1", force=True)).expect(step="bdd", status=Status.PENDING)
+    assert () == play.ledger.parked
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_another_story_in_flight_is_in_the_way(status: Status) -> None:
+    """It is queued behind it, or put in its place, when a person says so."""
+    play = Playbook(track_at("impl", status)).refused(Started(story="US-2"), "STORY_IN_PROGRESS")
+    assert "--queue" in play.decision.result.caller_instruction
+    play.given(Started(story="US-2", queue=True)).expect(story="US-1", step="impl", status=status, orders="")
+    assert (Queued(story="US-2"),) == play.ledger.backlog
+
+
+def test_a_story_is_queued_once() -> None:
+    """Asked again, it keeps one place, with what was said last."""
+    play = Playbook(track_at("impl")).given(Started(story="US-2", queue=True))
+    play.given(Started(story="US-3", queue=True)).given(Started(story="US-2", queue=True, instruction="Now."))
+    assert (Queued(story="US-3"), Queued(story="US-2", instruction="Now.")) == play.ledger.backlog
+
+
+def test_a_queued_story_that_is_started_leaves_the_backlog() -> None:
+    """It is not done a second time when the backlog comes to it."""
+    play = Playbook(track_at("update-memory")).given(Started(story="US-2", queue=True)).step_passes().turn()
+    play.started("US-2").expect(step="bdd")
+    assert () == play.ledger.backlog
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_a_story_replaced_by_force_can_be_taken_up_again(status: Status) -> None:
+    """It is parked as it stands, not given back by itself, and comes back by starting it."""
+    play = Playbook(track_at("impl", status, attempt=3)).given(Started(story="US-2", force=True))
+    play.expect(story="US-2", step="bdd")
+    assert [(state_at("impl", status, attempt=3), False)] == [
+        (p.state, p.give_back) for p in play.ledger.parked
+    ]
+
+    play.given(Aborted()).given(Started(story="US-1"))
+    play.expect(story="US-1", step="impl", status=status, attempt=3, orders="", result="accepted")
+    assert () == play.ledger.parked
+
+
+def test_a_custom_task_parks_the_story_between_two_steps() -> None:
+    """It goes first without force, and gives the story back afterwards."""
+    play = Playbook(track_at("impl", Status.PASS)).given(
+        Started(story="C-1", task_type="custom", instruction="Fix.")
+    )
+    play.expect(story="C-1", step="custom", task_type="custom", human_note="Fix.")
+    assert [True] == [parked.give_back for parked in play.ledger.parked]
+
+
+def test_what_is_parked_holds_nothing_of_the_project() -> None:
+    """Backlog, other parked stories and what is done stay with the track, not inside the parked story."""
+    first = Parked(state=state_at("bdd", story="US-0"), ledger=Ledger(), give_back=False)
+    ledger = Ledger(
+        parked=(first,), backlog=(Queued(story="US-5"),), stories_done=("US-9",), visits={"impl": 2}
+    )
+    play = Playbook(track_at("impl", ledger=ledger)).given(Started(story="C-1", task_type="custom"))
+
+    parked = Parked(state=state_at("impl"), ledger=Ledger(visits={"impl": 2}), give_back=True)
+    assert (first, parked) == play.ledger.parked
+    assert ((Queued(story="US-5"),), ("US-9",)) == (play.ledger.backlog, play.ledger.stories_done)
+
+
+def test_tasks_that_interrupt_each_other_are_given_back_in_turn() -> None:
+    """The last one interrupted goes on first."""
+    play = Playbook(track_at("impl"))
+    for name in ("C-1", "C-2"):
+        play.given(Started(story=name, task_type="custom"))
+    order = []
+    for _ in range(3):
+        while play.state.step != "done":
+            play.step_passes()
+            if play.state.step == "update-memory":
+                play.turn()
+        order.append(play.state.story)
+        play.turn()
+    assert ["C-2", "C-1", "US-1"] == order
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Started(story="US-2"),
+        Started(story="US-2", force=True),
+        Started(story="US-1", force=True),
+        Started(story="C-1", task_type="custom"),
+    ],
+)
+def test_nothing_takes_the_place_of_a_running_attempt(event: Started) -> None:
+    """Between two steps only; a running story lets others queue."""
+    play = Playbook(dispatched("impl")).refused(event, "STORY_IN_PROGRESS")
+    play.given(Started(story="US-2", queue=True)).expect(status=Status.RUNNING, story="US-1")
+
+
+def test_an_attempt_without_a_story_is_waited_for_too() -> None:
+    """A tool may run the bootstrap of a project that has no story yet."""
+    play = Playbook(track_at("bootstrap", Status.RUNNING, story=None)).refused(
+        Started(story="US-1"), "STORY_IN_PROGRESS"
+    )
+    play.given(Started(story="US-1", queue=True)).expect(status=Status.RUNNING)
+
+
+def test_a_story_started_anew_is_not_given_back_as_it_was() -> None:
+    """Forced, a parked story begins at its first step, and its old copy is gone."""
+    play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
+    play.given(Started(story="US-1", force=True)).expect(story="US-1", step="bdd")
+    assert ["C-1"] == [parked.state.story for parked in play.ledger.parked]

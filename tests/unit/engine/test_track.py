@@ -1,0 +1,56 @@
+"""A track as a value: copies, never changes."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+from tests.support.playbook import dispatched, track_at
+
+from handoffd.engine.track import Track, TrackKey
+from handoffd.protocol.state import Status
+
+
+def test_a_track_is_copied_with_changes() -> None:
+    """Whoever holds the old one still sees what was."""
+    track = track_at("bdd")
+    changed = track.with_state(status=Status.PASS).with_ledger(paused_by="mei")
+    assert changed.state is not None
+    assert (Status.PASS, "mei") == (changed.state.status, changed.ledger.paused_by)
+    assert track_at("bdd") == track
+
+
+def test_only_fields_of_state_can_be_changed() -> None:
+    """A misspelt field would otherwise end up in everybody's STATE.json."""
+    with pytest.raises(AssertionError, match="no such field"):
+        track_at("bdd").with_state(atempt=2)
+
+
+def test_a_track_is_frozen() -> None:
+    """Decisions are made of copies alone."""
+    with pytest.raises(FrozenInstanceError):
+        track_at("bdd").ledger.paused_by = "mei"  # type: ignore[misc]
+
+
+def test_a_note_goes_below_what_was_said_before() -> None:
+    """And an empty one goes nowhere."""
+    track = track_at("bdd").with_note("One.").with_note(None).with_note("").with_note("Two.")
+    assert track.state is not None
+    assert "One.\n\nTwo." == track.state.human_note
+
+
+def test_the_end_of_a_dispatch_frees_the_note_that_waited_for_it() -> None:
+    """It is for the next prompt from now on, and nothing runs."""
+    track = dispatched("bdd", human_note="One.").with_ledger(next_note="Two.").without_dispatch()
+    assert track.state is not None
+    assert ("One.\n\nTwo.", None, None) == (
+        track.state.human_note,
+        track.ledger.next_note,
+        track.ledger.dispatch,
+    )
+
+
+def test_a_project_has_one_track_by_default() -> None:
+    """Keys are plain pairs: they sort, and go into a database as they are."""
+    assert ("/srv/shop", "main") == TrackKey("/srv/shop")
+    assert Track().state is None

@@ -1,0 +1,299 @@
+"""What people may order, and when it is refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at, without_step
+
+from handoffd.engine.effects import AppendHistory
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    Initialised,
+    Noted,
+    Paused,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    Started,
+    Verb,
+)
+from handoffd.engine.routing import MAX_ATTEMPTS
+from handoffd.engine.track import Ledger, Parked, Queued, Track
+from handoffd.protocol.state import Reason, State, Status
+
+AT_REST = [status for status in Status if status is not Status.RUNNING]
+COUNTED = Ledger(automatic=True, visits={"impl": 4}, free_repeats=2, timeouts=1, told="blocked by US-0")
+
+
+def closed_at(step: str) -> Playbook:
+    """Return a track that was aborted at a step."""
+    return Playbook(track_at(step)).given(Aborted(by="mei"))
+
+
+# --- init -----------------------------------------------------------------------------------------
+def test_a_first_state_stands_at_bootstrap() -> None:
+    """Initialising gives the track its STATE, and dispatches nothing."""
+    play = Playbook().given(Initialised(project="shop")).expect(result="accepted", orders="")
+    assert State(project="shop", timeout_min=10) == play.state
+    assert not play.ledger.automatic
+
+
+# --- approve, reject ------------------------------------------------------------------------------
+@pytest.mark.parametrize("status", [Status.PENDING, Status.NEEDS_HUMAN])
+def test_a_gate_is_opened_before_and_after_people_were_told_of_it(status: Status) -> None:
+    """Approving passes the step; the counters against loops begin anew."""
+    play = Playbook(track_at("review", status, ledger=COUNTED, last_error="?")).given(Approved(note="Fine."))
+    play.expect(status=Status.PASS, human_note="Fine.", completed_at=play.now, reason=None, orders="")
+    assert Ledger(automatic=True) == play.ledger
+
+
+def test_an_approval_without_a_note_leaves_none() -> None:
+    """The next prompt has no instruction block then."""
+    Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Approved()).expect(human_note=None)
+
+
+def test_a_gate_is_decided_once() -> None:
+    """A second approval comes too late, and changes nothing."""
+    play = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Approved())
+    play.refused(Approved(), "WRONG_STEP").refused(Rejected(), "WRONG_STEP")
+
+
+def test_a_rejection_names_where_it_leads() -> None:
+    """Its reason stays in STATE until the next dispatch."""
+    play = Playbook(track_at("review", Status.NEEDS_HUMAN, last_error="?"))
+    play.given(Rejected(reason=Reason.SCOPE_WARNING, note="Too much."))
+    play.expect(
+        status=Status.FAILING, reason=Reason.SCOPE_WARNING, last_error=None, human_note="Too much.",
+        completed_at=play.now,
+    )  # fmt: skip
+    assert "back to sdd-delta" in play.decision.why
+
+
+# --- abort ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("status", AT_REST)
+def test_an_abort_closes_the_track(status: Status) -> None:
+    """STATE says by whom; nobody is told what they did themselves."""
+    play = Playbook(track_at("impl", status)).given(Aborted(by="mei"))
+    play.expect(
+        status=Status.NEEDS_HUMAN, last_error="aborted by mei", step="impl", orders="", result="needs_human"
+    )
+    assert play.ledger.closed
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [
+        (Retried(), "CLOSED"),
+        (Skipped(), "CLOSED"),
+        (Aborted(), "CLOSED"),
+        (Approved(), "CLOSED"),
+        (Rejected(), "CLOSED"),
+        (Reopened(step="bdd"), "NOT_DONE"),
+    ],
+)
+def test_after_an_abort_the_track_is_opened_by_start_and_rollback_only(verb: Verb, code: str) -> None:
+    """No other verb moves it; the gate it stands at stays shut."""
+    closed_at("review").refused(verb, code)
+
+
+def test_a_start_or_a_rollback_opens_an_aborted_track() -> None:
+    """The story may begin anew or go on from an earlier step."""
+    play = closed_at("impl").given(Started(story="US-1")).expect(step="bdd", status=Status.PENDING)
+    assert not play.ledger.closed
+    play = closed_at("impl").given(RolledBack(step="contract")).expect(step="contract", status=Status.PENDING)
+    assert not play.ledger.closed
+    play.turn().expect(result="dispatched", step="contract")
+
+
+def test_there_is_nothing_to_abort_without_a_story_in_flight() -> None:
+    """Neither before the first nor after the last."""
+    Playbook(track_at("bootstrap", story=None)).refused(Aborted(), "NOTHING_TO_ABORT")
+    Playbook(track_at("done", Status.PASS)).refused(Aborted(), "NOTHING_TO_ABORT")
+
+
+# --- pause, resume --------------------------------------------------------------------------------
+@pytest.mark.parametrize("track", [*(track_at("bdd", status) for status in AT_REST), dispatched("bdd")])
+def test_a_pause_leaves_state_alone(track: Track) -> None:
+    """It is the daemon that rests; STATE.json does not know of it."""
+    play = Playbook(track).given(Paused(by="mei"))
+    assert (track.state, "mei") == (play.state, play.ledger.paused_by)
+    play.refused(Paused(by="ana"), "ALREADY_PAUSED")
+    play.given(Resumed())
+    assert (track.state, None) == (play.state, play.ledger.paused_by)
+
+
+def test_a_running_attempt_ends_normally_during_a_pause() -> None:
+    """Its result is judged; what follows waits for the resume."""
+    play = Playbook(track_at("bdd")).turn().given(Paused()).hands_over()
+    play.expect(status=Status.PASS).turn().expect(result="blocked", step="bdd")
+    play.given(Resumed()).turn().expect(result="dispatched", step="sdd-delta")
+
+
+def test_a_resume_takes_the_project_to_level_2() -> None:
+    """Without a pause, too."""
+    play = (
+        Playbook(track_at("bdd", ledger=Ledger())).given(Resumed()).expect(orders="", status=Status.PENDING)
+    )
+    assert play.ledger.automatic
+
+
+def test_a_resume_after_the_end_starts_the_next_of_the_backlog() -> None:
+    """With everything the person said when it was queued."""
+    queued = Started(story="US-2", queue=True, blocked_by=("US-0",), agent_teams=True, instruction="Hurry.")
+    play = Playbook(track_at("update-memory")).given(queued).given(Started(story="US-3", queue=True))
+    play.step_passes().turn().given(Resumed())
+    play.expect(
+        story="US-2", step="bdd", status=Status.PENDING, blocked_by=("US-0",), agent_teams=True,
+        human_note="Hurry.", orders="write_checklist",
+    )  # fmt: skip
+    assert (Queued(story="US-3"),) == play.ledger.backlog
+
+
+def test_a_resume_gives_a_parked_story_back_before_the_backlog() -> None:
+    """What was interrupted comes before what is new."""
+    parked = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
+    ledger = Ledger(automatic=True, paused_by="mei", parked=(parked,), backlog=(Queued(story="US-2"),))
+    play = Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Resumed())
+    play.expect(story="C-1", step="done").turn().expect(story="US-1", step="impl")
+
+
+# --- retry, skip ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("status", AT_REST)
+def test_a_retry_tries_the_step_afresh(status: Status) -> None:
+    """Attempt 1 of all the rule allows, the note kept, the counters at zero."""
+    track = track_at(
+        "impl", status, ledger=COUNTED, attempt=5, max_attempts=2, reason=Reason.NFR_MISSING, human_note="?",
+        blocked_by=("US-0", MAX_ATTEMPTS),
+    )  # fmt: skip
+    play = Playbook(track).given(Retried())
+    play.expect(
+        step="impl", status=Status.PENDING, attempt=1, max_attempts=5, reason=None, blocked_by=("US-0",),
+        human_note="?", orders="",
+    )  # fmt: skip
+    assert Ledger(automatic=True) == play.ledger
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_a_skip_passes_a_step_without_evidence(status: Status) -> None:
+    """It is recorded as such, and the story goes on."""
+    track = track_at("impl", status, ledger=COUNTED, last_error="?", blocked_by=(MAX_ATTEMPTS,))
+    play = Playbook(track).given(Skipped(by="mei"))
+    play.expect(status=Status.PASS, last_error=None, blocked_by=(), tests=None, result="accepted")
+    assert ("impl",) == play.ledger.skipped
+    assert "without evidence" in play.decision.why
+    play.turn().expect(step="verify", result="dispatched")
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_a_gate_is_never_skipped(status: Status) -> None:
+    """A human step is decided, not passed over."""
+    Playbook(track_at("review", status)).refused(Skipped(), "WRONG_STEP")
+
+
+@pytest.mark.parametrize("verb", [Retried(), Skipped()])
+def test_only_a_story_in_flight_is_retried_or_skipped(verb: Verb) -> None:
+    """Nothing is done about what is done, or was never begun."""
+    Playbook(track_at("done", Status.PASS)).refused(verb, "ALREADY_DONE")
+    Playbook(track_at("bootstrap", story=None)).refused(verb, "NO_STORY")
+
+
+# --- rollback -------------------------------------------------------------------------------------
+def test_a_rollback_goes_back_to_an_earlier_step() -> None:
+    """The step's fields are reset, the note and the stories that block are kept."""
+    track = track_at(
+        "verify", Status.NEEDS_HUMAN, ledger=COUNTED, attempt=2, last_error="?", failing_tests=("a",),
+        human_note="Cents.", blocked_by=("US-0", MAX_ATTEMPTS),
+    )  # fmt: skip
+    play = Playbook(track).given(RolledBack(step="sdd-delta"))
+    play.expect(
+        step="sdd-delta", status=Status.PENDING, attempt=1, max_attempts=3, last_error=None, failing_tests=(),
+        human_note="Cents.", blocked_by=("US-0",), completed_at=None, orders="",
+    )  # fmt: skip
+    assert Ledger(automatic=True) == play.ledger
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "code"),
+    [
+        ("impl", "impl", "ROLLBACK_FORWARD"),
+        ("impl", "verify", "ROLLBACK_FORWARD"),
+        ("impl", "done", "INVALID_TARGET"),
+        ("impl", "custom", "INVALID_TARGET"),
+        ("impl", "nonsense", "INVALID_TARGET"),
+        ("impl", "bootstrap", "NEEDS_FORCE"),
+    ],
+)
+def test_a_rollback_elsewhere_is_refused(here: str, there: str, code: str) -> None:
+    """Only to an earlier step of this pipeline, and to the bootstrap only if that is meant."""
+    Playbook(track_at(here, Status.FAILING)).refused(RolledBack(step=there), code)
+
+
+def test_a_rollback_to_the_bootstrap_can_be_forced() -> None:
+    """It starts the whole project anew."""
+    Playbook(track_at("impl")).given(RolledBack(step="bootstrap", force=True)).expect(step="bootstrap")
+
+
+def test_a_rollback_leads_out_of_a_step_the_table_lost() -> None:
+    """The way out of a table mended too far."""
+    play = Playbook(track_at("commit", Status.PASS), without_step("commit"))
+    play.given(RolledBack(step="verify")).expect(step="verify", status=Status.PENDING)
+
+
+def test_a_story_that_is_rolled_back_is_not_done() -> None:
+    """Stories that wait for it wait again."""
+    done = track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-0", "US-1")))
+    assert ("US-0",) == Playbook(done).given(RolledBack(step="impl")).ledger.stories_done
+
+
+def test_kinds_of_tasks_without_a_pipeline_roll_back_like_stories() -> None:
+    """task_type is an open set."""
+    play = Playbook(track_at("verify", task_type="hotfix")).given(RolledBack(step="impl")).expect(step="impl")
+    play.refused(RolledBack(step="bootstrap"), "NEEDS_FORCE")
+
+
+# --- reopen ---------------------------------------------------------------------------------------
+def test_a_story_that_is_done_is_reopened_at_a_step() -> None:
+    """It is not done any more, the history says why, and the note is in the next prompt."""
+    ledger = Ledger(automatic=True, stories_done=("US-0", "US-1"), escalated=True, visits={"impl": 2})
+    play = Playbook(track_at("done", Status.PASS, ledger=ledger, completed_at=T0)).given(
+        Reopened(step="impl", note="Cents are lost.")
+    )
+    play.expect(
+        step="impl", status=Status.PENDING, attempt=1, max_attempts=5, reopened_from="impl",
+        human_note="Cents are lost.", completed_at=None,
+    )  # fmt: skip
+    entry = "\n### Reopen US-1 at impl (2026-01-31)\n\nCents are lost.\n"
+    assert (AppendHistory(text=entry),) == play.decision.effects
+    assert Ledger(automatic=True, stories_done=("US-0",)) == play.ledger
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [("done", "REOPEN_TO_DONE"), ("custom", "INVALID_TARGET"), ("nonsense", "INVALID_TARGET")],
+)
+def test_a_story_is_reopened_at_one_of_its_steps(step: str, code: str) -> None:
+    """Anything else is refused, naming the steps there are."""
+    Playbook(track_at("done", Status.PASS)).refused(Reopened(step=step), code)
+
+
+@pytest.mark.parametrize("status", AT_REST)
+def test_only_what_is_done_is_reopened(status: Status) -> None:
+    """A story in flight is rolled back instead."""
+    Playbook(track_at("verify", status)).refused(Reopened(step="impl"), "NOT_DONE")
+
+
+# --- note -----------------------------------------------------------------------------------------
+def test_an_empty_note_is_none() -> None:
+    """Nothing is added to the prompt."""
+    Playbook(track_at("bdd", human_note="One.")).given(Noted(text="")).expect(human_note="One.")
+
+
+def test_notes_given_while_an_executor_runs_are_collected() -> None:
+    """Both are for the prompt after the running one."""
+    play = Playbook(dispatched("bdd")).given(Noted(text="One.")).given(Noted(text="Two."))
+    assert "One.\n\nTwo." == play.ledger.next_note
+    play.expect(human_note=None, status=Status.RUNNING)

@@ -1,0 +1,204 @@
+"""The verdict on an attempt: a claim, lowered by what was measured, never raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.playbook import green, handoff, red, shipped_rules
+
+from handoffd.engine.events import ChecksFinished, PostCheck, TestEvidence
+from handoffd.engine.track import Facts, Ledger
+from handoffd.engine.verdict import MOST_FILES, Verdict, verdict_on
+from handoffd.protocol.handoff import Handoff
+from handoffd.protocol.state import Reason, Status, TestCounts
+
+REGRESSED = red("new", regressed=("old",), failing=("old", "new"))
+
+
+def judge(
+    step: str,
+    claim: Handoff | None = None,
+    tests: TestEvidence | None = None,
+    post_check: PostCheck | None = None,
+    **ledger: Any,
+) -> Verdict:
+    """Return the verdict on a claim (a pass) at a step."""
+    checks = ChecksFinished(dispatch="d1", tests=tests, post_check=post_check)
+    return verdict_on(claim or handoff(), shipped_rules().steps[step], Ledger(**ledger), checks)
+
+
+# --- green ----------------------------------------------------------------------------------------
+def test_a_pass_whose_tests_pass_is_a_pass() -> None:
+    """The measured counts stand beside the claim."""
+    verdict = judge("impl", handoff(tests=TestCounts(passed=99)), green(3))
+    assert (Status.PASS, TestCounts(passed=3), ()) == (verdict.status, verdict.tests, verdict.failing_tests)
+    assert "3 tests pass" == verdict.why
+
+
+def test_a_pass_whose_tests_fail_has_failed() -> None:
+    """The tests are named, and the tail of their output is kept for the next prompt."""
+    verdict = judge("verify", tests=red("t.py::a", "t.py::b"))
+    assert (Status.FAILING, None) == (verdict.status, verdict.reason)
+    assert "2 tests fail: t.py::a, t.py::b" == verdict.error
+    assert ("t.py::a", "t.py::b") == verdict.failing_tests == verdict.facts.failing_tests
+    assert "E   assert" == verdict.facts.check_tail
+
+
+def test_failures_of_the_baseline_are_shown_and_excused() -> None:
+    """What failed before the story is not the story's."""
+    verdict = judge("impl", tests=green(3, known_failing=("old::flaky",)))
+    assert (Status.PASS, "3 tests pass, 1 failed before this story") == (verdict.status, verdict.why)
+
+
+def test_green_needs_a_test() -> None:
+    """A command that collects nothing proves nothing."""
+    assert Status.FAILING is judge("impl", tests=green(0)).status
+
+
+def test_an_exit_code_alone_is_marked_unverified() -> None:
+    """No counts are invented; the claim's stand, and the facts keep what was measured last."""
+    evidence = green(0, verified=False, new_collected=1, collected=1)
+    before = Facts(tests=TestCounts(passed=5))
+    verdict = judge("impl", handoff(tests=TestCounts(passed=9)), evidence, facts=before)
+    assert (Status.PASS, TestCounts(passed=9)) == (verdict.status, verdict.tests)
+    assert TestCounts(passed=5) == verdict.facts.tests
+    assert "the test command succeeded (unverified)" == verdict.why
+    failed = red("the command exited with code 1", verified=False)
+    assert Status.FAILING is judge("impl", tests=failed).status
+
+
+# --- red ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("evidence", "status"),
+    [
+        (red("new"), Status.PASS),
+        (green(2), Status.FAILING),
+        (red(collected=0), Status.FAILING),
+        (REGRESSED, Status.FAILING),
+        (red("exit code 1", verified=False), Status.PASS),
+        (green(0, verified=False), Status.FAILING),
+    ],
+)
+def test_red_needs_a_new_failing_test_and_no_broken_old_one(evidence: TestEvidence, status: Status) -> None:
+    """At least one test beyond the baseline fails, nothing that passed in it does."""
+    verdict = judge("scaffold", tests=evidence)
+    assert (status, status is Status.PASS) == (verdict.status, verdict.red_shown)
+
+
+def test_red_is_asked_for_on_the_first_pass_only() -> None:
+    """When the story comes by again its tests may be green already; the counts are recorded."""
+    verdict = judge("scaffold", tests=green(3), red_done=True, new_tests=3)
+    assert (Status.PASS, "3 tests pass", False) == (verdict.status, verdict.why, verdict.red_shown)
+
+
+def test_red_is_asked_for_again_when_the_step_added_tests() -> None:
+    """New tests must fail, whenever they are written."""
+    assert Status.FAILING is judge("scaffold", tests=green(4), red_done=True, new_tests=3).status
+    again = judge("scaffold", tests=red("d", new_collected=4), red_done=True, new_tests=3)
+    assert (Status.PASS, 4) == (again.status, again.new_tests)
+
+
+def test_failing_is_what_a_red_step_is_for_when_nothing_is_measured() -> None:
+    """With no test command a failure without a reason is the red that was asked for."""
+    verdict = judge("scaffold", handoff(Status.FAILING, failing_tests=("a",)))
+    assert (Status.PASS, True, ("a",)) == (verdict.status, verdict.red_shown, verdict.facts.failing_tests)
+
+
+@pytest.mark.parametrize(
+    ("step", "claim"),
+    [
+        ("scaffold", handoff(Status.FAILING, reason=Reason.CONSTITUTION_VIOLATION)),
+        ("scaffold", handoff(Status.FAILING, error="exited with code 1, without a hand-off")),
+        ("impl", handoff(Status.FAILING)),
+    ],
+)
+def test_other_failures_stay_failures_without_tests(step: str, claim: Handoff) -> None:
+    """A reason, a crash, or a step that is not red: the failure stands."""
+    assert Status.FAILING is judge(step, claim).status
+
+
+# --- a claim is never raised ----------------------------------------------------------------------
+@pytest.mark.parametrize("step", ["scaffold", "impl"])
+@pytest.mark.parametrize("status", [Status.FAILING, Status.NEEDS_HUMAN])
+@pytest.mark.parametrize("evidence", [green(3), red("t"), TestEvidence(fault="no runner")])
+def test_measuring_never_raises_a_claim(step: str, status: Status, evidence: TestEvidence) -> None:
+    """failing and needs_human stand, whatever the tests say."""
+    assert status is judge(step, handoff(status), evidence, PostCheck(passed=True)).status
+
+
+# --- faults and limits ----------------------------------------------------------------------------
+@pytest.mark.parametrize("step", ["scaffold", "impl", "verify"])
+def test_an_unusable_runner_is_no_failure_of_the_agent(step: str) -> None:
+    """It is never red, never failing: a person is asked."""
+    verdict = judge(step, tests=TestEvidence(fault="pytest: not found", verified=False))
+    assert (Status.NEEDS_HUMAN, None, False) == (verdict.status, verdict.reason, verdict.red_shown)
+    assert "the tests could not be run: pytest: not found" == verdict.error
+
+
+@pytest.mark.parametrize("step", ["scaffold", "impl"])
+def test_tests_that_do_not_end_are_a_failure_with_its_own_reason(step: str) -> None:
+    """test_timeout lets the table route it."""
+    verdict = judge(step, tests=TestEvidence(timed_out=True, verified=False))
+    assert (Status.FAILING, Reason.TEST_TIMEOUT) == (verdict.status, verdict.reason)
+
+
+@pytest.mark.parametrize(
+    ("post_check", "status", "lint_pass", "error"),
+    [
+        (PostCheck(passed=True), Status.PASS, True, None),
+        (
+            PostCheck(passed=False, tail="E501\nE502\n"),
+            Status.FAILING,
+            False,
+            "post_check failed: E501 | E502",
+        ),
+        (PostCheck(passed=False, timed_out=True), Status.FAILING, False, "post_check did not end in time"),
+        (
+            PostCheck(passed=False, fault="code 127"),
+            Status.NEEDS_HUMAN,
+            None,
+            "post_check could not be run: code 127",
+        ),
+    ],
+)
+def test_post_check_lowers_a_pass(
+    post_check: PostCheck, status: Status, lint_pass: bool | None, error: str | None
+) -> None:
+    """It fails the attempt, and says nothing when it could not be run."""
+    verdict = judge("impl", tests=green(3), post_check=post_check)
+    assert (status, lint_pass, error) == (verdict.status, verdict.lint_pass, verdict.error)
+    assert (post_check.tail or None) == verdict.facts.check_tail
+
+
+def test_failing_tests_are_told_before_a_failing_post_check() -> None:
+    """Both are recorded; the tests are the reason."""
+    verdict = judge("impl", tests=red("t"), post_check=PostCheck(passed=False, tail="E501"))
+    assert ("1 tests fail: t", False) == (verdict.error, verdict.lint_pass)
+
+
+# --- facts ----------------------------------------------------------------------------------------
+def test_facts_without_a_measurement_come_from_the_claim() -> None:
+    """The newest named failing tests count; what nobody mentions is kept."""
+    before = Facts(failing_tests=("old",), commit_hash="1", summary="s", files=("a",), check_tail="gone")
+    kept = judge("impl", handoff(Status.FAILING), facts=before).facts
+    assert (("old",), "1", "s", ("a",), None) == (
+        kept.failing_tests, kept.commit_hash, kept.summary, kept.files, kept.check_tail,
+    )  # fmt: skip
+    claim = handoff(Status.FAILING, failing_tests=("new",), commit_hash="2", files_changed=("b", "a"))
+    told = judge("impl", claim, facts=before).facts
+    assert (("new",), "2", ("a", "b")) == (told.failing_tests, told.commit_hash, told.files)
+
+
+def test_an_unusable_runner_teaches_no_facts() -> None:
+    """What was measured before is still what is known."""
+    before = Facts(failing_tests=("old",), tests=TestCounts(passed=1, failed=1))
+    for nothing in (TestEvidence(fault="?"), TestEvidence(timed_out=True)):
+        facts = judge("impl", tests=nothing, facts=before).facts
+        assert (before.failing_tests, before.tests) == (facts.failing_tests, facts.tests)
+
+
+def test_the_files_of_a_story_are_bounded() -> None:
+    """A hand-off cannot make the journal grow without end."""
+    claim = handoff(files_changed=tuple(f"{number}.py" for number in range(2 * MOST_FILES)))
+    assert MOST_FILES == len(judge("bdd", claim).facts.files)
