@@ -1,0 +1,1 @@
+"""The only place that writes state: the journal and its projection."""

@@ -1,0 +1,151 @@
+"""Values to JSON text and back, exactly.
+
+The journal is read by later releases and after crashes, so what goes in must come out equal: with
+the unknown keys of STATE.json, in their order, with microseconds, and with nothing that a hostile
+document could use to pass itself off as one of our own wrappers. Writing walks the values; reading
+is pydantic's, over the engine's dataclasses. Fields that a later release adds must have a default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Event, Exit, TestEvidence
+from handoffd.engine.results import Result
+from handoffd.engine.track import Track
+from handoffd.protocol.state import State
+
+_STATE = "$state"
+"""Marks a STATE document with the order of its keys. Foreign keys that begin with `$` get a second one."""
+
+_SCALARS = frozenset({str, int, float, bool})
+
+_T = TypeVar("_T")
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+_EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
+_RESULT: TypeAdapter[Result] = TypeAdapter(Annotated[Result, Field(discriminator="type")])
+_TRACK: TypeAdapter[Track] = TypeAdapter(Track)
+_EXIT: TypeAdapter[Exit] = TypeAdapter(Exit)
+_TESTS: TypeAdapter[TestEvidence] = TypeAdapter(TestEvidence)
+
+
+def encode(value: object) -> str:
+    """Return `value` (a dataclass or model of the engine or protocol) as JSON text in one line.
+
+    Half of a surrogate pair, which only broken output of an agent holds, becomes `?`.
+    """
+    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def decode_event(text: str) -> Event:
+    """Return the event that `encode` wrote; ValueError when it is none."""
+    return _decode(_EVENT, text)
+
+
+def decode_effect(text: str) -> Effect:
+    """Return the effect that `encode` wrote; ValueError when it is none."""
+    return _decode(_EFFECT, text)
+
+
+def decode_result(text: str) -> Result:
+    """Return the result that `encode` wrote; ValueError when it is none."""
+    return _decode(_RESULT, text)
+
+
+def decode_track(text: str) -> Track:
+    """Return the track that `encode` wrote; ValueError when it is none."""
+    return _decode(_TRACK, text)
+
+
+def decode_exit(text: str) -> Exit:
+    """Return the exit that `encode` wrote; ValueError when it is none."""
+    return _decode(_EXIT, text)
+
+
+def decode_tests(text: str) -> TestEvidence:
+    """Return the test evidence that `encode` wrote; ValueError when it is none."""
+    return _decode(_TESTS, text)
+
+
+def readable(text: str) -> dict[str, Any]:
+    """Return what `encode` wrote as plain JSON for people and scripts, STATE documents unwrapped."""
+    value = json.loads(text, object_hook=_reveal)
+    assert isinstance(value, dict)
+    return value
+
+
+def _decode(adapter: TypeAdapter[_T], text: str) -> _T:
+    return adapter.validate_python(json.loads(text, object_hook=_revive))
+
+
+def _plain(value: object) -> Any:
+    kind = type(value)
+    if value is None or kind in _SCALARS:
+        return value
+    if kind is tuple or kind is list:
+        return [_plain(item) for item in value]  # type: ignore[attr-defined]
+    if is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return _plain_other(value)
+
+
+def _plain_other(value: object) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case State():
+            layout = list(value._layout)  # noqa: SLF001  (the order of keys is part of the value)
+            return {_STATE: {"layout": layout, "document": _plain_model(value)}}
+        case BaseModel():
+            return _plain_model(value)
+        case Mapping():
+            return {_escaped(key): _plain(item) for key, item in value.items()}
+        case datetime():
+            return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+        case str() | int() | float():
+            return value
+    raise TypeError(f"the journal has no form for {type(value).__name__}")
+
+
+def _plain_model(model: BaseModel) -> dict[str, Any]:
+    aliases, extra = _aliases(type(model)), model.__pydantic_extra__ or {}
+    known = {aliases[name]: _plain(item) for name, item in vars(model).items()}
+    return known | {_escaped(name): _plain(item) for name, item in extra.items()}
+
+
+@cache
+def _aliases(kind: type[BaseModel]) -> dict[str, str]:
+    return {name: field.alias or name for name, field in kind.model_fields.items()}
+
+
+def _escaped(key: object) -> str:
+    assert isinstance(key, str)
+    return f"${key}" if key.startswith("$") else key
+
+
+def _unescaped(pairs: dict[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix("$"): value for key, value in pairs.items()}
+
+
+def _revive(pairs: dict[str, Any]) -> Any:
+    if _STATE not in pairs:
+        return _unescaped(pairs)
+    wrapped = pairs[_STATE]
+    state = State.model_validate(wrapped["document"])
+    state._layout = tuple(wrapped["layout"])  # noqa: SLF001  (see `_plain`)
+    return state
+
+
+def _reveal(pairs: dict[str, Any]) -> Any:
+    return pairs[_STATE]["document"] if _STATE in pairs else _unescaped(pairs)

@@ -1,0 +1,196 @@
+"""The journal: what is written here has happened, whatever becomes of the process.
+
+The caller decides, commits, projects STATE.json, performs the effects and marks them done, in this
+order. After a crash the tracks, the effects that are not done and the digests of all that was ever
+projected are enough to go on: a STATE.json whose digest is known is brought up to date, any other
+was edited by somebody else. One process has a journal open for writing (`lock.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from handoffd.engine.track import TrackKey
+from handoffd.errors import StoreError
+from handoffd.store import queries, tables
+from handoffd.store.database import open_database
+from handoffd.store.readers import Readers
+from handoffd.store.records import (
+    Committed,
+    PendingEffect,
+    Record,
+    StoredEvent,
+    StoredProject,
+    StoredRun,
+    StoredTrack,
+)
+from handoffd.store.schema import refuse_newer, version_of
+from handoffd.store.writer import Work, Writer
+
+_T = TypeVar("_T")
+
+
+class Journal:
+    """One SQLite file. All methods raise StoreError, naming path and cause, when it fails them.
+
+    A commit that failed has changed nothing, and the next one works once the cause is gone. A
+    caller that is cancelled while it waits may or may not have been committed.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection | None, newest: int) -> None:
+        self._path = path
+        self._newest = newest
+        self._grown = anyio.Event()
+        self._closed = False
+        self._readers = Readers(path)
+        self._writer = None if connection is None else Writer(connection, path, self._committed)
+
+    @classmethod
+    async def open(cls, path: Path) -> Journal:
+        """Return the journal at `path`, created (0600) or migrated when need be.
+
+        Raises StoreError, the file left as it is, when it is no journal, damaged, or written by a
+        newer release (codes NOT_A_JOURNAL, CORRUPT_JOURNAL, NEWER_SCHEMA).
+        """
+        connection, newest = await anyio.to_thread.run_sync(_open, path)
+        return cls(path, connection, newest)
+
+    @classmethod
+    async def open_to_read(cls, path: Path) -> Journal:
+        """Return the journal at `path` for questions only, whoever writes it meanwhile.
+
+        What would write raises StoreError, and `newest` stays. Raises StoreError like `open`, and when
+        there is no journal.
+        """
+        readers = Readers(path)
+        try:
+            newest = await readers.run("open the journal", partial(_newest_in, path=path))
+        finally:
+            readers.close()
+        return cls(path, None, newest)
+
+    async def close(self) -> None:
+        """Write what is queued and close the file; whoever waits in `newer_than` gets a StoreError."""
+        self._closed = True
+        self._grown.set()
+        # Readers first: SQLite folds the -wal file in when its last connection, the writer's, goes.
+        self._readers.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+    # --- decisions -------------------------------------------------------------------------------
+    async def commit(self, record: Record) -> Committed:
+        """Return the place of `record` in the order, and its effects with ids, once it is durable."""
+        prepared = tables.prepare(record)
+        activity = f"record {record.event.kind} of {record.key.project} ({record.key.track})"
+        return await self._write(activity, partial(tables.write_record, prepared=prepared))
+
+    async def effect_done(self, effect_id: int, outcome: str = "done") -> None:
+        """Mark an effect as performed; the first `outcome` stays when it is marked again."""
+        work = partial(tables.finish_effect, effect_id=effect_id, outcome=outcome)
+        await self._write("mark an effect done", work)
+
+    async def pending_effects(self) -> tuple[PendingEffect, ...]:
+        """Return the effects that are committed and not done, oldest first."""
+        return await self._readers.run("read the effects", queries.pending_effects)
+
+    async def tracks(self) -> tuple[StoredTrack, ...]:
+        """Return every track as committed last."""
+        return await self._readers.run("read the tracks", queries.tracks)
+
+    async def projected_before(self, key: TrackKey, digest: str) -> bool:
+        """Return whether a text with this `digest_of` was one of our latest 200 projections of the track."""
+        query = partial(queries.projected, key=key, digest=digest)
+        return await self._readers.run("read the projections", query)
+
+    # --- history ---------------------------------------------------------------------------------
+    @property
+    def newest(self) -> int:
+        """The highest sequence number committed; 0 while nothing has happened."""
+        return self._newest
+
+    async def newer_than(self, seq: int) -> None:
+        """Return once an event with a number above `seq` is committed; at once if there is one.
+
+        Waits without limit: that nothing happens is no fault. Raises StoreError when the journal is closed.
+        """
+        while self._newest <= seq:
+            if self._closed:
+                raise StoreError(f"cannot follow {self._path}: the journal is closed")
+            await self._grown.wait()
+
+    async def events(
+        self, after: int = 0, project: str | None = None, limit: int = 500
+    ) -> tuple[StoredEvent, ...]:
+        """Return at most `limit` events with a number above `after`, in order; of one root or of all."""
+        query = partial(queries.events, after=after, project=project, limit=limit)
+        return await self._readers.run("read the events", query)
+
+    async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+        """Return at most `limit` dispatches, newest first; of one root or of all."""
+        query = partial(queries.dispatches, project=project, limit=limit)
+        return await self._readers.run("read the runs", query)
+
+    # --- projects, and what is kept for them -----------------------------------------------------
+    async def add_project(self, root: str, name: str, at: datetime) -> None:
+        """Look after the project at `root` from now on; a known one only gets its new name."""
+        tables.checked_path(root)
+        await self._write(f"add {root}", partial(tables.put_project, root=root, name=name, at=at))
+
+    async def remove_project(self, root: str, at: datetime) -> None:
+        """Look after `root` no longer; its history stays. NotFound when it is not looked after."""
+        await self._write(f"remove {root}", partial(tables.retire_project, root=root, at=at))
+
+    async def projects(self) -> tuple[StoredProject, ...]:
+        """Return the projects that are looked after, by root."""
+        return await self._readers.run("read the projects", queries.projects)
+
+    async def save_baseline(self, key: TrackKey, story: str | None, body: bytes) -> None:
+        """Keep the results of a story's baseline run, replacing earlier ones."""
+        work = partial(tables.put_baseline, key=key, story=story or "", body=body)
+        await self._write(f"keep a baseline of {key.project}", work)
+
+    async def load_baseline(self, key: TrackKey, story: str | None) -> bytes | None:
+        """Return the results kept for a story, or None."""
+        return await self._readers.run(
+            "read a baseline", partial(queries.baseline, key=key, story=story or "")
+        )
+
+    async def trust(self, root: str, file: str, text: str, at: datetime) -> None:
+        """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
+        work = partial(tables.put_trusted, root=root, file=file, text=text, at=at)
+        await self._write(f"trust {file} of {root}", work)
+
+    async def trusted(self, root: str, file: str) -> str | None:
+        """Return the text of a project's own file that a person has trusted last, or None."""
+        return await self._readers.run("read what is trusted", partial(queries.trusted, root=root, file=file))
+
+    async def _write(self, activity: str, work: Work[_T]) -> _T:
+        if self._writer is None:
+            raise StoreError(f"cannot {activity}: {self._path} was opened for reading only")
+        return await self._writer.run(activity, work)
+
+    def _committed(self, values: Sequence[object]) -> None:
+        newest = max((value.seq for value in values if isinstance(value, Committed)), default=0)
+        if newest > self._newest:
+            self._newest = newest
+            self._grown.set()
+            self._grown = anyio.Event()
+
+
+def _newest_in(db: sqlite3.Connection, path: Path) -> int:
+    refuse_newer(version_of(db, str(path)), str(path))
+    return queries.newest(db)
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, int]:
+    connection = open_database(path)
+    return connection, queries.newest(connection)

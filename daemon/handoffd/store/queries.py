@@ -1,0 +1,163 @@
+"""What is read from the journal's tables: rows into values.
+
+Each function is one question asked through `readers.py`. A row that cannot be read is a damaged
+journal: it is named and reported, never skipped, because a track that silently went missing would
+be started afresh.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from handoffd.engine.track import TrackKey
+from handoffd.errors import StoreError
+from handoffd.store.codec import decode_effect, decode_exit, decode_tests, decode_track, readable
+from handoffd.store.faults import CORRUPT_JOURNAL
+from handoffd.store.records import PendingEffect, Standing, StoredEvent, StoredProject, StoredRun, StoredTrack
+
+_T = TypeVar("_T")
+
+_MOST_ROWS = 10_000
+"""Answers are held in memory whole: more than this is read in several questions."""
+
+
+def newest(db: sqlite3.Connection) -> int:
+    """Return the highest sequence number; 0 while nothing has happened."""
+    (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+    return int(seq)
+
+
+def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
+    """Return every track as committed last, by project and name."""
+    rows = db.execute("SELECT project, track, body, seq, digest FROM tracks ORDER BY project, track")
+    return tuple(
+        StoredTrack(
+            key=TrackKey(project, track),
+            track=_read(decode_track, body, project, track),
+            seq=seq,
+            digest=digest,
+        )
+        for project, track, body, seq, digest in rows
+    )
+
+
+def pending_effects(db: sqlite3.Connection) -> tuple[PendingEffect, ...]:
+    """Return the effects that are not done, oldest first."""
+    rows = db.execute("SELECT id, project, track, seq, effect FROM effects WHERE outcome IS NULL ORDER BY id")
+    return tuple(
+        PendingEffect(
+            id=number,
+            key=TrackKey(project, track),
+            seq=seq,
+            effect=_read(decode_effect, effect, project, track),
+        )
+        for number, project, track, seq, effect in rows
+    )
+
+
+def projected(db: sqlite3.Connection, key: TrackKey, digest: str) -> bool:
+    """Return whether a text with this digest was ever our projection of the track."""
+    row = db.execute(
+        "SELECT 1 FROM projections WHERE project = ? AND track = ? AND digest = ?", (*key, digest)
+    ).fetchone()
+    return row is not None
+
+
+def projects(db: sqlite3.Connection) -> tuple[StoredProject, ...]:
+    """Return the projects that are looked after, by root."""
+    rows = db.execute("SELECT root, name, added_at FROM projects WHERE removed_at IS NULL ORDER BY root")
+    return tuple(StoredProject(root=root, name=name, added_at=_moment(at)) for root, name, at in rows)
+
+
+def events(db: sqlite3.Connection, after: int, project: str | None, limit: int) -> tuple[StoredEvent, ...]:
+    """Return at most `limit` events with a number above `after`, in order."""
+    rows = db.execute(
+        f"""SELECT seq, at, project, track, kind, event, result, why,
+        step_before, status_before, step_after, status_after FROM events
+        WHERE seq > :after {_only(project)} ORDER BY seq LIMIT :limit""",  # noqa: S608  (two fixed texts)
+        {"after": after, "project": project, "limit": min(limit, _MOST_ROWS)},
+    )
+    return tuple(_event(row) for row in rows)
+
+
+def dispatches(db: sqlite3.Connection, project: str | None, limit: int) -> tuple[StoredRun, ...]:
+    """Return at most `limit` dispatches, newest first."""
+    rows = db.execute(
+        f"""SELECT id, project, track, story, step, attempt, executor, decided_at,
+        started_at, ended_at, exit, tests, result, why FROM dispatches
+        WHERE seq > 0 {_only(project)} ORDER BY seq DESC LIMIT :limit""",  # noqa: S608  (two fixed texts)
+        {"project": project, "limit": min(limit, _MOST_ROWS)},
+    )
+    return tuple(_run(row) for row in rows)
+
+
+def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
+    """Return the results kept for a story, or None."""
+    row = db.execute(
+        "SELECT body FROM baselines WHERE project = ? AND track = ? AND story = ?", (*key, story)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def trusted(db: sqlite3.Connection, root: str, file: str) -> str | None:
+    """Return the text of a file that a person has trusted last, or None."""
+    row = db.execute("SELECT text FROM trusted WHERE root = ? AND file = ?", (root, file)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _only(project: str | None) -> str:
+    return "" if project is None else "AND project = :project"
+
+
+def _event(row: tuple[Any, ...]) -> StoredEvent:
+    seq, at, project, track, kind, event, result, why, *standings = row
+    return StoredEvent(
+        seq=seq,
+        at=_moment(at),
+        key=TrackKey(project, track),
+        kind=kind,
+        event=_read(readable, event, project, track),
+        result=_read(readable, result, project, track),
+        why=why,
+        before=_standing(*standings[:2]),
+        after=_standing(*standings[2:]),
+    )
+
+
+def _run(row: tuple[Any, ...]) -> StoredRun:
+    number, project, track, story, step, attempt, executor, decided_at, *rest = row
+    started_at, ended_at, exit_, tests, result, why = rest
+    return StoredRun(
+        id=number,
+        key=TrackKey(project, track),
+        story=story,
+        step=step,
+        attempt=attempt,
+        executor=executor,
+        decided_at=_moment(decided_at),
+        started_at=None if started_at is None else _moment(started_at),
+        ended_at=None if ended_at is None else _moment(ended_at),
+        exit=None if exit_ is None else _read(decode_exit, exit_, project, track),
+        tests=None if tests is None else _read(decode_tests, tests, project, track),
+        result=result,
+        why=why,
+    )
+
+
+def _standing(step: str | None, status: str | None) -> Standing | None:
+    return None if step is None or status is None else (step, status)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _read(decode: Callable[[str], _T], text: str, project: str, track: str) -> _T:
+    try:
+        return decode(text)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        message = f"the journal's record of {project} ({track}) cannot be read: {error}"
+        raise StoreError(message, code=CORRUPT_JOURNAL, hint="restore a copy of journal.db") from error

@@ -1,0 +1,115 @@
+"""What goes into the journal and what comes out of it, as values.
+
+They are apart from `journal.py` so that whoever only reads them (reports, the control API, tests)
+needs neither a database nor a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Event, Exit, TestEvidence
+from handoffd.engine.results import Result
+from handoffd.engine.track import Track, TrackKey
+
+Standing = tuple[str, str]
+"""A step and a status, as STATE.json writes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One decision, whole: what happened, what followed, and what must be done about it.
+
+    `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
+    the projection stays as it is.
+    """
+
+    key: TrackKey
+    at: datetime
+    event: Event
+    track: Track
+    effects: tuple[Effect, ...]
+    result: Result
+    why: str
+    state_text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEffect:
+    """An order that is not done yet. The id stays the same across crashes and is never reused."""
+
+    id: int
+    key: TrackKey
+    seq: int
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A record that will survive a power cut: its place in the order, and its orders with ids."""
+
+    seq: int
+    effects: tuple[PendingEffect, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrack:
+    """A track as committed last. `digest` is that of the STATE.json text; None: never projected."""
+
+    key: TrackKey
+    track: Track
+    seq: int
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredProject:
+    """A project that handoffd looks after."""
+
+    root: str
+    name: str
+    added_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """One line of the history. `event` and `result` are plain JSON, readable by any release.
+
+    `before` and `after` are None where the track had no STATE.
+    """
+
+    seq: int
+    at: datetime
+    key: TrackKey
+    kind: str
+    event: dict[str, Any]
+    result: dict[str, Any]
+    why: str
+    before: Standing | None
+    after: Standing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """One dispatch, from the decision to the verdict. What has not happened yet is None.
+
+    `result` is the status it was judged with, `interrupted` when it was not judged, or
+    `not_started`.
+    """
+
+    id: str
+    key: TrackKey
+    story: str | None
+    step: str
+    attempt: int
+    executor: str
+    decided_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit: Exit | None
+    tests: TestEvidence | None
+    result: str | None
+    why: str | None

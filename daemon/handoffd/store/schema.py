@@ -1,0 +1,112 @@
+"""The tables of the journal, as a list of steps from nothing to the current version.
+
+A released step is never edited: a change is a new step, and `tests/data/journal` keeps a file of
+every released version. A file written by a newer release is refused untouched, because dropping
+what we do not understand would lose somebody's history.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from handoffd.errors import StoreError
+from handoffd.store.faults import NOT_A_JOURNAL
+
+NEWER_SCHEMA = "NEWER_SCHEMA"
+
+Step = tuple[str, ...]
+
+_FIRST: Step = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    # AUTOINCREMENT: numbers stay unique even when old rows are removed one day; followers rely on it.
+    """CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, project TEXT NOT NULL, track TEXT NOT NULL,
+        kind TEXT NOT NULL, event TEXT NOT NULL, result TEXT NOT NULL, why TEXT NOT NULL,
+        step_before TEXT, status_before TEXT, step_after TEXT, status_after TEXT, digest TEXT) STRICT""",
+    "CREATE INDEX events_by_project ON events (project, seq)",
+    """CREATE TRIGGER events_stay BEFORE UPDATE ON events
+        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
+    """CREATE TRIGGER events_remain BEFORE DELETE ON events
+        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
+    """CREATE TABLE tracks (
+        project TEXT NOT NULL, track TEXT NOT NULL, seq INTEGER NOT NULL REFERENCES events (seq),
+        body TEXT NOT NULL, digest TEXT, step TEXT, status TEXT, PRIMARY KEY (project, track)) STRICT""",
+    """CREATE TABLE effects (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL REFERENCES events (seq),
+        project TEXT NOT NULL, track TEXT NOT NULL, effect TEXT NOT NULL, outcome TEXT) STRICT""",
+    "CREATE INDEX effects_pending ON effects (id) WHERE outcome IS NULL",
+    """CREATE TABLE dispatches (
+        id TEXT PRIMARY KEY, seq INTEGER NOT NULL REFERENCES events (seq),
+        project TEXT NOT NULL, track TEXT NOT NULL, story TEXT, step TEXT NOT NULL,
+        attempt INTEGER NOT NULL, executor TEXT NOT NULL, decided_at TEXT NOT NULL, started_at TEXT,
+        ended_at TEXT, exit TEXT, tests TEXT, result TEXT, why TEXT) STRICT""",
+    "CREATE INDEX dispatches_by_seq ON dispatches (seq)",
+    "CREATE INDEX dispatches_open ON dispatches (project, track) WHERE result IS NULL",
+    "CREATE INDEX dispatches_by_project ON dispatches (project, seq)",
+    """CREATE TABLE projections (
+        project TEXT NOT NULL, track TEXT NOT NULL, digest TEXT NOT NULL,
+        seq INTEGER NOT NULL REFERENCES events (seq),
+        PRIMARY KEY (project, track, digest)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX projections_by_age ON projections (project, track, seq)",
+    """CREATE TABLE projects (
+        root TEXT PRIMARY KEY, name TEXT NOT NULL, added_at TEXT NOT NULL, removed_at TEXT) STRICT""",
+    """CREATE TABLE baselines (
+        project TEXT NOT NULL, track TEXT NOT NULL, story TEXT NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (project, track, story)) STRICT""",
+    """CREATE TABLE trusted (
+        root TEXT NOT NULL, file TEXT NOT NULL, text TEXT NOT NULL, at TEXT NOT NULL,
+        PRIMARY KEY (root, file)) STRICT""",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST,)
+VERSION = len(STEPS)
+
+
+def version_of(connection: sqlite3.Connection, path: str) -> int:
+    """Return the schema version of an open database; 0 for an empty one. Changes nothing.
+
+    Raises StoreError when the file is somebody else's database or a newer release's journal, and
+    sqlite3.DatabaseError when it is no database.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return 0
+    row = None
+    if "meta" in tables:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    if row is None or not str(row[0]).isdecimal():
+        hint = "point daemon.state_dir at a folder of its own: handoffd config show"
+        raise StoreError(f"{path} is a database, but no journal of handoffd", code=NOT_A_JOURNAL, hint=hint)
+    return int(row[0])
+
+
+def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Step] = STEPS) -> None:
+    """Bring the journal up to the last of `steps`, all or nothing.
+
+    `connection` is in autocommit mode. Raises StoreError (NEWER_SCHEMA) when the file is ahead of us.
+    """
+    refuse_newer(version_of(connection, path), path, len(steps))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Again, now that nobody else can write: another process may have migrated meanwhile.
+        for step in steps[version_of(connection, path) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', ?)", (str(len(steps)),))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def refuse_newer(version: int, path: str, ours: int = VERSION) -> None:
+    """Raise StoreError (NEWER_SCHEMA) when `version` is beyond `ours`."""
+    if version > ours:
+        raise StoreError(
+            f"{path} was written by a newer handoffd (schema {version}; this one knows {ours});"
+            " it is left untouched",
+            code=NEWER_SCHEMA,
+            hint="pip install --upgrade handoffd",
+        )

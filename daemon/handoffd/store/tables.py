@@ -1,0 +1,208 @@
+"""What is written to the journal's tables, and in which columns.
+
+Each function is the work of one request inside a transaction of `writer.py`. Values become text
+before they get there (`prepare`), so that a value which cannot be written, or not be read again,
+fails its own caller and never a transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from handoffd.engine.track import Dispatch, TrackKey
+from handoffd.errors import NotFound, StoreError
+from handoffd.store import runs
+from handoffd.store.codec import decode_track, encode
+from handoffd.store.digest import digest_of
+from handoffd.store.records import Committed, PendingEffect, Record
+
+_PROJECTIONS_KEPT = 200
+"""Digests remembered per track: older texts of ours count as edited outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A record with everything already in its written form."""
+
+    record: Record
+    event: str
+    result: str
+    track: str
+    effects: tuple[str, ...]
+    digest: str | None
+    standing: tuple[str | None, str | None]
+    begun: Dispatch | None
+    learned: runs.Learned | None
+    verdict: runs.Verdict
+
+
+def prepare(record: Record) -> Prepared:
+    """Return `record` ready to be written; StoreError when it could not be written or read back."""
+    checked_path(record.key.project)
+    try:
+        return _prepared(record)
+    except (ValueError, RecursionError) as error:
+        place = f"{record.key.project} ({record.key.track})"
+        message = f"cannot record {record.event.kind} of {place}: it would not be readable again: {error}"
+        raise StoreError(message, code="UNWRITABLE") from error
+
+
+def _prepared(record: Record) -> Prepared:
+    state, track = record.track.state, encode(record.track)
+    decode_track(track)
+    return Prepared(
+        record=replace(record, why=record.why.encode("utf-8", "replace").decode()),
+        event=encode(record.event),
+        result=encode(record.result),
+        track=track,
+        effects=tuple(encode(effect) for effect in record.effects),
+        digest=None if record.state_text is None else digest_of(record.state_text),
+        standing=(None, None) if state is None else (state.step, str(state.status)),
+        begun=runs.begun(record),
+        learned=runs.learned(record),
+        verdict=runs.verdict(record),
+    )
+
+
+def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
+    """Append the event and bring every derived table up to date with it."""
+    key = prepared.record.key
+    before = db.execute(
+        "SELECT step, status, digest FROM tracks WHERE project = ? AND track = ?", key
+    ).fetchone()
+    step, status, digest = before or (None, None, None)
+    seq = _append(db, prepared, (step, status))
+    db.execute(
+        "INSERT OR REPLACE INTO tracks VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*key, seq, prepared.track, prepared.digest or digest, *prepared.standing),
+    )
+    if prepared.digest is not None:
+        _remember_projection(db, key, prepared.digest, seq)
+    if prepared.begun is not None:
+        _begin_dispatch(db, key, seq, prepared.begun)
+    if prepared.learned is not None:
+        _tell_dispatch(db, prepared.learned)
+    _close_dispatches(db, key, prepared.verdict)
+    return Committed(seq=seq, effects=_add_effects(db, seq, prepared))
+
+
+def finish_effect(db: sqlite3.Connection, effect_id: int, outcome: str) -> None:
+    """Mark an effect done; the first outcome stays. StoreError when there is no such effect."""
+    db.execute("UPDATE effects SET outcome = ? WHERE id = ? AND outcome IS NULL", (outcome, effect_id))
+    if db.execute("SELECT 1 FROM effects WHERE id = ?", (effect_id,)).fetchone() is None:
+        raise StoreError(f"effect {effect_id} is not in the journal", code="UNKNOWN_EFFECT")
+
+
+def put_project(db: sqlite3.Connection, root: str, name: str, at: datetime) -> None:
+    """Add a project, or rename it when it is there; one removed earlier counts from `at` again."""
+    db.execute(
+        """INSERT INTO projects (root, name, added_at) VALUES (?, ?, ?)
+        ON CONFLICT (root) DO UPDATE SET name = excluded.name, removed_at = NULL,
+        added_at = iif(removed_at IS NULL, added_at, excluded.added_at)""",
+        (root, name, moment(at)),
+    )
+
+
+def retire_project(db: sqlite3.Connection, root: str, at: datetime) -> None:
+    """Mark a project removed; its history stays. NotFound when it is not looked after."""
+    changed = db.execute(
+        "UPDATE projects SET removed_at = ? WHERE root = ? AND removed_at IS NULL", (moment(at), root)
+    ).rowcount
+    if changed == 0:
+        raise NotFound(f"no project at {root}", hint="handoffd projects")
+
+
+def put_baseline(db: sqlite3.Connection, key: TrackKey, story: str, body: bytes) -> None:
+    """Keep the results of a story's baseline run, replacing earlier ones."""
+    db.execute("INSERT OR REPLACE INTO baselines VALUES (?, ?, ?, ?)", (*key, story, body))
+
+
+def put_trusted(db: sqlite3.Connection, root: str, file: str, text: str, at: datetime) -> None:
+    """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
+    db.execute("INSERT OR REPLACE INTO trusted VALUES (?, ?, ?, ?)", (root, file, text, moment(at)))
+
+
+def moment(at: datetime) -> str:
+    """Return an aware datetime as text that sorts by time; UTC, microseconds."""
+    assert at.tzinfo is not None
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def checked_path(path: str) -> None:
+    """Raise StoreError when `path` is not UTF-8, which the journal cannot hold."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise StoreError(
+            f"{path!a}: the path is not UTF-8", hint="rename the folder, then add it again"
+        ) from error
+
+
+def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None, str | None]) -> int:
+    record = prepared.record
+    cursor = db.execute(
+        """INSERT INTO events (at, project, track, kind, event, result, why,
+        step_before, status_before, step_after, status_after, digest)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(moment(record.at), *record.key, record.event.kind, prepared.event, prepared.result, record.why),
+            *(*before, *prepared.standing, prepared.digest),
+        ),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _add_effects(db: sqlite3.Connection, seq: int, prepared: Prepared) -> tuple[PendingEffect, ...]:
+    key, pending = prepared.record.key, []
+    for effect, text in zip(prepared.record.effects, prepared.effects, strict=True):
+        cursor = db.execute(
+            "INSERT INTO effects (seq, project, track, effect) VALUES (?, ?, ?, ?)", (seq, *key, text)
+        )
+        assert cursor.lastrowid is not None
+        pending.append(PendingEffect(id=cursor.lastrowid, key=key, seq=seq, effect=effect))
+    return tuple(pending)
+
+
+def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq: int) -> None:
+    db.execute("INSERT OR REPLACE INTO projections VALUES (?, ?, ?, ?)", (*key, digest, seq))
+    db.execute(
+        """DELETE FROM projections WHERE project = :project AND track = :track AND seq <=
+        (SELECT seq FROM projections WHERE project = :project AND track = :track
+        ORDER BY seq DESC LIMIT 1 OFFSET :kept)""",
+        {"project": key.project, "track": key.track, "kept": _PROJECTIONS_KEPT},
+    )
+
+
+def _begin_dispatch(db: sqlite3.Connection, key: TrackKey, seq: int, dispatch: Dispatch) -> None:
+    db.execute(
+        """INSERT OR IGNORE INTO dispatches
+        (id, seq, project, track, story, step, attempt, executor, decided_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(dispatch.id, seq, *key, dispatch.story, dispatch.step, dispatch.attempt, dispatch.executor),
+            moment(dispatch.decided_at),
+        ),
+    )
+
+
+def _tell_dispatch(db: sqlite3.Connection, news: runs.Learned) -> None:
+    db.execute(
+        """UPDATE dispatches SET started_at = coalesce(started_at, ?), ended_at = coalesce(ended_at, ?),
+        exit = coalesce(exit, ?), tests = coalesce(tests, ?) WHERE id = ?""",
+        (
+            *(None if at is None else moment(at) for at in (news.started_at, news.ended_at)),
+            *(None if value is None else encode(value) for value in (news.exit, news.tests)),
+            news.id,
+        ),
+    )
+
+
+def _close_dispatches(db: sqlite3.Connection, key: TrackKey, verdict: runs.Verdict) -> None:
+    db.execute(
+        """UPDATE dispatches SET ended_at = coalesce(ended_at, ?), result = ?, why = ?
+        WHERE project = ? AND track = ? AND result IS NULL AND id IS NOT ?""",
+        (moment(verdict.at), verdict.result, verdict.why, *key, verdict.in_flight),
+    )

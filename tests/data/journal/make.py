@@ -1,0 +1,117 @@
+"""Writes the golden journal of the current schema: `python -m tests.data.journal.make FILE`.
+
+Run it once, from the top of the repository, when a schema is released. Files of released schemas
+are never written again: they stand for the journals that people have.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from handoffd.engine.effects import Effect, Notify, StopTree, WriteChecklist
+from handoffd.engine.events import (
+    Advanced,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    Initialised,
+    Started,
+)
+from handoffd.engine.results import Accepted
+from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
+from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
+from handoffd.protocol.state import Reason, State, Status, TestCounts
+from handoffd.store.journal import Journal
+from handoffd.store.records import Record
+
+SHOP = TrackKey("/srv/shop")
+BLOG = TrackKey("/srv/blog", "US-007")
+RULES = ".ai/step-rules.yaml"
+FIRST, SECOND = "20260131T220000-000001", "20260131T221509-4f9a1c"
+
+
+def _at(minute: int) -> datetime:
+    return datetime(2026, 1, 31, 22, minute, tzinfo=UTC)
+
+
+def _state(**changes: object) -> State:
+    document = {"x-team": {"$owner": "金"}, "project": "shop", "story": "US-005", "step": "impl", **changes}
+    state = State.model_validate(document)
+    state._layout = tuple(document)
+    return state
+
+
+def _dispatch(number: str, attempt: int, phase: Phase, minute: int) -> Dispatch:
+    return Dispatch(
+        id=number, story="US-005", step="impl", attempt=attempt, executor="claude",
+        decided_at=_at(minute), phase=phase,
+    )  # fmt: skip
+
+
+def _record(minute: int, event: Event, track: Track, *effects: Effect, key: TrackKey = SHOP) -> Record:
+    state = track.state
+    assert state is not None
+    return Record(
+        key=key, at=_at(minute), event=event, track=track, effects=effects,
+        result=Accepted(step=state.step, status=state.status, message="taken", caller_instruction="wait"),
+        why=f"{event.kind} was taken", state_text="the text of STATE.json\n" if key == SHOP else None,
+    )  # fmt: skip
+
+
+def _records() -> tuple[Record, ...]:
+    mark = HandoffMark(handoff=FileMark(digest="ab" * 32, inode=7, mtime_ns=1_769_897_709_123_456_789))
+    waiting = State(project="shop", story="US-004")
+    parked = Parked(state=waiting, ledger=Ledger(visits={"bdd": 2}), give_back=True)
+    ledger = Ledger(automatic=True, parked=(parked,), last_mark=mark, facts=Facts(files=("shop/cart.py",)))
+    running = _state(status="running", dispatched_at="2026-01-31T22:00:00.123456Z")
+    failing = _state(status="failing", reason="scope_warning")
+    first = Track(state=running, ledger=replace(ledger, dispatch=_dispatch(FIRST, 1, Phase.STARTING, 0)))
+    second = Track(state=running, ledger=replace(ledger, dispatch=_dispatch(SECOND, 2, Phase.EXECUTING, 15)))
+    blog = Track(state=State(project="blog", story="US-007"))
+    return (
+        _record(0, Started(story="US-005"), first, WriteChecklist(story="US-005", task_type="story")),
+        _record(1, Initialised(project="blog"), blog, key=BLOG),
+        _record(10, _exited(mark), Track(state=failing, ledger=ledger)),
+        _record(
+            15, Advanced(dispatch=SECOND, executor="claude"), second, StopTree(dispatch=FIRST, why=TIMEOUT)
+        ),
+        _record(16, ExecutorStarted(dispatch=SECOND, pid=4242), second, NOTICE),
+    )
+
+
+TIMEOUT = StopReason.TIMEOUT
+NOTICE = Notify(notice="warning", story="US-005", step="impl", text="attempt 1 failed")
+
+
+def _exited(mark: HandoffMark) -> ExecutorExited:
+    claim = Handoff(status=Status.FAILING, reason=Reason.SCOPE_WARNING, tests=TestCounts(passed=3, failed=1))
+    reading = Found(handoff=claim, source="front-matter")
+    return ExecutorExited(dispatch=FIRST, exit=Exit(code=3, tail="擷取失敗\n"), mark=mark, reading=reading)
+
+
+async def _make(path: Path) -> None:
+    journal = await Journal.open(path)
+    try:
+        for record in _records():
+            await journal.commit(record)
+        for effect in (1, 2):
+            await journal.effect_done(effect)
+        await journal.add_project("/srv/shop", "shop", _at(0))
+        await journal.add_project("/srv/blog", "blog", _at(0))
+        await journal.remove_project("/srv/blog", _at(20))
+        await journal.save_baseline(SHOP, "US-005", b"baseline")
+        await journal.trust("/srv/shop", RULES, "steps: {}\n", _at(0))
+    finally:
+        await journal.close()
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    assert not target.exists(), f"{target} is there already, and stays as it is"
+    anyio.run(_make, target)

@@ -1,0 +1,78 @@
+"""Records and journals for the tests of `store/`, with everything unimportant filled in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Event, Noted
+from handoffd.engine.results import Accepted, Result
+from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
+from handoffd.protocol.state import State, Status
+from handoffd.store.journal import Journal
+from handoffd.store.records import Record
+
+NOW = datetime(2026, 1, 31, 22, 15, 9, 123456, UTC)
+KEY = TrackKey("/srv/shop")
+
+
+def accepted(step: str = "bdd", status: str = "pending") -> Accepted:
+    """Return a result that changes nothing in what is tested."""
+    return Accepted(step=step, status=status, message="taken", caller_instruction="go on")
+
+
+def track(
+    step: str = "bdd",
+    status: Status = Status.PENDING,
+    *,
+    story: str = "US-1",
+    dispatch: Dispatch | None = None,
+) -> Track:
+    """Return a track of the project `shop`."""
+    return Track(
+        state=State(project="shop", story=story, step=step, status=status), ledger=Ledger(dispatch=dispatch)
+    )
+
+
+def dispatch(number: str = "d1", *, phase: Phase = Phase.STARTING) -> Dispatch:
+    """Return a dispatch of bdd, decided at `NOW`."""
+    return Dispatch(
+        id=number, story="US-1", step="bdd", attempt=1, executor="claude", decided_at=NOW, phase=phase
+    )
+
+
+def record(
+    event: Event | None = None,
+    *,
+    key: TrackKey = KEY,
+    after: Track | None = None,
+    effects: tuple[Effect, ...] = (),
+    result: Result | None = None,
+    at: datetime = NOW,
+    why: str = "a test says so",
+    text: str | None = None,
+) -> Record:
+    """Return a record; a note on a pending bdd unless told otherwise."""
+    return Record(
+        key=key,
+        at=at,
+        event=event or Noted(text="look at the log"),
+        track=after or track(),
+        effects=effects,
+        result=result or accepted(),
+        why=why,
+        state_text=text,
+    )
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Journal]:
+    """Yield the journal at `path`, and close it."""
+    journal = await Journal.open(path)
+    try:
+        yield journal
+    finally:
+        await journal.close()

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.store.strategies import values
+
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Event, Exit, StateEdited, TestEvidence
+from handoffd.engine.results import Result
+from handoffd.engine.track import Track
+from handoffd.protocol.state import State
+from handoffd.store.codec import (
+    decode_effect,
+    decode_event,
+    decode_exit,
+    decode_result,
+    decode_tests,
+    decode_track,
+    encode,
+    readable,
+)
+
+CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
+    *((kind, decode_event) for kind in get_args(Event)),
+    *((kind, decode_effect) for kind in get_args(Effect)),
+    *((kind, decode_result) for kind in get_args(Result)),
+    (Track, decode_track),
+    (Exit, decode_exit),
+    (TestEvidence, decode_tests),
+]
+
+
+@pytest.mark.parametrize(("kind", "decode"), CASES, ids=[kind.__name__ for kind, _ in CASES])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_is_written_is_read_back_equal(
+    kind: type[Any], decode: Callable[[str], Any], data: st.DataObject
+) -> None:
+    """Every event, effect, result and track survives the journal exactly, in every field."""
+    value = data.draw(values(kind))
+
+    again = decode(encode(value))
+
+    assert value == again
+    assert type(value) is type(again)
+    assert _key_orders(value) == _key_orders(again)
+
+
+def test_unknown_keys_of_a_state_keep_their_place() -> None:
+    """The order of STATE.json's keys is part of what the journal keeps."""
+    state = State.model_validate({"x-owner": {"b": 1, "a": [1, 2.5, None]}, "project": "shop"})
+    state._layout = ("x-owner", "project")
+
+    again = decode_track(encode(Track(state=state))).state
+
+    assert again is not None
+    assert ("x-owner", "project") == again._layout
+    assert ["b", "a"] == list((again.model_extra or {})["x-owner"])
+
+
+def test_a_document_cannot_pass_itself_off_as_a_wrapper() -> None:
+    """Keys that look like the journal's own stay what they are: somebody's data."""
+    forged = {"$state": {"layout": [], "document": {"project": "evil"}}}
+    state = State.model_validate({"project": "shop", "$state": forged, "x": forged})
+
+    again = decode_event(encode(StateEdited(state=state)))
+
+    assert StateEdited(state=state) == again
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+    """Broken output of an agent neither stops the journal nor gets into it."""
+    written = encode(Exit(code=1, tail="half \ud83d of it"))
+
+    assert Exit(code=1, tail="half ? of it") == decode_exit(written)
+
+
+def test_readable_shows_a_state_as_the_document_it_is() -> None:
+    """People and scripts see STATE.json, not how the journal wraps it."""
+    state = State.model_validate({"project": "shop", "$odd": 1})
+
+    shown = readable(encode(StateEdited(state=state)))
+
+    assert ("shop", 1) == (shown["state"]["project"], shown["state"]["$odd"])
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    """A journal that a later release of the same schema wrote can still be read."""
+    assert Exit(code=3) == decode_exit('{"code":3,"moon_phase":"full"}')
+
+
+def test_a_value_without_a_form_is_an_error() -> None:
+    """Nothing is written that could not be read again."""
+    with pytest.raises(TypeError, match="no form for object"):
+        encode(object())
+
+
+def _key_orders(value: Any) -> Any:
+    state = getattr(value, "state", None)
+    return state._layout if isinstance(state, State) else None

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.unit.store.making import KEY, NOW, dispatch, record, track
+
+from handoffd.engine.events import Noted, StateEdited
+from handoffd.engine.track import TrackKey
+from handoffd.errors import StoreError
+from handoffd.protocol.state import State
+from handoffd.store import queries
+from handoffd.store.database import open_database
+from handoffd.store.tables import prepare, write_record
+
+BLOG = TrackKey("/srv/blog")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A new journal."""
+    with closing(open_database(tmp_path / "journal.db")) as connection:
+        yield connection
+
+
+def test_events_come_in_order_from_a_number_on(db: sqlite3.Connection) -> None:
+    """A follower asks for what is after the last one it has seen, of one project or of all."""
+    for number in range(6):
+        write_record(db, prepare(record(Noted(text=f"{number}"), key=KEY if number % 2 else BLOG)))
+
+    assert [3, 4, 5, 6] == [event.seq for event in queries.events(db, 2, None, 10)]
+    assert [3, 4] == [event.seq for event in queries.events(db, 2, None, 2)]
+    assert [4, 6] == [event.seq for event in queries.events(db, 2, KEY.project, 10)]
+    assert [] == list(queries.events(db, 6, None, 10))
+
+
+def test_an_event_is_plain_json(db: sqlite3.Connection) -> None:
+    """History can be shown by a release that no longer knows the event."""
+    write_record(db, prepare(record(StateEdited(state=State(project="shop")), why="edited by hand")))
+
+    (event,) = queries.events(db, 0, None, 10)
+
+    assert ("state_edited", NOW, KEY, "edited by hand") == (event.kind, event.at, event.key, event.why)
+    assert ("shop", "accepted") == (event.event["state"]["project"], event.result["type"])
+
+
+def test_runs_come_newest_first(db: sqlite3.Connection) -> None:
+    """The last dispatch is what a person looks for."""
+    for number, key in (("d1", KEY), ("d2", BLOG), ("d3", KEY)):
+        write_record(db, prepare(record(key=key, after=track(dispatch=dispatch(number)))))
+
+    assert ["d3", "d2", "d1"] == [run.id for run in queries.dispatches(db, None, 10)]
+    assert ["d3"] == [run.id for run in queries.dispatches(db, None, 1)]
+    assert ["d2"] == [run.id for run in queries.dispatches(db, BLOG.project, 10)]
+
+
+@pytest.mark.parametrize("body", ["{", '{"ledger": 7}', '{"state": {"$state": {}}}'])
+def test_a_row_that_cannot_be_read_is_named(db: sqlite3.Connection, body: str) -> None:
+    """A damaged track is an error, never a track that is missing."""
+    write_record(db, prepare(record()))
+    db.execute("UPDATE tracks SET body = ?", (body,))
+
+    with pytest.raises(StoreError, match=r"record of /srv/shop \(main\) cannot be read") as caught:
+        queries.tracks(db)
+
+    assert "CORRUPT_JOURNAL" == caught.value.code
+
+
+def test_the_newest_number_of_an_empty_journal_is_nought(db: sqlite3.Connection) -> None:
+    """Followers of an empty journal start before its first event."""
+    assert 0 == queries.newest(db)
