@@ -1,0 +1,1 @@
+"""Telling people, without ever holding up the supervisor."""

@@ -1,0 +1,39 @@
+"""What a person is told, as a value that every sink sends in the same form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from handoffd.clock import rfc3339
+
+FORMAT = 1
+"""Raised when a key changes its meaning or goes; keys may be added at any time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing a person should know, with the next command to type.
+
+    `id` is unique and stays the same when a notice is sent again after a crash: receivers may
+    use it to drop repetitions. `kind` is one of needs_human, timeout, blocked, done, warning.
+    """
+
+    id: str
+    at: datetime
+    project: str
+    """Absolute path of the project's root."""
+    name: str
+    story: str | None
+    step: str
+    kind: str
+    text: str
+    why: str | None = None
+    action: str | None = None
+    review: tuple[str, ...] = ()
+    """Files to look at, relative to the root."""
+
+    def as_json(self) -> str:
+        """Return the notice as one line of JSON, the form in which sinks send it."""
+        return json.dumps({"format": FORMAT, **asdict(self), "at": rfc3339(self.at)}, ensure_ascii=False)

@@ -1,0 +1,102 @@
+"""Runs jobs at fixed intervals: the poller's beat.
+
+APScheduler keeps the times; the jobs themselves run in a task group of ours. Its own executor
+would start each as a task nobody owns and cancel it natively at shutdown, which breaks through
+anyio's shields, such as the one around a journal write. So what APScheduler fires only rings.
+
+It reckons in wall time. A clock that is set back would make a job wait out the difference; hence
+nobody waits for a ring longer than a little over the interval, measured by the loop's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC
+
+import anyio
+import anyio.lowlevel
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+log = structlog.get_logger(__name__)
+
+Job = Callable[[], Awaitable[None]]
+
+_PATIENCE = 1.5
+"""Intervals after which a ring is overdue: the wall clock was set back, or the scheduler is stuck."""
+
+_DEFAULTS = {
+    "coalesce": True,
+    "max_instances": 1,
+    "misfire_grace_time": None,  # the default of 1 s skips the run when the loop stalled or the machine slept
+}
+
+
+@dataclass(slots=True)
+class _Beat:
+    name: str
+    seconds: float
+    job: Job
+    rung: anyio.Event = field(default_factory=anyio.Event)
+
+    async def ring(self) -> None:
+        """Let the job run. What rings while it runs is one run afterwards."""
+        self.rung.set()
+
+
+class Scheduler:
+    """Runs each job every so many seconds, first after one interval, never twice at a time."""
+
+    def __init__(self) -> None:
+        self._beats: dict[str, _Beat] = {}
+
+    def every(self, name: str, seconds: float, job: Job) -> None:
+        """Run `job` every `seconds` once `run` is called. What it raises is logged and ends only that run."""
+        assert name not in self._beats, f"two jobs are called {name}"
+        assert seconds > 0, f"{name} has no interval"
+        self._beats[name] = _Beat(name, seconds, job)
+
+    async def run(self) -> None:
+        """Run the jobs until cancelled; a cancellation reaches a running job at its next checkpoint."""
+        scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=_DEFAULTS)
+        scheduler.start()
+        try:
+            async with anyio.create_task_group() as group:
+                for beat in self._beats.values():
+                    _arm(scheduler, beat)
+                    group.start_soon(_keep, scheduler, beat, name=f"every {beat.seconds} s: {beat.name}")
+        finally:
+            await _shut_down(scheduler)
+
+
+def _arm(scheduler: AsyncIOScheduler, beat: _Beat) -> None:
+    """Let the beat ring from one interval from now on."""
+    scheduler.add_job(
+        beat.ring, "interval", seconds=beat.seconds, id=beat.name, name=beat.name, replace_existing=True
+    )
+
+
+async def _keep(scheduler: AsyncIOScheduler, beat: _Beat) -> None:
+    while True:
+        with anyio.move_on_after(beat.seconds * _PATIENCE):
+            await beat.rung.wait()
+        if not beat.rung.is_set():
+            log.warning("the scheduler is late, starting its interval again", job=beat.name)
+            _arm(scheduler, beat)
+        beat.rung = anyio.Event()
+        await _run_once(beat)
+
+
+async def _run_once(beat: _Beat) -> None:
+    try:
+        await beat.job()
+    except Exception:
+        log.exception("a scheduled job failed", job=beat.name)
+
+
+async def _shut_down(scheduler: AsyncIOScheduler) -> None:
+    """Shut the scheduler down, which it does in a callback: give the loop one turn for it."""
+    scheduler.shutdown(wait=False)
+    with anyio.CancelScope(shield=True):
+        await anyio.lowlevel.checkpoint()

@@ -1,0 +1,1 @@
+"""Hints that something under `.ai/` may have changed."""

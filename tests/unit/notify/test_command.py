@@ -1,0 +1,126 @@
+"""The command sink against real programs: obedient, failing, hanging, and leaving children behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.notices import NOTICE
+
+from handoffd.notify.command import CommandSink
+from handoffd.notify.sink import Undelivered
+from handoffd.settings import NotifySettings
+
+ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/tmp", "SECRET_KEY": "do not tell"}
+
+
+def sink(script: str, *arguments: object, timeout_s: float = 20) -> CommandSink:
+    """Return a sink that runs `script` with sh."""
+    argv = ("/bin/sh", "-c", script, "sh", *map(str, arguments))
+    return CommandSink(NotifySettings(command=argv, command_timeout_s=timeout_s), ENVIRON)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether `pid` is a live process (a zombie is not)."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def read_pid(file: Path) -> int | None:
+    """Return the number in `file` once it is written whole."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return int(text) if text.endswith("\n") else None
+
+
+async def test_the_program_gets_the_notice_as_json(tmp_path: Path) -> None:
+    """Standard input holds the JSON and then ends."""
+    await sink('cat > "$1"', tmp_path / "got").deliver(NOTICE)
+
+    assert json.loads(NOTICE.as_json()) == json.loads((tmp_path / "got").read_text(encoding="utf-8"))
+
+
+async def test_a_program_that_does_not_read_is_no_failure() -> None:
+    """Nobody is obliged to read the notice."""
+    await sink("exit 0").deliver(NOTICE)
+
+
+async def test_the_surroundings_are_poor(tmp_path: Path) -> None:
+    """The program sees a short environment without our secrets, and starts in the root folder."""
+    code = "import json, os, sys; json.dump([dict(os.environ), os.getcwd()], open(sys.argv[1], 'w'))"
+    argv = (sys.executable, "-c", code, str(tmp_path / "got"))
+    await CommandSink(NotifySettings(command=argv), ENVIRON).deliver(NOTICE)
+
+    environ, folder = json.loads((tmp_path / "got").read_text(encoding="utf-8"))
+    assert {"PATH": ENVIRON["PATH"], "HOME": "/tmp"} == {
+        name: value for name, value in environ.items() if name != "LC_CTYPE"  # set by Python itself
+    }  # fmt: skip
+    assert "/" == folder
+
+
+async def test_a_failure_tells_exit_code_and_last_words() -> None:
+    """What the program wrote last is part of the failure; a flood of it is not."""
+    with pytest.raises(Undelivered) as caught:
+        await sink("yes noise | head -c 100000; echo no route >&2; exit 3").deliver(NOTICE)
+
+    assert caught.value.why.startswith("/bin/sh: exit code 3, after writing: ")
+    assert caught.value.why.endswith("no route")
+    assert len(caught.value.why) < 3000
+    assert caught.value.worth_retrying
+
+
+async def test_a_signal_is_a_failure() -> None:
+    """A program that was killed by somebody else did not deliver."""
+    with pytest.raises(Undelivered, match="signal 15"):
+        await sink("kill -TERM $$").deliver(NOTICE)
+
+
+async def test_a_missing_program_is_not_tried_again() -> None:
+    """Nothing will have changed in two seconds."""
+    settings = NotifySettings(command=("/no/such/program",))
+
+    with pytest.raises(Undelivered, match=r"/no/such/program cannot be started: No such file") as caught:
+        await CommandSink(settings, ENVIRON).deliver(NOTICE)
+
+    assert not caught.value.worth_retrying
+
+
+async def test_a_hanging_program_is_ended_with_its_children(tmp_path: Path) -> None:
+    """At its time limit the whole group is killed, whatever signals it ignores."""
+    script = 'trap "" TERM INT; sleep 1000 & echo $! > "$1"; wait'
+
+    with pytest.raises(Undelivered, match=r"ended by us after 0.5 s"):
+        await sink(script, tmp_path / "pid", timeout_s=0.5).deliver(NOTICE)
+
+    child = read_pid(tmp_path / "pid")
+    assert child is not None
+    await eventually(lambda: not is_running(child))
+
+
+async def test_what_a_program_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:
+    """A background child that holds the output open neither delays the delivery nor stays."""
+    await sink('sleep 1000 & echo $! > "$1"', tmp_path / "pid").deliver(NOTICE)
+
+    child = read_pid(tmp_path / "pid")
+    assert child is not None
+    await eventually(lambda: not is_running(child))
+
+
+async def test_a_cancelled_delivery_leaves_no_process(tmp_path: Path) -> None:
+    """When the daemon stops, its notification programs stop."""
+    pid: int | None = None
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(sink('echo $$ > "$1"; sleep 1000', tmp_path / "pid").deliver, NOTICE)
+            pid = await eventually(lambda: read_pid(tmp_path / "pid"))
+            group.cancel_scope.cancel()
+
+    assert pid is not None
+    assert not is_running(pid)

@@ -1,0 +1,95 @@
+"""The sweep finds what a watch missed, and nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd.watch.folders import folder_identity
+from handoffd.watch.sweep import Sweeper
+
+
+def _write(root: str, name: str, text: str) -> None:
+    Path(root, ".ai", name).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> list[str]:
+    """Three projects that have handed over once."""
+    for name in "abc":
+        (tmp_path / name / ".ai").mkdir(parents=True)
+        (tmp_path / name / ".ai" / "HANDOFF.md").write_text("one", encoding="utf-8")
+    return [str(tmp_path / name) for name in "abc"]
+
+
+async def test_the_first_sight_is_only_remembered(roots: list[str]) -> None:
+    """Whoever adds a project looks at it anyway; the sweep only hints what changes later."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    for root in roots:
+        sweeper.add(root)
+
+    swept = await sweeper.sweep_now()
+
+    assert [] == hints
+    assert {root: folder_identity(f"{root}/.ai") for root in roots} == swept.folders
+
+
+async def test_the_first_sight_is_hinted_when_asked_for(roots: list[str]) -> None:
+    """A project that was added by the watcher is hinted once its signature is known."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    sweeper.add(roots[0], hint_first=True)
+    sweeper.add(roots[1])
+
+    await sweeper.sweep_now()
+    await sweeper.sweep_now()
+
+    assert [roots[0]] == hints
+
+
+async def test_a_change_is_hinted_once(roots: list[str]) -> None:
+    """A changed project is hinted by the next sweep and not by the one after it."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    for root in roots:
+        sweeper.add(root)
+    await sweeper.sweep_now()
+    _write(roots[1], "STATE.json", "{}")
+
+    first = await sweeper.sweep_now()
+    second = await sweeper.sweep_now()
+
+    assert [roots[1]] == hints
+    assert (frozenset({roots[1]}), frozenset()) == (first.changed, second.changed)
+
+
+async def test_only_the_roots_asked_for_are_looked_at(roots: list[str]) -> None:
+    """A sweep of some roots leaves the news of the others for later."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    for root in roots:
+        sweeper.add(root)
+    await sweeper.sweep_now()
+    for root in roots:
+        _write(root, "executor-result", "status: pass")
+
+    await sweeper.sweep_now([roots[2], "/never/added"])
+    assert [roots[2]] == hints
+
+    await sweeper.sweep_now()
+    assert sorted(roots) == sorted(hints)
+
+
+async def test_a_removed_root_is_forgotten(roots: list[str]) -> None:
+    """Nothing is said of a project that was removed."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    sweeper.add(roots[0])
+    await sweeper.sweep_now()
+    sweeper.remove(roots[0])
+    _write(roots[0], "HANDOFF.md", "two!")
+
+    assert frozenset() == (await sweeper.sweep_now()).changed
+    assert [] == hints
