@@ -1,0 +1,198 @@
+"""Checks as runs: what to start to measure a claim, and where to look afterwards.
+
+Checks run under the launcher like executors, so that a restart of the daemon neither loses nor
+repeats one; nothing here starts a process. What a finished run proves is judged in `measuring`. The
+code under test is the agent's: report files and paths it names are read as hostile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from handoffd.execute.base import ExitRecord, Rung, RunSpec
+from handoffd.execute.environment import run_variables
+from handoffd.execute.measuring import TestOutput
+from handoffd.execute.reports.report import MAX_REPORT_BYTES
+from handoffd.protocol.story import check_story_id, qualified
+from handoffd.settings import TestSettings
+
+REPORT = "report"
+OUTPUT = "output.log"
+MAX_FILES = 2000
+
+_KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
+_LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
+# Not `protocol.story.expand`: in a shell command `${story}` is a variable, and stays.
+_STORY = re.compile(r"(?P<prefix>US-)?(?<!\$)\{story\}")
+# File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
+_TICK_NS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """Where one check runs and for what. `environment` is already allow-listed."""
+
+    run_id: str
+    run_dir: Path
+    root: Path
+    environment: Mapping[str, str]
+    story: str | None
+    step: str
+    attempt: int
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The complete environment of the check."""
+        told = run_variables(run_id=self.run_id, story=self.story, step=self.step, attempt=self.attempt)
+        return {**self.environment, **told}
+
+
+def test_run_spec(
+    context: CheckContext,
+    settings: TestSettings,
+    timeout_s: float,
+    exclude: tuple[str, ...] = (),  # noqa: PT028
+) -> RunSpec:
+    """Return the run that tests the project; `exclude` names test files to leave out, by relative path."""
+    assert settings.command, "a project without a test command is not measured"
+    report = str(context.run_dir / REPORT)
+    argv = [word.replace("{report}", report) for word in settings.command]
+    if "/" in argv[0]:
+        argv[0] = str(context.root / argv[0])
+    if settings.exclude_argument is not None:
+        argv += [settings.exclude_argument.replace("{file}", _as_operand(file)) for file in exclude]
+    # A report that comes on standard output is kept as long as one in a file may be.
+    kept = MAX_REPORT_BYTES // 2 if _reports_on_output(settings) else _KEPT
+    return _spec(context, tuple(argv), timeout_s, kept)
+
+
+test_run_spec.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest
+
+
+def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> RunSpec:
+    """Return the run of a rule's post_check, the one command that a shell reads.
+
+    Of the command only the tokens `{story}` and `US-{story}` are replaced, by the story's id, which
+    cannot mean anything to a shell. Raises Refused for an id that is none.
+    """
+    text = fill_story(command, context.story)
+    return _spec(context, ("/bin/sh", "-c", text), timeout_s, _KEPT)
+
+
+def fill_story(template: str, story: str | None) -> str:
+    """Return `template` with the story's id: `US-{story}` is `US-013` for story `013` and `US-013`."""
+    if story is None:
+        return template
+    story = check_story_id(story)
+    return _STORY.sub(lambda token: qualified(story) if token["prefix"] else story, template)
+
+
+def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRecord) -> TestOutput:
+    """Return what a test run left in its run directory. Reads up to 64 MiB: call it in a thread."""
+    if settings.report == "exit":
+        return TestOutput(report=None)
+    if _reports_on_output(settings):
+        report = read_bounded(run_dir / OUTPUT, MAX_REPORT_BYTES + 1)
+        return TestOutput(report=report, complete=exit_record.output_bytes <= MAX_REPORT_BYTES)
+    printed = read_bounded(run_dir / OUTPUT, 2 * _KEPT) or b""
+    report = read_bounded(run_dir / REPORT, MAX_REPORT_BYTES + 1)
+    return TestOutput(report=report, printed=printed.decode("utf-8", "replace"))
+
+
+def read_bounded(path: Path, limit: int) -> bytes | None:
+    """Return at most `limit` bytes of a regular file; None when there is none (or a link, a pipe)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> frozenset[str]:
+    """Return those of `files` that were written (or moved, or relinked) at or after `since_ns`.
+
+    Times are nanoseconds of the wall clock. The inode's change time decides, which a program
+    cannot set. A file that is missing, or lies outside `root` once links are followed, has not changed.
+    """
+    top = os.path.realpath(root)
+    changed = set()
+    for file in islice(files, MAX_FILES):
+        if "\0" in file:
+            continue
+        path = os.path.join(top, file)
+        real = os.path.realpath(path)
+        if os.path.commonpath((top, real)) != top:
+            continue
+        moments = [at for at in (_changed_at(path), _changed_at(real)) if at is not None]
+        if moments and max(moments) >= since_ns - _TICK_NS:
+            changed.add(file)
+    return frozenset(changed)
+
+
+def detect_test_command(names: frozenset[str]) -> TestSettings | None:
+    """Return a likely test command from the names in a project's root; None when unsure."""
+    python_project = names & {"pyproject.toml", "setup.py", "setup.cfg", "tox.ini"}
+    if names & {"pytest.ini", "conftest.py"}:
+        return _pytest(names)
+    if "go.mod" in names:
+        return TestSettings(command=("go", "test", "-json", "./..."), report="gotest")
+    if python_project and names & {"tests", "test"}:
+        return _pytest(names)
+    return None
+
+
+def _pytest(names: frozenset[str]) -> TestSettings:
+    own = next((folder for folder in (".venv", "venv") if folder in names), None)
+    python = f"{own}/bin/python" if own else "python3"
+    return TestSettings(
+        command=(
+            python, "-m", "pytest", "-q", "--continue-on-collection-errors", "--junitxml={report}",
+        ),
+        report="junit",
+        exclude_argument="--ignore={file}",
+    )  # fmt: skip
+
+
+def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: int) -> RunSpec:
+    return RunSpec(
+        run_id=context.run_id,
+        argv=argv,
+        env=context.variables,
+        cwd=str(context.root),
+        stdin=None,
+        output=str(context.run_dir / OUTPUT),
+        deadline_s=timeout_s,
+        ladder=_LADDER,
+        head_bytes=kept,
+        tail_bytes=kept,
+    )
+
+
+def _reports_on_output(settings: TestSettings) -> bool:
+    return settings.report in ("gotest", "tap") and not any(
+        "{report}" in word for word in settings.command or ()
+    )
+
+
+def _as_operand(file: str) -> str:
+    """Return `file` so that no program can take it for an option."""
+    return f"./{file}" if file.startswith("-") else file
+
+
+def _changed_at(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except (OSError, ValueError):
+        return None

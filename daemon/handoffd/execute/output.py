@@ -1,0 +1,146 @@
+"""What a run has written, read while it runs or afterwards, by position in its whole output.
+
+The file may be a ring that somebody is writing (see `runner.ring`), and it lies in the project,
+where an agent can replace it. So positions come from the run directory, and the file is believed
+only while it is the very file the shim made.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from handoffd.execute import base
+from handoffd.execute.runner import ring
+
+_PIECE_BYTES = 64 * 1024
+_TRIES = 100
+REPLACED = b"[handoffd: this file is no longer the one that the run's output was written to]\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Part of an output. `left_out` bytes lie before `data` that are not kept; ask on from `next`."""
+
+    data: bytes
+    next: int
+    left_out: int = 0
+
+
+def output_bytes(run_dir: Path) -> int:
+    """Return how many bytes the run has written so far; 0 when it was not started."""
+    position = _position(run_dir)
+    return position.total if position else 0
+
+
+def read_from(run_dir: Path, output: Path | str, position: int, limit: int = _PIECE_BYTES) -> Chunk:
+    """Return up to `limit` bytes from byte `position` of the whole output on.
+
+    `data` is empty when nothing (more) is there yet: ask again from `next`. Bytes that are no
+    longer kept are skipped and counted. Never follows a link, never waits, never raises for what
+    an agent did to the file: a file that was replaced reads as one line that says so, at position 0.
+    """
+    fd = _open(output)
+    # Only then the position: a file that takes the name is noted there before it does.
+    now = _position(run_dir)
+    try:
+        if now is None:
+            return Chunk(data=b"", next=position)
+        if fd is None:
+            return Chunk(data=b"", next=max(position, now.total), left_out=max(0, now.total - position))
+        inode = os.fstat(fd).st_ino
+        if inode in (now.ring, now.linear):
+            return _Reader(run_dir, fd, inode).read(position, limit)
+        return Chunk(data=REPLACED if position < now.total else b"", next=max(position, now.total))
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def read_output(run_dir: Path, output: Path | str, *, last: int | None = None) -> bytes:
+    """Return the output as far as it is kept, one line in place of what is not.
+
+    `last`: only the last so many bytes of it.
+    """
+    end = output_bytes(run_dir)
+    at = 0 if last is None else max(0, end - last)
+    parts: list[bytes] = []
+    while at < end:
+        chunk = read_from(run_dir, output, at, min(_PIECE_BYTES, end - at))
+        if chunk.left_out and last is None:
+            parts.append(ring.left_out_line(chunk.left_out))
+        parts.append(chunk.data)
+        if chunk.next == at:
+            break
+        at = chunk.next
+    return b"".join(parts)
+
+
+def _position(run_dir: Path) -> ring.Position | None:
+    path = run_dir / base.POSITION
+    for _ in range(_TRIES):
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            return None
+        # A record that is half the old and half the new one is whole again at the next look.
+        if position := ring.Position.decode(raw):
+            return position
+    return None
+
+
+def _open(output: Path | str) -> int | None:
+    try:
+        fd = os.open(output, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
+
+
+class _Reader:
+    """Reads from one open output file; where a byte lies depends on the layout the file has."""
+
+    def __init__(self, run_dir: Path, fd: int, inode: int) -> None:
+        self._run_dir = run_dir
+        self._fd = fd
+        self._inode = inode
+
+    def read(self, position: int, limit: int) -> Chunk:
+        now = _position(self._run_dir)
+        if now is None:
+            return Chunk(data=b"", next=position)
+        start = self._first_kept(now, position)
+        data = self._bytes(now, start, min(now.total, start + limit))
+        # What the ring's hand came near to while we read is not to be trusted.
+        later = _position(self._run_dir) or now
+        trusted = self._first_kept(later, start)
+        data = data[trusted - start :]
+        return Chunk(data=data, next=trusted + len(data), left_out=trusted - position)
+
+    def _is_linear(self, now: ring.Position) -> bool:
+        return self._inode == now.linear
+
+    def _first_kept(self, now: ring.Position, position: int) -> int:
+        """Return the first position from `position` on that is kept."""
+        if position < now.head:
+            return position
+        margin = 0 if self._is_linear(now) else ring.chunk_bytes(now.tail)
+        return max(position, now.head, now.total + margin - now.tail)
+
+    def _bytes(self, now: ring.Position, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        if start < now.head:
+            return os.pread(self._fd, min(end, now.head) - start, start)
+        if self._is_linear(now) and now.left_out:
+            from_end = now.total - start
+            return os.pread(self._fd, end - start, max(0, os.fstat(self._fd).st_size - from_end))
+        turned = (start - now.head) % now.tail
+        first = os.pread(self._fd, min(end - start, now.tail - turned), now.head + turned)
+        rest = end - start - (now.tail - turned)
+        return first + (os.pread(self._fd, rest, now.head) if rest > 0 else b"")

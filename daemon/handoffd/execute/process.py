@@ -1,0 +1,220 @@
+"""The daemon's side of starting runs: the client of the launcher, and what to do without one.
+
+On its own, the daemon replaces a launcher that does not answer or is of another version by a new
+one, which takes the socket over; the old one looks after its shims to their end. When no launcher
+can be had, the shim is started as a program of its own, detached. Whatever happens on the way, and
+whoever else tries the same, the shim's exclusive claim of the run directory lets a run begin once.
+
+Under a service manager the launcher is a unit of its own. What the daemon starts itself is in the
+daemon's unit there: it is hardened like the daemon, and ends with it. So the daemon first leaves
+it to the manager to bring the launcher it needs, for a limited time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import structlog
+
+import handoffd
+from handoffd.errors import HandoffdError
+from handoffd.execute import base
+from handoffd.execute.connection import Connection
+from handoffd.execute.run import Run, adopt, claimed
+from handoffd.execute.runner import records
+
+__all__ = ["Launcher", "Run", "adopt", "claimed"]
+
+log = structlog.get_logger(__name__)
+
+_RUNNER = Path(__file__).resolve().parent / "runner"
+_ISOLATED = ("-I", "-S", "-E", "-X", "utf8")
+_PROGRAM_S = 15.0
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a start may be held up, in seconds."""
+
+    hello_s: float = 2.0
+    """A launcher that says nothing for so long is hung."""
+    unit_s: float = 10.0
+    """A service manager that has brought no launcher by then will not."""
+
+
+class Launcher:
+    """Starts runs through the launcher program that listens at `socket`.
+
+    `python` must be the interpreter itself: wrappers such as pyenv's cost ten times the start.
+    With `managed` a service manager is to keep a launcher there, and gets some time to bring one
+    of this version; without, or after that, one is started from here.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        python: str = os.path.realpath(sys.executable),
+        managed: bool = False,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._socket = Path(os.path.abspath(socket))
+        self._python = python
+        self._managed = managed
+        self._limits = limits
+        self._unit_failed = False
+        self._replacing = anyio.Lock()
+
+    async def start(self, run_dir: Path, spec: base.RunSpec) -> Run:
+        """Return the run of `run_dir`, started now unless it was already, by whomever.
+
+        When this returns, the run's start (or why it could not start, as its exit record) is
+        recorded. Raises HandoffdError when no process could be had for it.
+        """
+        if run := claimed(run_dir):
+            return run
+        failure = await self._launch(_prepared(run_dir, spec))
+        if run := claimed(run_dir):
+            return run
+        raise _cannot_launch(failure)
+
+    async def retire(self) -> None:
+        """Have the launcher stop listening, and leave when its last shim has ended."""
+        connection = await self._connection()
+        if connection is not None:
+            with connection:
+                await connection.retire()
+
+    async def _connection(self) -> Connection | None:
+        return await Connection.open(self._socket, self._limits.hello_s)
+
+    async def _launch(self, run_dir: Path) -> str:
+        """Get a shim for `run_dir`; what went wrong if in the end there is none."""
+        connection = await self._connection()
+        answer = await _through(connection, run_dir)
+        if answer is None:
+            async with self._replacing:
+                replacement = await self._replaced(connection.pid if connection else None)
+            answer = await _through(replacement, run_dir)
+        if answer is not None:
+            self._unit_failed = False
+        if claimed(run_dir):
+            return ""
+        log.warning("starting without a launcher", run=run_dir.name, answer=answer)
+        return await self._program("shim.py", str(run_dir))
+
+    async def _replaced(self, failed: int | None) -> Connection | None:
+        """Return a connection to a launcher of this version that is not process `failed`."""
+        found = await self._look(failed)
+        if isinstance(found, Connection):
+            return found
+        if self._managed and not self._unit_failed:
+            if successor := await self._from_its_unit(found):
+                return successor
+            self._unit_failed = True
+        if failure := await self._program("launcher.py", str(self._socket)):
+            log.warning("no launcher", socket=str(self._socket), error=failure)
+            return None
+        return await self._connection()
+
+    async def _from_its_unit(self, useless: int | None) -> Connection | None:
+        """Return a connection to the launcher that the service manager brings, if it does in time.
+
+        Process `useless`, which listens until now, is asked to give up its place.
+        """
+        told: set[int] = set()
+        with anyio.move_on_after(self._limits.unit_s):
+            while True:
+                found = await self._look(useless, told)
+                if isinstance(found, Connection):
+                    return found
+                if found is not None and useless is not None and found != useless:
+                    break  # the unit brings one of another version, and would again
+                useless = found if found is not None else useless
+                await anyio.sleep(_LOOK_AGAIN_S)
+        log.warning(
+            "no launcher of this version from its unit; runs started from here end with the daemon",
+            version=handoffd.__version__,
+            hint=_status_command(),
+        )
+        return None
+
+    async def _look(self, useless: int | None, told: set[int] | None = None) -> Connection | int | None:
+        """Return a connection to a launcher of this version, else the pid of who listens instead.
+
+        Process `useless` is known to be no good. With `told`, who is none of these is asked to give
+        up its place, and is one of them from then on.
+        """
+        connection = await self._connection()
+        if connection is None:
+            return None
+        try:
+            if connection.pid != useless and await connection.is_current():
+                return connection
+            if told is not None and connection.pid not in told:
+                connection.tell_to_retire()
+                told.add(connection.pid)
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return connection.pid
+
+    async def _program(self, name: str, argument: str) -> str:
+        """Run a program that leaves a process behind and ends; why it failed, or nothing."""
+        command = [self._python, *_ISOLATED, str(_RUNNER / name), argument]
+        # Nothing of the daemon's environment: other processes of the account could read it there.
+        env = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
+        try:
+            with anyio.fail_after(_PROGRAM_S):
+                done = await anyio.run_process(
+                    command, stdin=subprocess.DEVNULL, check=False, env=env, start_new_session=True
+                )
+        except TimeoutError:
+            return f"{name} was not ready within {_PROGRAM_S:.0f} s"
+        except OSError as error:
+            return f"{self._python}: {error.strerror}"
+        said = done.stderr.decode("utf-8", "replace").strip()
+        return "" if done.returncode == 0 else said or f"{name} ended with {done.returncode}"
+
+
+async def _through(connection: Connection | None, run_dir: Path) -> str | None:
+    """Return what a launcher answers to the request to run `run_dir`; None when none has taken it."""
+    if connection is None:
+        return None
+    with connection:
+        return await connection.run(run_dir)
+
+
+def _prepared(run_dir: Path, spec: base.RunSpec) -> Path:
+    """Return the absolute path of the run directory, which now holds `spec`."""
+    absolute = Path(os.path.abspath(run_dir))
+    try:
+        absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Needs no sync: a power cut ends the run, and nobody reads the specification of an ended one.
+        records.write(str(absolute), base.SPEC, spec.to_json(), durable=False)
+    except OSError as error:
+        raise _cannot_launch(f"{run_dir}: {error.strerror}") from error
+    return absolute
+
+
+def _status_command() -> str:
+    """Return what to type to see how the launcher's unit does."""
+    # A user's own service manager is a process like others; the machine's is the first one.
+    if os.getppid() == 1:
+        return "systemctl status 'handoffd-launcher@*'"
+    return "systemctl --user status handoffd-launcher"
+
+
+def _cannot_launch(reason: str) -> HandoffdError:
+    return HandoffdError(
+        f"no process could be started for the run: {reason or 'its shim ended at once'}",
+        hint="handoffd doctor",
+        code="CANNOT_LAUNCH",
+    )

@@ -1,0 +1,1 @@
+"""What test runners write, turned into one form: bytes in, `TestReport` out, nothing believed."""

@@ -1,0 +1,168 @@
+"""The one form every runner's report is turned into, and the limits all readers keep.
+
+A report is written by code that an agent has just changed, so it may be huge, broken or malicious.
+Readers never raise: what cannot be read is a `TestReport` whose `problem` says so, and that proves
+nothing in either direction. Ids are compared across runs and stored, hence they are bounded in a
+way that keeps them distinct and are free of what cannot be encoded or printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from handoffd.protocol.state import TestCounts
+
+Outcome = Literal["passed", "failed", "error", "skipped"]
+
+MAX_REPORT_BYTES = 64 * 1024 * 1024
+MAX_RESULTS = 200_000
+MAX_LINES = 2_000_000
+MAX_ID_CHARS = 500
+MAX_MESSAGE_CHARS = 2000
+MAX_EXCERPT_CHARS = 4096
+
+EVERYTHING = ""
+"""The scope (a prefix of test ids) that covers the whole run."""
+
+# A test reported twice under one id (pytest reports a failed teardown that way) keeps the worse.
+_SEVERITY: Mapping[Outcome, int] = {"skipped": 0, "passed": 1, "failed": 2, "error": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadError:
+    """A file whose tests could not even be collected or built.
+
+    `file` is a path as the runner gave it, or the name of a package where it named no file.
+    """
+
+    file: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestReport:
+    """What one run of a project's tests said.
+
+    `cut_short` lists scopes (prefixes of ids) whose run ended early: what is missing there was not
+    deleted, it was never run. `unnamed_failure` is a failure that no id carries (an exit code, a
+    bail-out). `excerpt` is what failing tests printed, for runners whose own output is for machines.
+    `problem` set: the report is unusable and all else in it is empty.
+    """
+
+    __test__ = False
+
+    results: Mapping[str, Outcome] = field(default_factory=dict)
+    load_errors: tuple[LoadError, ...] = ()
+    cut_short: tuple[str, ...] = ()
+    unnamed_failure: str | None = None
+    excerpt: str = ""
+    verified: bool = True
+    problem: str | None = None
+
+    @property
+    def counts(self) -> TestCounts:
+        """Numbers of results by id; a file that cannot be loaded counts as one failure."""
+        values = list(self.results.values())
+        failed = values.count("failed") + values.count("error") + len(self.load_errors)
+        return TestCounts(passed=values.count("passed"), failed=failed, skipped=values.count("skipped"))
+
+    @property
+    def names_a_failure(self) -> bool:
+        """Whether anything in the report accounts for a runner that exits with an error."""
+        return bool(self.load_errors) or any(outcome in BAD for outcome in self.results.values())
+
+
+BAD: frozenset[Outcome] = frozenset({"failed", "error"})
+
+
+class TooManyResults(Exception):
+    """The report holds more than any project's tests have to say."""
+
+
+class Collector:
+    """Gathers results and load errors while a report is read, within the limits."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Outcome] = {}
+        self.load_errors: dict[str, LoadError] = {}
+        self.excerpt = ""
+
+    def add(self, test_id: str, outcome: Outcome) -> None:
+        """Record one result; of two for one id the worse stays, in whatever order they come."""
+        test_id = bounded_id(test_id)
+        before = self.results.get(test_id)
+        if before is None and len(self.results) >= MAX_RESULTS:
+            raise TooManyResults(f"more than {MAX_RESULTS} test results")
+        if before is None or _SEVERITY[outcome] > _SEVERITY[before]:
+            self.results[test_id] = outcome
+
+    def add_load_error(self, file: str, message: str) -> None:
+        """Record that `file` could not be loaded; the first message for a file stays."""
+        if len(self.load_errors) >= MAX_RESULTS:
+            raise TooManyResults(f"more than {MAX_RESULTS} files that cannot be loaded")
+        file = bounded_id(file)
+        self.load_errors.setdefault(file, LoadError(file=file, message=bounded_message(message)))
+
+    def explain(self, text: str) -> None:
+        """Add to the excerpt what a failing test printed, while there is room."""
+        room = MAX_EXCERPT_CHARS - len(self.excerpt)
+        if room > 0:
+            self.excerpt += "\n".join(map(printable, text[:room].split("\n")))
+
+    def report(self, *, cut_short: tuple[str, ...] = (), unnamed_failure: str | None = None) -> TestReport:
+        """Return what has been gathered."""
+        return TestReport(
+            results=self.results,
+            load_errors=tuple(self.load_errors.values()),
+            cut_short=cut_short,
+            unnamed_failure=unnamed_failure,
+            excerpt=self.excerpt,
+        )
+
+
+def unusable(problem: str) -> TestReport:
+    """Return the report that proves nothing, and says why."""
+    return TestReport(problem=bounded_message(problem), verified=False)
+
+
+def size_problem(body: bytes) -> TestReport | None:
+    """Return an unusable report when `body` is empty or too large to be read at all."""
+    if not body.strip():
+        return unusable("the report is empty")
+    if len(body) > MAX_REPORT_BYTES:
+        return unusable(f"the report is larger than {MAX_REPORT_BYTES // 1024 // 1024} MiB")
+    return None
+
+
+def lines(body: bytes) -> Iterator[bytes]:
+    """Yield lines without their ends, one at a time: a list of empty ones could fill the memory."""
+    for number, line in enumerate(io.BytesIO(body)):
+        if number >= MAX_LINES:
+            raise TooManyResults(f"more than {MAX_LINES} lines")
+        yield line.rstrip(b"\r\n")
+
+
+def bounded_id(text: str) -> str:
+    """Return `text` printable and at most `MAX_ID_CHARS` long; a long one ends in its digest."""
+    text = printable(text)
+    if len(text) <= MAX_ID_CHARS:
+        return text
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return f"{text[: MAX_ID_CHARS - len(digest) - 1]}~{digest}"
+
+
+def bounded_message(text: str) -> str:
+    """Return the head of `text`, line ends kept, safe to print and to encode."""
+    return "\n".join(map(printable, text[:MAX_MESSAGE_CHARS].split("\n"))).strip()
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters and lone surrogates replaced."""
+    text = text.encode("utf-8", "replace").decode()
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,205 @@
+"""The daemon's side of a run: find it again, wait for it, stop it, look how it does.
+
+The daemon is never the parent of a run, so it may end at any instant and its successor adopts
+what goes on. A run is known by its run directory; its shim by pid, start time and boot id, checked
+again behind a pidfd before each signal, so a pid that is used again by a stranger is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from handoffd.execute import base
+from handoffd.execute.output import output_bytes, read_output
+from handoffd.execute.runner import proc, records, tree
+
+log = structlog.get_logger(__name__)
+
+Record = TypeVar("Record", base.StartRecord, base.ExitRecord, base.RunSpec)
+
+_REMAINS_TRIES = 200
+
+
+class Run:
+    """One run that was started at some time by somebody. Holds nothing open: any number may exist."""
+
+    def __init__(self, run_dir: Path, claim: base.Claim) -> None:
+        self.run_dir = run_dir
+        self._claim = claim
+
+    @property
+    def pid(self) -> int:
+        """The process id of the shim; the program's own is in `start_record`."""
+        return self._claim.pid
+
+    def start_record(self) -> base.StartRecord | None:
+        """Return when and as what the program was started; None when it was not (yet)."""
+        return _record(self.run_dir, base.START, base.StartRecord)
+
+    async def wait(self) -> base.ExitRecord:
+        """Return how the run ended, once no process of it is left.
+
+        There is no limit here: the shim enforces the deadline, and a shim that is gone ends the wait.
+        """
+        pidfd = self._pidfd()
+        if pidfd is not None:
+            try:
+                await _readable(pidfd)
+            finally:
+                os.close(pidfd)
+        return _exit_record(self.run_dir)
+
+    def stop(self) -> None:
+        """Ask the shim to climb down the stop ladder; does nothing for a run that is over."""
+        self._signal(signal.SIGTERM, signal.SIGCONT)  # a shim that somebody stopped hears nothing before it
+
+    def kill(self) -> None:
+        """Kill a shim that does not react to `stop`: the run is then lost, and what is left of it ended."""
+        self._signal(signal.SIGKILL)
+
+    def latest_end(self, asked: float | None) -> float | None:
+        """Return by when (monotonic seconds) the shim should have ended the run; None when nothing says so.
+
+        That is its whole ladder after the deadline, or after it was `asked` to stop.
+        """
+        spec, start = _record(self.run_dir, base.SPEC, base.RunSpec), self.start_record()
+        if spec is None:
+            return None
+        limits = [] if asked is None else [asked]
+        if start is not None and spec.deadline_s is not None:
+            limits.append(start.monotonic + spec.deadline_s)
+        return min(limits) + sum(rung.grace_s for rung in spec.ladder) if limits else None
+
+    def _signal(self, *numbers: int) -> None:
+        pidfd = self._pidfd()
+        if pidfd is None:
+            return
+        try:
+            for number in numbers:
+                signal.pidfd_send_signal(pidfd, number)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(pidfd)
+
+    def vitals(self) -> base.Vitals:
+        """Return the signs of life of everything below the shim; zeros when there is nothing."""
+        members = tree.descendants(self.pid) if self.is_running() else []
+        seen = [stat for member in members if (stat := proc.stat(member.pid))]
+        shim = proc.stat(self.pid) if members else None
+        # The shim reaps orphans, so what they used up is found with it; its own use is no sign of life.
+        ticks = sum(stat.cpu + stat.reaped_cpu for stat in seen) + (shim.reaped_cpu if shim else 0)
+        return base.Vitals(
+            output_bytes=output_bytes(self.run_dir),
+            cpu_s=ticks / proc.TICKS_PER_SECOND,
+            written_bytes=sum(proc.written_bytes(member.pid) for member in members),
+        )
+
+    def is_running(self) -> bool:
+        """Tell whether the shim is there; a stranger that got its pid does not count."""
+        claim = self._claim
+        return proc.is_running(claim.pid, claim.started, claim.boot_id)
+
+    def _pidfd(self) -> int | None:
+        """Return a descriptor of exactly this run's shim, or None when it is gone."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return None
+        if self.is_running():
+            return pidfd
+        os.close(pidfd)
+        return None
+
+
+def claimed(run_dir: Path) -> Run | None:
+    """Return the run that a shim has claimed `run_dir` for, over or not; None when none has."""
+    text = records.claimed(str(run_dir), base.CLAIM)
+    return None if text is None else Run(run_dir, base.Claim.from_text(text))
+
+
+def adopt(run_dir: Path) -> Run | base.ExitRecord | None:
+    """Return what became of `run_dir`: None when it was never started, how it ended when it did.
+
+    A shim that is gone without an exit record leaves a run that is `lost`; what is then still
+    there of the program is killed.
+    """
+    run = claimed(run_dir)
+    if run is None:
+        return None
+    if records.read(str(run_dir), base.EXIT) is None and run.is_running():
+        return run
+    return _exit_record(run_dir)
+
+
+def _record(run_dir: Path, name: str, cls: type[Record]) -> Record | None:
+    """Return the record `name`, or None when it is not there, or not whole.
+
+    Records appear whole, but one that was not synced need not be whole after a power cut.
+    """
+    text = records.read(str(run_dir), name)
+    try:
+        return cls.from_json(text) if text else None
+    except ValueError:
+        return None
+
+
+def _exit_record(run_dir: Path) -> base.ExitRecord:
+    return _record(run_dir, base.EXIT, base.ExitRecord) or _lost(run_dir)
+
+
+def _lost(run_dir: Path) -> base.ExitRecord:
+    """Return the record of a run whose shim was killed, after killing what it has left behind.
+
+    Without a start record it is not known whether the program began: the shim may have died between
+    starting it and writing that down.
+    """
+    start = _record(run_dir, base.START, base.StartRecord)
+    killed = _end_remains(start) if start else 0
+    log.warning("run lost", run=run_dir.name, started=start is not None, killed=killed)
+    return base.ExitRecord(
+        run_id=start.run_id if start else run_dir.name,
+        by="lost",
+        tail=_tail(run_dir),
+        output_bytes=output_bytes(run_dir),
+        killed=killed,
+    )
+
+
+def _tail(run_dir: Path) -> str:
+    spec = _record(run_dir, base.SPEC, base.RunSpec)
+    if spec is None:
+        return ""
+    return read_output(run_dir, spec.output, last=base.TAIL_BYTES).decode("utf-8", "replace")
+
+
+def _end_remains(start: base.StartRecord) -> int:
+    """Kill the main process and all below it; the number of those it hit.
+
+    The launcher does the same from above and more thoroughly; this is for when there is none.
+    """
+    hit: set[int] = set()
+    for _ in range(_REMAINS_TRIES):
+        if not proc.is_running(start.pid, start.pid_started, start.boot_id):
+            break
+        hit |= tree.sweep(start.pid, signal.SIGKILL).reached
+        tree.signal_exactly(start.pid, start.pid_started, signal.SIGKILL)
+        hit.add(start.pid)
+    return len(hit)
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = anyio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)

@@ -1,0 +1,246 @@
+"""The launcher: has a shim ready for each run, from a process that is small and never the daemon.
+
+    python -I -S -E -X utf8 launcher.py SOCKET [--foreground]
+
+It has the shim's code loaded already, so a start costs a fork, which is done ahead. It outlives the
+daemon, and it is the second subreaper: what a killed shim leaves behind comes to it and is ended.
+One packet on the socket is one request:
+
+    hello             -> `handoffd VERSION PID`
+    run VERSION PATH  -> `accepted` at once, then `SHIM_PID SHIM_START_TIME` when the program runs,
+                         or `claimed` when another shim has the run; or instead of both `refused
+                         VERSION` by a launcher of another version, `error TEXT`; the connection
+                         ends with that
+    retire            -> `retiring`; gives up its place
+
+Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
+more, lets a service manager start the next one, and leaves when its last shim has ended: until
+then it is the one process that can end what a killed shim of its own leaves behind. Nobody can take
+that over: orphans come to an ancestor only. So if a launcher is killed and, after it, a shim of
+its, what descends from that run's main process is ended by whoever finds the run lost, and
+descendants that had hidden from it (orphaned on purpose) go on.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+if __name__ == "__main__":
+    # Appended, never put in front: nothing installed beside this package may shadow the library.
+    sys.path.append(os.path.realpath(__file__ + "/../../../.."))
+
+import handoffd
+from handoffd.execute.runner import listener, proc, signals, standing, tree, waiting
+
+_LOOK_MS = 1000
+_CONNECTIONS = 64
+_PACKET_BYTES = 8192
+_TRIES = 2
+_VERSION = handoffd.__version__.encode()
+
+
+class _Source(Protocol):
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Launcher:
+    """Answers requests and reaps; one thread, one poll."""
+
+    def __init__(self, path: str, front: standing.Front) -> None:
+        """Listen at `path`; raises listener.Unusable."""
+        self._listener: listener.Listener | None = listener.Listener(path)
+        self._front = front
+        self._sources: dict[int, tuple[_Source, Callable[[], None]]] = {}
+        self._connections: dict[int, socket.socket] = {}
+        self._shims: set[int] = set()
+        self._spare: waiting.Waiting | None = None
+        self._rounds = 0
+        self._strays = False
+        self._retiring = False
+        self._signals = signals.Signals()
+        self._poll = select.poll()
+        self._poll.register(self._signals.wake, select.POLLIN)
+        self._attend(self._listener, self._accept)
+
+    def serve(self) -> None:
+        """Serve until retired or replaced, and until the last shim has ended."""
+        tree.become_subreaper("handoffd-launch")
+        proc.boot_id()  # known to every shim from now on
+        # What is loaded by now is shared with every shim; the collector must not touch it there.
+        gc.collect()
+        gc.freeze()
+        self._front.ready()
+        if self._front.stays:
+            self._attend(self._front, self._retire)
+        self._have_a_spare()
+        while self._shims or self._strays or self._listener is not None:
+            for fd, _ in self._poll.poll(tree.pause_s(self._rounds) * 1000 if self._strays else _LOOK_MS):
+                self._handle(fd)
+            if self._listener is not None and self._has_to_go(self._listener):
+                self._give_up_place(self._listener)
+            self._reap()
+
+    def _retire(self) -> None:
+        self._retiring = True
+
+    def _has_to_go(self, place: listener.Listener) -> bool:
+        return self._retiring or self._signals.stop_asked or not place.is_ours()
+
+    def _give_up_place(self, place: listener.Listener) -> None:
+        self._listener = None
+        self._close(place)
+        if self._front.stays:
+            self._front.leave()
+            self._close(self._front)
+        if self._spare is not None:
+            self._spare.channel.close()  # and so it leaves
+            self._spare = None
+
+    # --- requests -------------------------------------------------------------------------------------
+    def _attend(self, source: _Source, handler: Callable[[], None]) -> None:
+        self._poll.register(source.fileno(), select.POLLIN)
+        self._sources[source.fileno()] = source, handler
+
+    def _close(self, source: _Source) -> None:
+        fd = source.fileno()
+        self._poll.unregister(fd)
+        self._connections.pop(fd, None)
+        del self._sources[fd]
+        source.close()
+
+    def _handle(self, fd: int) -> None:
+        if fd == self._signals.wake:
+            self._signals.settle()
+        elif fd in self._sources:  # unless another one of this round has closed it
+            self._sources[fd][1]()
+
+    def _accept(self) -> None:
+        connection = self._listener.accept() if self._listener is not None else None
+        if connection is None:
+            return
+        if len(self._connections) >= _CONNECTIONS:
+            self._close(next(iter(self._connections.values())))
+        self._connections[connection.fileno()] = connection
+        self._attend(connection, partial(self._answer, connection))
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            verb, _, rest = connection.recv(_PACKET_BYTES).partition(b" ")
+        except OSError:
+            verb, rest = b"", b""
+        match verb:
+            case b"hello":
+                waiting.send(connection, b"handoffd %s %d" % (_VERSION, os.getpid()))
+            case b"retire":
+                self._retiring = True
+                waiting.send(connection, b"retiring")
+            case b"run":
+                version, _, run_dir = rest.partition(b" ")
+                if refusal := self._run(connection, version, run_dir):
+                    waiting.send(connection, refusal)
+                self._close(connection)
+            case b"":
+                self._close(connection)
+            case _:
+                waiting.send(connection, b"error unknown request")
+
+    # --- shims ----------------------------------------------------------------------------------------
+    def _run(self, connection: socket.socket, version: bytes, run_dir: bytes) -> bytes:
+        """Give the run to a shim; why that cannot be, or nothing."""
+        if version != _VERSION:
+            return b"refused " + _VERSION
+        if not os.path.isabs(run_dir):
+            return b"error the run directory must be an absolute path"
+        # First, because the shim answers on the same connection.
+        waiting.send(connection, b"accepted")
+        for _ in range(_TRIES):
+            try:
+                shim, self._spare = self._spare or self._fork_shim(), None
+            except OSError as error:
+                return f"error no process for the shim: {error.strerror}".encode()
+            self._attend(shim.channel, partial(self._answered, shim))
+            if shim.give(run_dir, connection):
+                return b""
+            self._close(shim.channel)  # it was killed while it waited
+        return b"error the shim ended at once"
+
+    def _fork_shim(self) -> waiting.Waiting:
+        shim = waiting.fork_waiting(self._signals, self._let_go)
+        self._shims.add(shim.pid)
+        return shim
+
+    def _let_go(self) -> None:
+        """In a shim: close what is the launcher's alone."""
+        for source, _ in self._sources.values():
+            source.close()
+
+    def _answered(self, shim: waiting.Waiting) -> None:
+        """Get the next shim ready, now that this takes no time from a start."""
+        self._close(shim.channel)
+        self._have_a_spare()
+
+    def _have_a_spare(self) -> None:
+        if self._spare is None and self._listener is not None:
+            try:
+                self._spare = self._fork_shim()
+            except OSError:
+                return  # the next request tries again, and is told why not
+
+    def _reap(self) -> None:
+        """Take leave of what has ended, and end what a killed shim has left behind."""
+        if not self._take_leave() and not self._strays:
+            return
+        # Who is below us and below no shim is a stray: an orphan of a shim that did not end by itself.
+        strays = {member.pid for member in tree.descendants(os.getpid(), spare=self._shims)}
+        if strays:
+            strays -= tree.sweep(os.getpid(), signal.SIGKILL, spare=self._shims).refused
+        self._strays = bool(strays)
+        self._rounds = self._rounds + 1 if strays else 0
+
+    def _take_leave(self) -> bool:
+        """Reap; tell whether anybody had ended."""
+        anybody = False
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return anybody
+            if pid == 0:
+                return anybody
+            self._shims.discard(pid)
+            anybody = True
+
+
+def main(argv: list[str]) -> int:
+    """Run the launcher as a service (`--foreground`) or leave it running in the background."""
+    arguments = [word for word in argv[1:] if word != "--foreground"]
+    if len(arguments) != 1 or not os.path.isabs(arguments[0]):
+        sys.stderr.write("usage: launcher.py /ABSOLUTE/PATH/OF/SOCKET [--foreground]\n")
+        return 2
+
+    def serve(front: standing.Front) -> int:
+        try:
+            launcher = Launcher(arguments[0], front)
+        except listener.Unusable as error:
+            sys.stderr.write(f"handoffd launcher: {error}\n")
+            return 1
+        os.chdir("/")
+        if not front.stays:
+            standing.leave_standard_streams()
+        launcher.serve()
+        return 0
+
+    return standing.stand(serve, stay="--foreground" in argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,93 @@
+"""What /proc says about a process.
+
+A pid names a process only until it is used again, so identity is pid + start time + boot id.
+Everything here answers None (or nothing) for a process that is gone; that is never an error.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import NamedTuple
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PIECE_BYTES = 16 * 1024
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that matter here; times in clock ticks."""
+
+    state: str
+    parent: int
+    cpu: int
+    reaped_cpu: int
+    started: int
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether only the entry in the process table is left."""
+        return self.state in "ZXx"
+
+
+def read(path: str) -> bytes | None:
+    """Return a small file of /proc whole, or None when the process is gone or not ours to see."""
+    # By descriptor: a file object asks the kernel five more questions, and whole trees are read here.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    pieces: list[bytes] = []
+    try:
+        while not pieces or pieces[-1]:
+            pieces.append(os.read(fd, _PIECE_BYTES))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return b"".join(pieces)
+
+
+def stat(pid: int) -> Stat | None:
+    """Return what the kernel says about `pid` now, or None when there is no such process."""
+    raw = read(f"/proc/{pid}/stat")
+    if not raw:
+        return None
+    # The command name, in parentheses, may hold blanks and parentheses itself.
+    field = raw.rpartition(b")")[2].split()
+    return Stat(
+        state=field[0].decode(),
+        parent=int(field[1]),
+        cpu=int(field[11]) + int(field[12]),
+        reaped_cpu=int(field[13]) + int(field[14]),
+        started=int(field[19]),
+    )
+
+
+def started(pid: int) -> int:
+    """Return the start time of `pid` in clock ticks since boot; 0 when it is gone."""
+    seen = stat(pid)
+    return seen.started if seen else 0
+
+
+@cache
+def boot_id() -> str:
+    """Return the identity of this boot; pids and start times of another one mean nothing."""
+    with open(_BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def is_running(pid: int, start_time: int, boot: str) -> bool:
+    """Tell whether exactly that process still runs (a zombie does not)."""
+    if boot != boot_id():
+        return False
+    seen = stat(pid)
+    return seen is not None and seen.started == start_time and not seen.ended
+
+
+def written_bytes(pid: int) -> int:
+    """Return how many bytes `pid` has given to write calls so far; 0 when that is not ours to see."""
+    for line in (read(f"/proc/{pid}/io") or b"").splitlines():
+        if line.startswith(b"wchar:"):
+            return int(line[6:])
+    return 0

@@ -1,0 +1,130 @@
+"""Records in a run directory: there whole, or not there.
+
+Each is written beside its place and renamed into it, so a reader (and a crash at any instant)
+sees the old state or the new one. The claim is a symbolic link that leads nowhere and has the record
+for its target: making one is a single step, which refuses a name that exists, and so short a target
+lies in the directory's own records, so it is there whole after a power cut, or not at all. What is
+written once the program runs has its place reserved on the disk before: the program may fill it.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import get_native_id  # without `threading`, whose hooks make every fork dearer
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in directory `path` survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_beside(run_dir: str, name: str, data: bytes, *, durable: bool, modified_ns: int | None) -> str:
+    """Write `data` to a name of this thread's own next to `name` and return its path."""
+    path = os.path.join(run_dir, f".{name}.{get_native_id()}")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(fd, data)
+        if modified_ns is not None:
+            os.utime(fd, ns=(modified_ns, modified_ns))
+        if durable:
+            os.fsync(fd)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+    return path
+
+
+def write(
+    run_dir: str, name: str, text: str, *, durable: bool = True, modified_ns: int | None = None
+) -> None:
+    """Put `text` in the record `name`, replacing an older one; durable: it survives a power cut.
+
+    `modified_ns` is the modification time the record gets, in nanoseconds; otherwise it is now.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    path = _write_beside(run_dir, name, data, durable=durable, modified_ns=modified_ns)
+    os.replace(path, os.path.join(run_dir, name))
+    if durable:
+        sync_directory(run_dir)
+
+
+def read(run_dir: str, name: str) -> str | None:
+    """Return the text of the record `name`, or None when it does not exist."""
+    try:
+        with open(os.path.join(run_dir, name), "rb") as file:
+            return file.read().decode("utf-8", "surrogatepass")
+    except FileNotFoundError:
+        return None
+
+
+def claim(run_dir: str, name: str, text: str) -> bool:
+    """Create the claim `name` with `text` unless it exists; tell whether it was this call."""
+    try:
+        os.symlink(text, os.path.join(run_dir, name))
+    except FileExistsError:
+        return False
+    return True
+
+
+def claimed_ns(run_dir: str, name: str) -> int:
+    """Return when the claim `name` was made, by the clock that stamps files."""
+    return os.lstat(os.path.join(run_dir, name)).st_mtime_ns
+
+
+def claimed(run_dir: str, name: str) -> str | None:
+    """Return the text of the claim `name`, or None when it does not exist."""
+    try:
+        return os.readlink(os.path.join(run_dir, name))
+    except FileNotFoundError:
+        return None
+
+
+class Reserved:
+    """A record that will be written later, with its space taken now where the disk allows it."""
+
+    def __init__(self, run_dir: str, name: str, size: int) -> None:
+        """Take `size` bytes for the record `name`."""
+        self._run_dir = run_dir
+        self._name = name
+        self._size = size
+        self._path = os.path.join(run_dir, f".{name}.reserved")
+        self._fd = -1
+        try:
+            self._fd = os.open(
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError:
+            # Without a reserve the record is written when the time comes, if it can be.
+            return
+
+    def write(self, text: str, *, durable: bool = True, modified_ns: int | None = None) -> None:
+        """Put `text` in the record's place, as `write` does; raises OSError when even that fails."""
+        data = text.encode("utf-8", "surrogatepass")
+        if self._fd < 0 or len(data) > self._size:
+            write(self._run_dir, self._name, text, durable=durable, modified_ns=modified_ns)
+            return
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        _write_all(self._fd, data)
+        os.ftruncate(self._fd, len(data))
+        if modified_ns is not None:
+            os.utime(self._fd, ns=(modified_ns, modified_ns))
+        os.replace(self._path, os.path.join(self._run_dir, self._name))
+        if durable:
+            # After the renaming, so that one sync does for content and name: journalling file systems
+            # (ext4, XFS, Btrfs) commit the renaming with the file. On others a power cut in the next
+            # seconds may cost the name, and with it a repetition of the attempt. Half a record that a
+            # power cut leaves reads as none.
+            os.fsync(self._fd)

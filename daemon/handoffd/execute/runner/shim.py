@@ -1,0 +1,233 @@
+"""The shim: looks after one run from its claim to its last descendant.
+
+It is no child of the daemon and needs none: it starts the program, keeps its output bounded,
+enforces the deadline, climbs down the stop ladder on SIGTERM, and ends only when nothing of the run
+is left, the exit record being written. Normally the launcher has one ready; run as a program
+(`python -I -S -E shim.py RUN_DIRECTORY`) it does the same without one. It relies on being a child
+subreaper (see `tree`) and on a run directory that only the daemon's account can write.
+
+What is on disk when. The order to start the run is in the daemon's journal, durably, before a shim
+hears of it; so after a power cut it is known that the run may have begun, and nothing here has to
+reach the disk before the program may run. The claim comes first, so that no run begins twice; it
+and the start record are believed only within the boot they were written in, and in that they need
+no sync. What does need one is the result of work: the exit record.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+
+if __name__ == "__main__":
+    # Appended, never put in front: nothing installed beside this package may shadow the library.
+    sys.path.append(os.path.realpath(__file__ + "/../../../.."))
+
+from handoffd.execute import base
+from handoffd.execute.runner import capture, family, proc, records, signals, spawn, standing, tree
+
+Reply = Callable[[bytes], object]
+"""Tells whoever asked what became of it; only the first call has an effect."""
+
+_START_BYTES = 1024
+_EXIT_BYTES = 32 * 1024
+"""More than an exit record with a tail of nothing but control characters takes."""
+_RECORD_TRIES = 60
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+class Shim:
+    """One run; made ready before it is known which. Every method is called from the one thread there is."""
+
+    def __init__(self, notes: signals.Signals) -> None:
+        self._signals = notes
+        self._run_dir = ""
+        self._run_id = ""
+        self._by: base.By = "itself"
+        self._spawn_error: str | None = None
+        self._began: float | None = None
+        self._poll = select.poll()
+        self._poll.register(notes.wake, select.POLLIN)
+        tree.become_subreaper("handoffd-shim")
+        self._capture = capture.Capture()
+        self._family = family.Family()
+        me = os.getpid()
+        self._claim = base.Claim(pid=me, started=proc.started(me), boot_id=proc.boot_id())
+
+    def run(self, run_dir: str, reply: Reply) -> None:
+        """Claim the run and see it through; without the claim, do nothing at all."""
+        self._run_dir, self._run_id = run_dir, os.path.basename(run_dir)
+        if not records.claim(run_dir, base.CLAIM, self._claim.to_text()):
+            reply(b"claimed")
+            return
+        identity = b"%d %d" % (self._claim.pid, self._claim.started)
+        record = records.Reserved(run_dir, base.EXIT, _EXIT_BYTES)
+        try:
+            spec = self._start()
+            reply(identity)
+            self._watch(spec)
+        except spawn.Refusal as refusal:
+            self._spawn_error = str(refusal)
+        except Exception as error:  # whatever it is, it must not lose the run
+            self._by = "lost"
+            self._spawn_error = f"the shim failed: {error!r}"
+        self._family.end(self._turn)
+        self._capture.finish()
+        _write(record, self._exit_record())
+        reply(identity)
+
+    # --- starting -----------------------------------------------------------------------------------
+    def _start(self) -> base.RunSpec:
+        spec = self._read_spec()
+        self._run_id = spec.run_id
+        record = records.Reserved(self._run_dir, base.START, _START_BYTES)
+        stdin = spawn.open_stdin(spec.stdin)
+        self._began = time.monotonic()
+        pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
+        self._family.head(pid)
+        os.close(stdin)
+        self._capture.close_write_end()
+        self._poll.register(self._capture.pipe, select.POLLIN)
+        # Not before: what the program writes meanwhile waits in the pipe.
+        self._capture.open(self._run_dir, spec)
+        self._write_start_record(record, pid)
+        return spec
+
+    def _read_spec(self) -> base.RunSpec:
+        try:
+            return base.RunSpec.from_json(records.read(self._run_dir, base.SPEC) or "")
+        except (OSError, ValueError) as error:
+            raise spawn.Refusal(spawn.explain(base.SPEC, error)) from error
+
+    def _write_start_record(self, place: records.Reserved, pid: int) -> None:
+        assert self._began is not None
+        record = base.StartRecord(
+            run_id=self._run_id,
+            shim_pid=self._claim.pid,
+            shim_started=self._claim.started,
+            pid=pid,
+            pid_started=proc.started(pid),
+            boot_id=self._claim.boot_id,
+            monotonic=self._began,
+        )
+        try:
+            # Stamped as if written before: it dates the program's start for whoever compares files with it.
+            began_ns = records.claimed_ns(self._run_dir, base.CLAIM)
+            place.write(record.to_json(), durable=False, modified_ns=began_ns)
+        except OSError as error:
+            raise spawn.Refusal(spawn.explain(base.START, error)) from error
+
+    # --- looking after it ---------------------------------------------------------------------------
+    def _watch(self, spec: base.RunSpec) -> None:
+        """Return when the main process has ended, by itself or at the foot of the ladder."""
+        assert self._began is not None
+        deadline = None if spec.deadline_s is None else self._began + spec.deadline_s
+        while self._family.ended is None:
+            if self._signals.stop_asked:
+                self._by = "stop"
+            elif deadline is not None and time.monotonic() >= deadline:
+                self._by = "deadline"
+            if self._by != "itself":
+                self._descend(spec.ladder)
+                return
+            self._turn(deadline)
+        # What it left running may still be about to finish, and holds the pipe open.
+        self._wait_until(
+            self._family.ended + spec.drain_s, lambda: self._signals.stop_asked or self._all_over()
+        )
+
+    def _descend(self, ladder: tuple[base.Rung, ...]) -> None:
+        for rung in ladder:
+            if rung.signal == "KILL" or self._family.nobody:
+                return
+            self._family.signal(rung.signal)
+            self._wait_until(time.monotonic() + rung.grace_s, lambda: self._family.nobody)
+
+    def _wait_until(self, limit: float, over: Callable[[], bool]) -> None:
+        while not over() and time.monotonic() < limit:
+            self._turn(limit)
+
+    def _all_over(self) -> bool:
+        return self._family.nobody and self._capture.is_over
+
+    def _turn(self, limit: float | None) -> None:
+        """Handle what has happened, waiting for it until `limit` (None: as long as it takes)."""
+        wait_ms = None if limit is None else max(0.0, limit - time.monotonic()) * 1000
+        for fd, _ in self._poll.poll(wait_ms):
+            if fd == self._signals.wake:
+                self._signals.settle()
+            else:
+                self._read_output(fd)
+        self._family.reap()
+
+    def _read_output(self, pipe: int) -> None:
+        self._capture.read()
+        if self._capture.is_over:
+            self._poll.unregister(pipe)
+
+    # --- ending -------------------------------------------------------------------------------------
+    def _exit_record(self) -> base.ExitRecord:
+        result = self._family.result if self._spawn_error is None else None
+        ended = self._family.ended or time.monotonic()
+        return base.ExitRecord(
+            run_id=self._run_id,
+            code=result if result is not None and result >= 0 else None,
+            signal=-result if result is not None and result < 0 else None,
+            by=self._by,
+            seconds=round(ended - (self._began or ended), 3),
+            tail=self._capture.tail,
+            output_bytes=self._capture.total,
+            killed=self._family.killed,
+            spawn_error=self._spawn_error,
+            survived=self._family.survived,
+            output_error=self._capture.error,
+        )
+
+
+def _write(place: records.Reserved, record: base.ExitRecord) -> None:
+    """Write the exit record; while the disk is full, try again for a minute."""
+    text = record.to_json()
+    for _ in range(_RECORD_TRIES):
+        try:
+            place.write(text)
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                return
+            time.sleep(1)
+        else:
+            return
+
+
+def main(argv: list[str]) -> int:
+    """Run one shim, detached; the caller reads one line on stdout and then the end of it."""
+    if len(argv) != 2:
+        sys.stderr.write("usage: shim.py RUN_DIRECTORY\n")
+        return 2
+    if os.fork() == 0:
+        try:
+            os.setsid()
+            answer = os.dup(1)
+            standing.leave_standard_streams()
+            Shim(signals.Signals()).run(os.path.realpath(argv[1]), _reply_once(answer))
+        finally:
+            os._exit(0)
+    return 0
+
+
+def _reply_once(answer: int) -> Reply:
+    open_ends = [answer]
+
+    def reply(text: bytes) -> None:
+        while open_ends:
+            fd = open_ends.pop()
+            os.write(fd, text + b"\n")
+            os.close(fd)
+
+    return reply
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,81 @@
+"""A program started as the child of a shim, by posix_spawn and not by fork.
+
+A fork copies the memory that parent and child touch next, which takes longer than everything else
+in a start; posix_spawn lends the child the parent's memory until the program is executed. It also
+says at once, to the parent, why a program could not be executed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+_CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+class Refusal(Exception):
+    """The run cannot be started; the text is one line that says why."""
+
+
+def explain(what: str, error: Exception) -> str:
+    """Return one line on why a run could not be started, such as `ENOENT: program 'x': No such file`."""
+    if isinstance(error, OSError) and error.errno:
+        return f"{errno.errorcode.get(error.errno, error.errno)}: {what}: {error.strerror}"
+    return f"{what}: {error}"
+
+
+def open_stdin(path: str | None) -> int:
+    """Return a descriptor to read `path` (None: nothing) from; raises Refusal."""
+    # Without waiting: somebody may have put a named pipe there.
+    try:
+        stdin = os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise Refusal(explain(f"stdin {path!r}", error)) from error
+    os.set_blocking(stdin, True)
+    return stdin
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, output: int) -> int:
+    """Return the pid of a child that executes `argv` in `cwd`, in a session of its own.
+
+    It has no descriptor but the three, every signal has its default effect, and its PATH is the one
+    in `env`. Changes the working directory of this process, too: to `cwd`, and then to the root,
+    so that it keeps no file system busy. Raises Refusal.
+    """
+    what = f"working directory {cwd!r}"
+    try:
+        os.chdir(cwd)
+        what = f"program {argv[0]!r}"
+        streams = [(os.POSIX_SPAWN_DUP2, fd, stream) for stream, fd in enumerate((stdin, output, output))]
+        return os.posix_spawn(
+            _found(argv[0], env),
+            list(argv),
+            env,
+            file_actions=streams,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_CATCHABLE,
+        )
+    except (OSError, ValueError) as error:
+        raise Refusal(explain(what, error)) from error
+    finally:
+        os.chdir("/")
+
+
+def _found(program: str, env: Mapping[str, str]) -> str:
+    """Return the path of `program`, looked for in the PATH of `env` when it has no slash.
+
+    Looked for here, because the search of posix_spawnp uses this process's own PATH.
+    """
+    if "/" in program:
+        return program
+    fault = errno.ENOENT
+    for folder in os.get_exec_path(env):
+        path = os.path.join(folder, program)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            fault = errno.EACCES
+    raise OSError(fault, os.strerror(fault))

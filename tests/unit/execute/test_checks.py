@@ -1,0 +1,260 @@
+"""Checks as runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually_sync
+
+from handoffd.errors import Refused
+from handoffd.execute.base import ExitRecord, RunSpec
+from handoffd.execute.checks import (
+    CheckContext,
+    detect_test_command,
+    files_changed_since,
+    fill_story,
+    post_check_spec,
+    read_bounded,
+    read_test_output,
+    test_run_spec,
+)
+from handoffd.execute.comparison import baseline_of
+from handoffd.execute.measuring import TestOutput, evidence_of, files_to_exclude, measured, merge
+from handoffd.execute.reports.report import TestReport
+from handoffd.settings import TestSettings
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> CheckContext:
+    """A check of a project with its run directory beside it."""
+    root, run_dir = tmp_path / "shop", tmp_path / "run"
+    root.mkdir()
+    run_dir.mkdir()
+    return CheckContext(
+        run_id="20261121T073312-4f9a1c.tests",
+        run_dir=run_dir,
+        root=root,
+        environment={"PATH": "/usr/bin:/bin"},
+        story="US-013",
+        step="impl",
+        attempt=2,
+    )
+
+
+def test_a_test_run_reports_into_the_run_directory(context: CheckContext) -> None:
+    """The report lies outside the project; the environment is what was allowed, and the run's own facts."""
+    settings = TestSettings(command=("go", "test", "-o={report}", "x"), report="junit")
+
+    spec = test_run_spec(context, settings, 600)
+
+    assert ("go", "test", f"-o={context.run_dir}/report", "x") == spec.argv
+    assert {
+        "PATH": "/usr/bin:/bin",
+        "HANDOFFD_RUN": "20261121T073312-4f9a1c.tests",
+        "HANDOFFD_STORY": "US-013",
+        "HANDOFFD_STEP": "impl",
+        "HANDOFFD_ATTEMPT": "2",
+    } == spec.env
+    assert (str(context.root), None, 600) == (spec.cwd, spec.stdin, spec.deadline_s)
+    assert str(context.run_dir / "output.log") == spec.output
+    assert spec == RunSpec.from_json(spec.to_json())
+
+
+def test_the_projects_own_interpreter_is_found_from_its_root(context: CheckContext) -> None:
+    """A relative program is the project's, wherever the launcher stands."""
+    settings = TestSettings(command=(".venv/bin/python", "-m", "pytest"))
+
+    assert f"{context.root}/.venv/bin/python" == test_run_spec(context, settings, 600).argv[0]
+
+
+def test_files_are_excluded_one_by_one(context: CheckContext) -> None:
+    """Each file is one argument, and none can pass for an option."""
+    settings = TestSettings(command=("pytest",), report="junit", exclude_argument="{file}")
+
+    spec = test_run_spec(context, settings, 600, ("tests/a b.py", "--rootdir=;rm"))
+
+    assert ("pytest", "tests/a b.py", "./--rootdir=;rm") == spec.argv
+
+
+def test_a_report_on_standard_output_is_kept_whole(context: CheckContext) -> None:
+    """What would be cut from a log must not be cut from a report."""
+    printed = TestSettings(command=("go", "test", "-json"), report="gotest")
+    written = TestSettings(command=("tests", "--to", "{report}"), report="tap")
+
+    assert 64 * 1024 * 1024 == sum(_kept(test_run_spec(context, printed, 600)))
+    assert 1024 * 1024 == sum(_kept(test_run_spec(context, written, 600)))
+
+
+def _kept(spec: RunSpec) -> tuple[int, int]:
+    return spec.head_bytes, spec.tail_bytes
+
+
+@pytest.mark.parametrize("story", ["US-013", "013"])
+def test_only_the_storys_tokens_are_replaced(story: str) -> None:
+    """Variables and other braces are the shell's."""
+    template = "check docs/US-{story}.md {story} ${story} ${HOME} {step} $US-{story} US-${story}"
+
+    filled = fill_story(template, story)
+
+    assert f"check docs/US-013.md {story} ${{story}} ${{HOME}} {{step}} $US-013 US-${{story}}" == filled
+
+
+def test_an_id_that_a_shell_could_read_never_gets_there() -> None:
+    """The id is validated here, too."""
+    for story in ("US-1; rm -rf /", "$(id)", "a b", "../x", ""):
+        with pytest.raises(Refused):
+            fill_story("echo {story}", story)
+
+
+def test_a_post_check_runs_as_written(context: CheckContext) -> None:
+    """The shell sees the story, the variables of the run, and the project as its folder."""
+    spec = post_check_spec(context, 'echo "US-{story} ${HANDOFFD_STEP} $HANDOFFD_ATTEMPT $PWD"', 60)
+
+    done = subprocess.run(
+        spec.argv, env=dict(spec.env), cwd=spec.cwd, capture_output=True, text=True, check=True
+    )
+
+    assert f"US-013 impl 2 {context.root}\n" == done.stdout
+    assert 60 == spec.deadline_s
+
+
+def test_a_task_without_a_story_leaves_the_tokens(context: CheckContext) -> None:
+    """There is nothing to put in their place."""
+    assert "test {story}" == fill_story("test {story}", None)
+
+
+def test_a_report_is_read_from_where_the_runner_left_it(context: CheckContext) -> None:
+    """A file for a runner that was told of one, the output for others, nothing where nothing is due."""
+    (context.run_dir / "report").write_bytes(b"<testsuite/>")
+    (context.run_dir / "output.log").write_bytes(b"ok 1\n1..1\n")
+    record = ExitRecord(run_id=context.run_id, code=0, output_bytes=10)
+    long = ExitRecord(run_id=context.run_id, code=0, output_bytes=65 * 1024 * 1024)
+    junit = TestSettings(command=("pytest", "{report}"), report="junit")
+    tap = TestSettings(command=("node", "--test"), report="tap")
+    bare = TestSettings(command=("make",), report="exit")
+
+    assert TestOutput(report=b"<testsuite/>", printed="ok 1\n1..1\n") == read_test_output(
+        context.run_dir, junit, record
+    )
+    assert TestOutput(report=b"ok 1\n1..1\n") == read_test_output(context.run_dir, tap, record)
+    assert not read_test_output(context.run_dir, tap, long).complete
+    assert TestOutput(report=None) == read_test_output(context.run_dir, bare, record)
+
+
+def test_a_report_that_is_no_plain_file_is_none(tmp_path: Path) -> None:
+    """A link could lead to a secret, a pipe could hold us up for ever."""
+    (tmp_path / "secret").write_text("key")
+    (tmp_path / "link").symlink_to("secret")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+
+    assert [None] * 4 == [
+        read_bounded(tmp_path / name, 100) for name in ("link", "pipe", "folder", "missing")
+    ]
+    assert b"ke" == read_bounded(tmp_path / "secret", 2)
+
+
+def test_a_file_written_since_has_changed(tmp_path: Path) -> None:
+    """The inode's own time decides: a program can set the other one back."""
+    file = tmp_path / "test_a.py"
+    file.write_text("x")
+    written = file.stat().st_ctime_ns
+    os.utime(file, (0, 0))
+
+    assert frozenset({"test_a.py"}) == files_changed_since(tmp_path, ["test_a.py"], written)
+    assert frozenset() == files_changed_since(tmp_path, ["test_a.py"], written + 3600 * SECOND)
+
+
+def test_a_file_outside_the_root_never_counts_as_changed(tmp_path: Path) -> None:
+    """Neither by its path nor through a link."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    (tmp_path / "outside.py").write_text("x")
+    (root / "link.py").symlink_to("../outside.py")
+    (root / "inner.py").symlink_to("real.py")
+    (root / "real.py").write_text("x")
+    names = ["../outside.py", str(tmp_path / "outside.py"), "link.py", "missing.py", "a\0b", "inner.py"]
+
+    assert frozenset({"inner.py"}) == files_changed_since(root, names, 0)
+
+
+@pytest.mark.parametrize(
+    ("names", "program"),
+    [
+        ({"pyproject.toml", "tests"}, "python3"),
+        ({"pytest.ini", ".venv"}, ".venv/bin/python"),
+        ({"setup.py", "test", "venv"}, "venv/bin/python"),
+        ({"go.mod", "pyproject.toml", "tests"}, "go"),
+        ({"pyproject.toml"}, None),
+        ({"package.json"}, None),
+        (set(), None),
+    ],
+)
+def test_a_test_command_is_proposed_where_it_is_likely(names: set[str], program: str | None) -> None:
+    """A wrong guess is worse than none."""
+    found = detect_test_command(frozenset(names))
+
+    assert program == (found.command[0] if found and found.command else None)
+
+
+def test_the_proposed_pytest_command_can_leave_files_out() -> None:
+    """What a red step needs is in it: the report, going on after load errors, exclusion."""
+    found = detect_test_command(frozenset({"conftest.py"}))
+
+    assert found is not None
+    assert {"--junitxml={report}", "--continue-on-collection-errors"} <= set(found.command or ())
+    assert ("junit", "--ignore={file}") == (found.report, found.exclude_argument)
+
+
+def measure(
+    context: CheckContext, name: str, settings: TestSettings, exclude: tuple[str, ...] = ()
+) -> tuple[TestReport, ExitRecord]:
+    """Run the tests as they would be run, and return what they say."""
+    run_dir = context.run_dir / name
+    run_dir.mkdir()
+    spec = test_run_spec(replace(context, run_dir=run_dir), settings, 60, exclude)
+    with open(spec.output, "wb") as output:
+        done = subprocess.run(
+            spec.argv, env=dict(spec.env), cwd=spec.cwd, stdout=output, stderr=output, check=False
+        )
+    record = ExitRecord(run_id=name, code=done.returncode, output_bytes=Path(spec.output).stat().st_size)
+    return measured(settings, record, read_test_output(run_dir, settings, record), spec.cwd), record
+
+
+def test_a_red_step_measured_with_a_real_runner(context: CheckContext) -> None:
+    """A new test imports what is still missing; the old ones are proved to pass without it."""
+    context = replace(
+        context, environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    )
+    (context.root / "test_old.py").write_text("def test_old(): pass\n")
+    settings = TestSettings(
+        command=(sys.executable, "-m", "pytest", "-q", "--rootdir=.", "--junitxml={report}"),
+        report="junit",
+        exclude_argument="--ignore={file}",
+    )
+    before, _ = measure(context, "baseline", settings)
+    since = (context.root / "test_old.py").stat().st_ctime_ns + SECOND // 10
+    new = context.root / "test_new.py"
+
+    def written() -> bool:
+        new.write_text("import wallet\n")
+        return new.stat().st_ctime_ns >= since
+
+    eventually_sync(written, within_s=10)
+    first, _ = measure(context, "tests", settings)
+    changed = files_changed_since(context.root, [error.file for error in first.load_errors], since)
+    exclude = files_to_exclude(settings, first, baseline_of(before), changed)
+    second, record = measure(context, "again", settings, exclude)
+    evidence = evidence_of(merge(first, second, exclude), record, baseline_of(before), changed)
+
+    assert ({"test_old::test_old": "passed"}, {}) == (before.results, first.results)
+    assert ("test_new.py",) == exclude
+    assert (1, ("test_new.py",), ()) == (evidence.new_failing, evidence.failing, evidence.regressed)
+    assert (2, 1, None) == (evidence.collected, evidence.counts.passed, evidence.fault)

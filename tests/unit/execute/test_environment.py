@@ -1,0 +1,53 @@
+"""A child's environment."""
+
+from __future__ import annotations
+
+from handoffd.execute.environment import DEFAULT_PATH, child_environment, is_variable_name, run_variables
+
+SOURCE = {
+    "HOME": "/home/me",
+    "PATH": "/opt/bin:/usr/bin",
+    "SINK_TOKEN": "secret",
+    "NOTIFY_SOCKET": "/run/systemd/notify",
+    "HANDOFFD_REHEARSAL": "{}",
+    "API_KEY": "key",
+}
+
+
+def test_only_what_is_allowed_passes() -> None:
+    """The daemon's secrets stay with the daemon."""
+    environment = child_environment(SOURCE, ("HOME", "PATH"), ("API_KEY", "NOT_SET"))
+
+    assert {"HOME": "/home/me", "PATH": "/opt/bin:/usr/bin", "API_KEY": "key"} == environment
+
+
+def test_some_names_never_pass() -> None:
+    """A child that speaks to systemd in the daemon's name could end the service."""
+    assert {"PATH": DEFAULT_PATH} == child_environment(SOURCE, ("NOTIFY_SOCKET", "no name", "A=B"))
+
+
+def test_a_project_cannot_ask_for_our_own_variables() -> None:
+    """The executor's own list may name them; a project's file may not."""
+    assert "HANDOFFD_REHEARSAL" in child_environment(SOURCE, ("HANDOFFD_REHEARSAL",))
+    assert "HANDOFFD_REHEARSAL" not in child_environment(SOURCE, project=("HANDOFFD_REHEARSAL",))
+    assert "key" == child_environment(SOURCE, project=("API_KEY",))["API_KEY"]
+
+
+def test_what_the_daemon_sets_comes_last() -> None:
+    """A variable of the run wins over one that was passed on."""
+    told = run_variables(run_id="r1", story=None, step="custom", attempt=2)
+
+    environment = child_environment({"HANDOFFD_STEP": "forged"}, ("HANDOFFD_STEP",), variables=told)
+
+    assert {
+        "PATH": DEFAULT_PATH,
+        "HANDOFFD_RUN": "r1",
+        "HANDOFFD_STORY": "",
+        "HANDOFFD_STEP": "custom",
+        "HANDOFFD_ATTEMPT": "2",
+    } == environment
+
+
+def test_names_of_variables() -> None:
+    """What a shell would not accept is no name."""
+    assert [True, True, False, False, False] == [*map(is_variable_name, ("A", "_a1", "1A", "A-B", ""))]

@@ -1,0 +1,141 @@
+"""`go test -json`, with the build's words in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from handoffd.execute.reports import gotest
+from handoffd.execute.reports.report import TestReport
+from handoffd.protocol.state import TestCounts
+
+DATA = Path(__file__).parents[2] / "data" / "reports"
+
+
+def sample(name: str) -> TestReport:
+    """Read one of the kept reports."""
+    return gotest.read((DATA / name).read_bytes())
+
+
+def stream(*events: dict[str, str]) -> bytes:
+    """Return events as lines."""
+    return "".join(json.dumps(event) + "\n" for event in events).encode()
+
+
+def test_results_are_known_by_package_and_test() -> None:
+    """Subtests count for themselves; a package without test files counts for nothing."""
+    report = sample("go-mixed.json")
+
+    assert {
+        "example.com/shop/cart::TestTotal/empty": "passed",
+        "example.com/shop/cart::TestTotal/rounds_up": "failed",
+        "example.com/shop/cart::TestTotal": "failed",
+        "example.com/shop/cart::TestCoupon": "skipped",
+        "example.com/shop/money::TestParse": "passed",
+    } == report.results
+    assert TestCounts(passed=2, failed=2, skipped=1) == report.counts
+    assert ((), (), None) == (report.cut_short, report.load_errors, report.problem)
+
+
+def test_what_failing_tests_printed_is_kept() -> None:
+    """A machine's stream is no help to whoever has to repair; the test's own words are."""
+    excerpt = sample("go-mixed.json").excerpt
+
+    assert "cart_test.go:21: got 2, want 3" in excerpt
+    assert "needs a database" not in excerpt
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("go-build-failure.json", ["cart/wallet_test.go", "cart/coupon_test.go"]),
+        ("go-build-failure-1.23.json", ["cart/wallet_test.go", "api/server.go"]),
+        ("go-setup-failure.json", ["cart/cart_test.go"]),
+    ],
+)
+def test_a_package_that_does_not_build_is_one_load_error_a_file(name: str, files: list[str]) -> None:
+    """The compiler's complaints name the files, as events or as text on stderr."""
+    report = sample(name)
+
+    assert sorted(files) == sorted(error.file for error in report.load_errors)
+    assert not any("failed" == outcome for outcome in report.results.values())
+    assert report.cut_short == ()
+
+
+def test_the_compilers_first_words_are_the_message() -> None:
+    """One message for a file: the first."""
+    assert "undefined: NewWallet" == sample("go-build-failure.json").load_errors[0].message
+
+
+def test_a_dependency_that_does_not_build_is_the_file_at_fault() -> None:
+    """`FailedBuild` leads to the package whose file is broken."""
+    body = stream(
+        {"Action": "build-output", "ImportPath": "m/lib", "Output": "./lib/lib.go:3:1: syntax error\n"},
+        {"Action": "build-fail", "ImportPath": "m/lib"},
+        {"Action": "fail", "Package": "m/app", "FailedBuild": "m/lib"},
+    )
+
+    assert ["lib/lib.go"] == [error.file for error in gotest.read(body).load_errors]
+
+
+def test_a_build_failure_without_a_file_is_the_packages() -> None:
+    """An import cycle names no file: then the package stands for it."""
+    body = stream(
+        {"Action": "output", "Package": "m/app", "Output": "FAIL\tm/app [setup failed]\n"},
+        {"Action": "fail", "Package": "m/app"},
+    )
+
+    assert ["m/app"] == [error.file for error in gotest.read(body).load_errors]
+
+
+def test_a_panic_cuts_its_package_short() -> None:
+    """The test that ran is an error; that later ones are missing is on record."""
+    report = sample("go-panic.json")
+
+    assert "error" == report.results["example.com/shop/cart::TestSecond"]
+    assert ("example.com/shop/cart::",) == report.cut_short
+    assert "panic: assignment to entry in nil map" in report.excerpt
+
+
+def test_a_package_that_fails_without_a_test_is_an_error_of_its_own() -> None:
+    """TestMain that exits with an error fails no test, but the package."""
+    body = stream({"Action": "start", "Package": "m"}, {"Action": "fail", "Package": "m"})
+
+    report = gotest.read(body)
+
+    assert {"m": "error"} == report.results
+    assert ("m::",) == report.cut_short
+
+
+def test_a_stream_that_stops_is_no_success() -> None:
+    """A package without an end leaves an unnamed failure, whatever its tests said."""
+    body = stream(
+        {"Action": "run", "Package": "m", "Test": "TestA"},
+        {"Action": "pass", "Package": "m", "Test": "TestA"},
+    )
+
+    assert "the report ends before m does" == gotest.read(body).unnamed_failure
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"go: go.mod file not found in current directory or any parent directory\n",
+        b'{"Action":1}\n{"no":"action"}\n[]\n' + b"[" * 100_000,
+        b"\xff\xfe\x00",
+    ],
+)
+def test_output_without_events_is_a_problem(body: bytes) -> None:
+    """The command did not even begin to test."""
+    assert "there is no event of `go test -json` in the report" == gotest.read(body).problem
+
+
+def test_hostile_names_are_made_harmless() -> None:
+    """Lone surrogates and escapes in a name can be stored and printed afterwards."""
+    body = stream(
+        {"Action": "fail", "Package": "m", "Test": "Test\ud800\x1b"}, {"Action": "fail", "Package": "m"}
+    )
+
+    assert all(test_id.encode() and test_id.isprintable() for test_id in gotest.read(body).results)

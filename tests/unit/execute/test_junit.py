@@ -1,0 +1,141 @@
+"""JUnit XML reports, real ones and hostile ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd.execute.reports import junit
+from handoffd.execute.reports.report import MAX_REPORT_BYTES, TestReport
+from handoffd.protocol.state import TestCounts
+
+DATA = Path(__file__).parents[2] / "data" / "reports"
+
+
+def sample(name: str) -> TestReport:
+    """Read one of the kept reports."""
+    return junit.read((DATA / name).read_bytes())
+
+
+def suite(cases: str) -> bytes:
+    """Return a report with `cases`."""
+    return f'<testsuites><testsuite name="unit">{cases}</testsuite></testsuites>'.encode()
+
+
+def test_every_outcome_of_pytest_is_recognised() -> None:
+    """Failures, errors of fixtures, skips and expected failures are told apart; ids are stable."""
+    report = sample("pytest-mixed.xml")
+
+    assert {
+        "tests.test_money::test_adds": "passed",
+        "tests.test_money::test_rounds": "failed",
+        "tests.test_money::test_parses[1.00]": "passed",
+        "tests.test_money::test_parses[a::b <&>]": "passed",
+        "tests.test_money::test_parses[\\u9577]": "passed",
+        "tests.test_money::test_later": "skipped",
+        "tests.test_money::test_known": "skipped",
+        "tests.test_money::test_needs_fixture": "error",
+        "tests.test_money::test_leaks": "error",
+        "tests.test_money.TestWallet::test_empty": "passed",
+    } == report.results
+    assert TestCounts(passed=5, failed=3, skipped=2) == report.counts
+    assert report.problem is None
+
+
+@pytest.mark.parametrize("name", ["pytest-collection-errors.xml", "pytest-collection-errors-continued.xml"])
+def test_collection_errors_of_pytest_are_load_errors(name: str) -> None:
+    """A module that cannot be imported or parsed is no test; its file and message are known."""
+    report = sample(name)
+
+    assert ["/home/me/shop/tests/test_new.py", "tests/test_syntax.py"] == [e.file for e in report.load_errors]
+    assert report.load_errors[0].message.endswith("ModuleNotFoundError: No module named 'money'")
+    assert not any("test_new" in test_id for test_id in report.results)
+
+
+def test_a_conftest_that_breaks_collection_is_the_load_error() -> None:
+    """The file named is the one to repair, not the folder pytest was collecting."""
+    text = "ImportError while loading conftest '/p/tests/api/conftest.py'."
+    error = f'<error message="collection failure">{text}</error>'
+    case = f'<testcase classname="" name="tests.api">{error}</testcase>'
+
+    assert ["/p/tests/api/conftest.py"] == [e.file for e in junit.read(suite(case)).load_errors]
+
+
+def test_a_module_that_skips_itself_is_a_skipped_test() -> None:
+    """pytest's `collection skipped` has no classname; it is not an error."""
+    case = '<testcase classname="" name="tests.test_x"><skipped message="collection skipped"/></testcase>'
+
+    assert {"tests.test_x": "skipped"} == junit.read(suite(case)).results
+
+
+def test_a_suite_that_vitest_cannot_load_is_a_load_error() -> None:
+    """vitest reports it as one failed case named after the file."""
+    report = sample("vitest.xml")
+
+    assert {
+        "test/a.test.js::adds": "passed",
+        "test/a.test.js::fails": "failed",
+        "test/a.test.js::later": "skipped",
+    } == report.results
+    assert ["test/b.test.js"] == [error.file for error in report.load_errors]
+
+
+def test_an_internal_error_of_pytest_proves_nothing() -> None:
+    """The runner broke: whatever else is in the report, it is a problem."""
+    assert "the test runner broke: RuntimeError: plugin bug" == sample("pytest-internal.xml").problem
+
+
+def test_nothing_collected_is_a_valid_report() -> None:
+    """Zero tests are zero tests, not a fault."""
+    assert TestReport() == sample("pytest-nothing.xml")
+
+
+def test_two_cases_of_one_id_are_one_test() -> None:
+    """pytest reports a test and its failed teardown as two cases."""
+    cases = (
+        '<testcase classname="t" name="a"><failure message="no"/></testcase>'
+        '<testcase classname="t" name="a"><error message="failed on teardown"/></testcase>'
+    )
+
+    assert {"t::a": "error"} == junit.read(suite(cases)).results
+
+
+def test_the_suite_names_cases_without_a_classname() -> None:
+    """Some runners write the group into the suite alone; suites may be nested."""
+    inner = b'<testsuite name="i"><testcase name="a"/></testsuite>'
+    body = b'<testsuite name="o">' + inner + b'<testcase name="b"/></testsuite>'
+
+    assert {"i::a": "passed", "o::b": "passed"} == junit.read(body).results
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_doctype_is_refused_before_entities_exist(encoding: str) -> None:
+    """An entity bomb costs nothing, however the document is encoded."""
+    entities = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
+    doctype = f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]>'
+    text = f'<?xml version="1.0" encoding="{encoding}"?>{doctype}<testsuites>&e9;</testsuites>'
+
+    problem = junit.read(text.encode(encoding)).problem
+
+    assert "the JUnit report was refused: it has a DOCTYPE, which no test runner writes" == problem
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        (b"", "empty"),
+        (b"<testsuites><testsuite>", "not well-formed"),
+        (b"\x00\xff\xfe", "not well-formed"),
+        (b"<html/>", "root is <html>"),
+        (b'<?xml version="1.0" encoding="klingon"?><testsuites/>', "not well-formed"),
+        (b"<testsuites>" + b"<a>" * 100, "64 levels"),
+        (b" " * MAX_REPORT_BYTES + b"<x/>", "larger than 64 MiB"),
+    ],
+)
+def test_what_is_no_report_is_a_problem(body: bytes, part: str) -> None:
+    """A broken, foreign or excessive file never passes for a run without failures."""
+    report = junit.read(body)
+
+    assert part in (report.problem or "")
+    assert not report.results

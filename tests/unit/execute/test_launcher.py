@@ -1,0 +1,414 @@
+"""The launcher program: its socket, its requests, and how it leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually_sync
+from tests.support.runs import PYTHON, end_processes, hydra_is_grown, launchers, processes, run_spec, script
+
+import handoffd
+from handoffd.execute.base import Claim, ExitRecord
+from handoffd.execute.runner import launcher, proc, records, tree
+
+PROGRAM = (PYTHON, "-I", "-S", "-E", launcher.__file__)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """Where a launcher may listen; none is left there afterwards."""
+    yield tmp_path / "run" / "launcher.sock"
+    end_processes(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a launcher listens that tests share which do it no harm."""
+    path = tmp_path_factory.mktemp("shared") / "run" / "launcher.sock"
+    begin(path)
+    yield path
+    end_processes(path.parents[1])
+
+
+def begin(path: Path) -> int:
+    """Start a launcher in the background and return its pid."""
+    subprocess.run([*PROGRAM, str(path)], check=True, timeout=20, capture_output=True)
+    return int(ask(path, "hello").split()[2])
+
+
+def connect(path: Path) -> socket.socket:
+    """Return a connection to the launcher at `path`."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(10)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
+def ask(path: Path, request: str) -> str:
+    """Return the answer to one request."""
+    with connect(path) as connection:
+        connection.send(request.encode())
+        return connection.recv(4096).decode()
+
+
+def start(path: Path, run_dir: Path | str, version: str = handoffd.__version__) -> str:
+    """Return the answer to the request to start a run, after the word that it was accepted."""
+    with connect(path) as connection:
+        connection.send(f"run {version} {run_dir}".encode())
+        answer = connection.recv(4096).decode()
+        return connection.recv(4096).decode() if answer == "accepted" else answer
+
+
+def claim_of(run_dir: Path) -> Claim:
+    """Return which process is the shim of the run."""
+    return Claim.from_text(records.claimed(str(run_dir), "claim") or "")
+
+
+def waiting_shims(launcher_pid: int) -> list[int]:
+    """Return the shims of a launcher that have no run yet."""
+    return [pid for pid in tree.children(launcher_pid) if not tree.children(pid)]
+
+
+def prepared(path: Path, run_id: str, *argv: str) -> Path:
+    """Return a run directory with a specification in it."""
+    root = path.parents[1]
+    run_dir = root / "state" / run_id
+    run_dir.mkdir(parents=True)
+    records.write(str(run_dir), "spec.json", run_spec(root, run_id, *argv).to_json())
+    return run_dir
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether `pid` is more than a zombie."""
+    return (seen := proc.stat(pid)) is not None and not seen.ended
+
+
+def exit_record(run_dir: Path) -> ExitRecord:
+    """Return how the run in `run_dir` ended, as soon as it has."""
+    text = eventually_sync(lambda: records.read(str(run_dir), "exit.json"))
+    return ExitRecord.from_json(text or "")
+
+
+def test_launcher_says_who_it_is(path: Path) -> None:
+    """A client learns version and pid, and the launcher is nobody's child or terminal's."""
+    pid = begin(path)
+
+    assert f"handoffd {handoffd.__version__} {pid}" == ask(path, "hello")
+    assert pid == os.getsid(pid)
+    assert {"/dev/null"} == {os.readlink(f"/proc/{pid}/fd/{stream}") for stream in (0, 1, 2)}
+
+
+def test_socket_is_for_this_account_alone(shared: Path) -> None:
+    """Nobody else can even try to connect."""
+    assert 0o600 == shared.stat().st_mode & 0o777
+    assert 0o700 == shared.parent.stat().st_mode & 0o777
+
+
+def test_run_is_started_by_a_shim_and_answered_with_its_identity(shared: Path) -> None:
+    """The answer is the pid and start time that the claim has."""
+    run_dir = prepared(shared, "answered", "sh", "-c", "exit 3")
+
+    answer = start(shared, run_dir)
+
+    claim = claim_of(run_dir)
+    assert f"{claim.pid} {claim.started}" == answer
+    assert 3 == exit_record(run_dir).code
+
+
+def test_second_request_for_a_run_starts_nothing(shared: Path) -> None:
+    """A run that somebody has is told to be claimed."""
+    run_dir = prepared(shared, "twice", "sh", "-c", f"echo x >> {shared.parents[1]}/started")
+    start(shared, run_dir)
+
+    assert "claimed" == start(shared, run_dir)
+    exit_record(run_dir)
+    assert "x\n" == (shared.parents[1] / "started").read_text()
+
+
+@pytest.mark.parametrize("request_text", ["dance", f"run {handoffd.__version__} relative/path"])
+def test_nonsense_is_answered_with_an_error(shared: Path, request_text: str) -> None:
+    """A wrong request gets a reason, and the launcher lives on."""
+    assert ask(shared, request_text).startswith("error ")
+    assert ask(shared, "hello")
+
+
+def test_request_of_another_version_is_refused(shared: Path) -> None:
+    """A shim could misread what a client of another version wrote; nothing is started."""
+    run_dir = prepared(shared, "refused", "true")
+
+    assert f"refused {handoffd.__version__}" == start(shared, run_dir, version="0.0.9")
+    assert ["spec.json"] == os.listdir(run_dir)
+
+
+def test_a_shim_waits_for_its_run(path: Path) -> None:
+    """It was forked before, so a start need not wait for that; another one then waits."""
+    pid = begin(path)
+    (waiting,) = eventually_sync(lambda: waiting_shims(pid))
+    run_dir = prepared(path, "r1", "sleep", "600")
+
+    assert str(waiting) == start(path, run_dir).split()[0]
+
+    (following,) = eventually_sync(lambda: waiting_shims(pid))
+    assert following != waiting
+
+
+def test_waiting_shim_that_was_killed_costs_no_run(path: Path) -> None:
+    """The launcher forks one for the request instead."""
+    pid = begin(path)
+    (waiting,) = eventually_sync(lambda: waiting_shims(pid))
+    os.kill(waiting, signal.SIGKILL)
+    eventually_sync(lambda: not is_running(waiting))
+
+    start(path, run_dir := prepared(path, "r1", "sh", "-c", "exit 3"))
+
+    assert 3 == exit_record(run_dir).code
+
+
+def test_waiting_shim_leaves_with_its_launcher(path: Path) -> None:
+    """A launcher that is killed leaves nobody behind but shims with runs."""
+    pid = begin(path)
+    (waiting,) = eventually_sync(lambda: waiting_shims(pid))
+
+    os.kill(pid, signal.SIGKILL)
+
+    eventually_sync(lambda: not is_running(waiting))
+
+
+def test_run_directory_that_is_missing_ends_the_connection(shared: Path) -> None:
+    """A shim that cannot even claim leaves its caller without an answer, at once."""
+    assert "" == start(shared, shared.parent / "missing")
+    assert ask(shared, "hello")
+
+
+def test_a_silent_crowd_does_not_shut_others_out(shared: Path) -> None:
+    """Connections that ask nothing are dropped, the oldest first."""
+    crowd = [connect(shared) for _ in range(100)]
+
+    assert ask(shared, "hello")
+
+    for connection in crowd:
+        connection.close()
+
+
+def test_stale_socket_is_taken_over(path: Path) -> None:
+    """A launcher that was killed leaves a name at which nobody answers; the next one takes it."""
+    first = begin(path)
+    os.kill(first, signal.SIGKILL)
+    eventually_sync(lambda: not is_running(first))
+    with pytest.raises(ConnectionRefusedError):
+        ask(path, "hello")
+
+    assert first != begin(path)
+
+
+def test_replaced_launcher_leaves_when_it_has_no_shim(path: Path) -> None:
+    """The newer one answers at once; the older one is gone a moment later."""
+    first = begin(path)
+
+    second = begin(path)
+
+    assert f"handoffd {handoffd.__version__} {second}" == ask(path, "hello")
+    eventually_sync(lambda: not is_running(first))
+    assert [second] == launchers(path)
+
+
+def test_retired_launcher_stays_for_its_last_shim(path: Path) -> None:
+    """It refuses callers at once and leaves only when its run has ended."""
+    pid = begin(path)
+    run_dir = prepared(path, "r1", "sleep", "600")
+    shim_pid = int(start(path, run_dir).split()[0])
+
+    assert "retiring" == ask(path, "retire")
+
+    def refused() -> bool:
+        try:
+            ask(path, "hello")
+        except ConnectionError:
+            return True
+        return False
+
+    eventually_sync(refused)
+    assert is_running(pid)
+    os.kill(shim_pid, signal.SIGTERM)
+    assert "stop" == exit_record(run_dir).by
+    eventually_sync(lambda: not is_running(pid))
+
+
+def test_launcher_is_retired_by_term(path: Path) -> None:
+    """A service manager that stops the launcher's unit does not have to kill it."""
+    pid = begin(path)
+
+    os.kill(pid, signal.SIGTERM)
+
+    eventually_sync(lambda: not is_running(pid))
+
+
+def test_what_a_killed_shim_leaves_is_ended(path: Path) -> None:
+    """The launcher is the second net: a hidden tree without its shim is gone soon, others live on."""
+    begin(path)
+    other = prepared(path, "other", "sleep", "600")
+    start(path, other)
+    marker = str(path.parent / "marker")
+    run_dir = prepared(path, "r1", *script("hydra", marker, "stay"))
+    shim_pid = int(start(path, run_dir).split()[0])
+    eventually_sync(lambda: hydra_is_grown(marker))
+
+    os.kill(shim_pid, signal.SIGKILL)
+
+    eventually_sync(lambda: not processes(marker))
+    claim = claim_of(other)
+    assert proc.is_running(claim.pid, claim.started, claim.boot_id)
+    assert not (run_dir / "exit.json").exists()
+
+
+def test_a_path_longer_than_an_address_is_no_obstacle(path: Path) -> None:
+    """Folders may be deep; the address of a socket has 107 bytes."""
+    deep = path.parent / ("d" * 120) / "launcher.sock"
+
+    begin(deep)
+
+    assert ask(deep, "hello")
+
+
+def test_folder_that_others_can_write_is_refused(path: Path) -> None:
+    """Whoever can rename in the folder could put their own socket there."""
+    path.parent.mkdir()
+    path.parent.chmod(0o777)
+
+    done = subprocess.run([*PROGRAM, str(path)], check=False, timeout=20, capture_output=True, text=True)
+
+    assert 1 == done.returncode
+    assert "writable by nobody else" in done.stderr
+    assert [] == launchers(path)
+
+
+def test_wrong_usage_is_explained(path: Path) -> None:
+    """Without one absolute path there is nothing to listen at."""
+    done = subprocess.run([*PROGRAM, "relative"], check=False, timeout=20, capture_output=True, text=True)
+
+    assert 2 == done.returncode
+    assert done.stderr.startswith("usage: launcher.py")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can turn into another account")
+def test_another_account_is_not_served(path: Path) -> None:
+    """Even with a way to the socket, a caller of another account gets nothing."""
+    begin(path)
+    path.chmod(0o777)
+    path.parent.chmod(0o777)
+    code = (
+        "import os, socket, sys\n"
+        "os.chdir(sys.argv[1])\n"
+        "os.setresuid(65534, 65534, 65534)\n"
+        "caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "caller.settimeout(10)\n"
+        "caller.connect(sys.argv[2])\n"
+        "try:\n"
+        "    caller.send(b'hello')\n"
+        "    print('answer', caller.recv(100))\n"
+        "except ConnectionError:\n"
+        "    print('refused')\n"
+    )
+    command = [PYTHON, "-I", "-S", "-c", code, str(path.parent), path.name]
+
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+
+    assert done.stdout in ("refused\n", "answer b''\n")
+
+
+@pytest.fixture
+def service(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A launcher as a service manager starts it: this is the process in front."""
+    with subprocess.Popen([*PROGRAM, str(path), "--foreground"], env={}) as front:
+        eventually_sync(lambda: answers(path))
+        yield front
+        end_processes(path.parents[1])
+
+
+def answers(path: Path) -> bool:
+    """Tell whether a launcher listens."""
+    try:
+        return ask(path, "hello").startswith("handoffd ")
+    except OSError:
+        return False
+
+
+def in_front(path: Path) -> int:
+    """Return the process in front of the launcher that listens."""
+    seen = proc.stat(int(ask(path, "hello").split()[2]))
+    assert seen is not None
+    return seen.parent
+
+
+def test_in_the_foreground_the_main_process_stands_before_the_launcher(
+    path: Path, service: subprocess.Popen[bytes]
+) -> None:
+    """The service manager's own child stays, and the launcher is its child."""
+    assert service.pid == in_front(path)
+    assert None is service.poll()
+
+
+def test_retired_service_makes_room_at_once_and_its_runs_keep_their_launcher(
+    path: Path, service: subprocess.Popen[bytes]
+) -> None:
+    """The main process ends well, so a new one can be started, while the old launcher looks after its run."""
+    old = int(ask(path, "hello").split()[2])
+    marker = str(path.parent / "marker")
+    run_dir = prepared(path, "r1", *script("hydra", marker, "stay"))
+    shim_pid = int(start(path, run_dir).split()[0])
+    eventually_sync(lambda: hydra_is_grown(marker))
+
+    ask(path, "retire")
+
+    assert 0 == service.wait(timeout=10)
+    assert not answers(path)
+    assert is_running(shim_pid)
+    os.kill(shim_pid, signal.SIGKILL)
+    eventually_sync(lambda: not processes(marker))
+    eventually_sync(lambda: not is_running(old))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_service_that_is_stopped_ends_no_run(
+    path: Path, service: subprocess.Popen[bytes], number: signal.Signals
+) -> None:
+    """Only the main process is ended by the manager; the launcher learns of it and takes no more runs."""
+    old = int(ask(path, "hello").split()[2])
+    shim_pid = int(start(path, run_dir := prepared(path, "r1", "sleep", "600")).split()[0])
+
+    service.send_signal(number)
+
+    assert -number == service.wait(timeout=10)
+    eventually_sync(lambda: not answers(path))
+    assert is_running(shim_pid)
+    assert is_running(old)
+    os.kill(shim_pid, signal.SIGTERM)
+    assert "stop" == exit_record(run_dir).by
+    eventually_sync(lambda: not is_running(old))
+
+
+def test_service_that_was_replaced_makes_room(path: Path, service: subprocess.Popen[bytes]) -> None:
+    """Its socket is another launcher's now; the manager may start it again, and it gets it back."""
+    begin(path)
+
+    assert 0 == service.wait(timeout=10)
+
+
+def test_service_fails_when_its_launcher_is_killed(path: Path, service: subprocess.Popen[bytes]) -> None:
+    """The service manager starts another one, and says that something was wrong."""
+    os.kill(int(ask(path, "hello").split()[2]), signal.SIGKILL)
+
+    assert 1 == service.wait(timeout=10)

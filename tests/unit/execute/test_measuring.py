@@ -1,0 +1,264 @@
+"""Exit records and reports judged together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from handoffd.engine.events import PostCheck
+from handoffd.execute.base import ExitRecord
+from handoffd.execute.comparison import baseline_of
+from handoffd.execute.measuring import (
+    TestOutput,
+    evidence_of,
+    fault_of,
+    files_to_exclude,
+    inside,
+    is_pytest,
+    measured,
+    merge,
+    post_check_of,
+)
+from handoffd.execute.reports.report import LoadError, TestReport, unusable
+from handoffd.settings import TestSettings
+
+DATA = Path(__file__).parents[2] / "data" / "reports"
+ROOT = "/home/me/shop"
+PYTEST = TestSettings(
+    command=("python3", "-m", "pytest", "--junitxml={report}"),
+    report="junit",
+    exclude_argument="--ignore={file}",
+)
+MAKE = TestSettings(command=("make", "test"), report="junit")
+GO = TestSettings(command=("go", "test", "-json", "./..."), report="gotest")
+
+
+OLD = "tests.test_old::test_old"
+BEFORE = baseline_of(TestReport(results={OLD: "passed", "tests.test_new::test_was": "passed"}))
+BROKEN = TestReport(load_errors=(LoadError(file="tests/test_new.py"),))
+CHANGED = frozenset({"tests/test_new.py"})
+
+
+def ended(
+    code: int | None = 0,
+    *,
+    signal: int | None = None,
+    by: Literal["itself", "deadline", "stop", "lost"] = "itself",
+    spawn_error: str | None = None,
+    tail: str = "",
+) -> ExitRecord:
+    """Return the record of a run of 1.5 s."""
+    return ExitRecord(
+        run_id="r.tests", code=code, signal=signal, by=by, seconds=1.5, tail=tail, spawn_error=spawn_error
+    )
+
+
+def sample(name: str) -> TestOutput:
+    """Return a kept report as the output of a run."""
+    return TestOutput(report=(DATA / name).read_bytes())
+
+
+def suite(*failing: str, passing: tuple[str, ...] = ()) -> TestOutput:
+    """Return a small JUnit report."""
+    bad = "".join(f'<testcase classname="t" name="{name}"><failure/></testcase>' for name in failing)
+    good = "".join(f'<testcase classname="t" name="{name}"/>' for name in passing)
+    return TestOutput(report=f"<testsuite>{bad}{good}</testsuite>".encode())
+
+
+@pytest.mark.parametrize(
+    ("record", "output", "problem"),
+    [
+        (ended(126), suite("a"), "the test command cannot be run: it is not executable (exit code 126)"),
+        (ended(127), suite("a"), "the test command cannot be run: it was not found (exit code 127)"),
+        (ended(None, spawn_error="No such file"), suite(), "the command could not be started: No such file"),
+        (ended(None, by="lost"), suite(passing=("a",)), "nobody saw how the command ended"),
+        (ended(None, signal=15, by="stop"), suite("a"), "the command was stopped before it ended"),
+        (ended(None, signal=9, by="deadline"), suite("a"), "the tests did not end within 2 s"),
+        (ended(1), TestOutput(report=None), "the test command left no report (exit code 1)"),
+        (ended(0), TestOutput(report=None), "the test command left no report (exit code 0)"),
+        (ended(None, signal=11), TestOutput(report=None), "the test command left no report (signal 11)"),
+        (ended(0), TestOutput(report=b""), "the report is empty"),
+        (ended(3), sample("pytest-nothing.xml"), "pytest broke internally"),
+        (ended(4), sample("pytest-nofile.xml"), "pytest was called wrongly"),
+        (ended(3), sample("pytest-internal.xml"), "the test runner broke: RuntimeError: plugin bug"),
+        (
+            ended(1),
+            TestOutput(report=b"<testsuite/>", complete=False),
+            "the test report is too long to be kept whole: have it written to {report}",
+        ),
+    ],
+)
+def test_a_runner_that_could_not_work_is_a_fault(
+    record: ExitRecord, output: TestOutput, problem: str
+) -> None:
+    """Neither red nor green follows from it, and nothing in its report is believed."""
+    report = measured(PYTEST, record, output, ROOT)
+
+    assert problem == report.problem
+    assert ({}, ()) == (report.results, report.load_errors)
+
+
+def test_failing_tests_are_no_fault() -> None:
+    """Exit code 1 with failures in the report is a test run like any other."""
+    report = measured(PYTEST, ended(1), sample("pytest-mixed.xml"), ROOT)
+
+    assert (None, None) == (report.problem, report.unnamed_failure)
+    assert 10 == len(report.results)
+
+
+def test_nothing_collected_is_no_failure() -> None:
+    """pytest's exit code 5 is a valid run of no tests; another runner's is a failure."""
+    assert TestReport() == measured(PYTEST, ended(5), sample("pytest-nothing.xml"), ROOT)
+    assert "exit code 5" == measured(MAKE, ended(5), sample("pytest-nothing.xml"), ROOT).unnamed_failure
+
+
+def test_an_error_that_the_report_does_not_explain_is_a_failure() -> None:
+    """A coverage threshold fails a run in which every test passed."""
+    report = measured(PYTEST, ended(1), sample("pytest-threshold.xml"), ROOT)
+
+    assert "exit code 1" == report.unnamed_failure
+    assert (
+        "signal 11" == measured(PYTEST, ended(None, signal=11), suite(passing=("a",)), ROOT).unnamed_failure
+    )
+
+
+def test_paths_are_made_relative_to_the_root() -> None:
+    """The same file has the same name in every report, wherever the project lies."""
+    report = measured(PYTEST, ended(2), sample("pytest-collection-errors.xml"), ROOT)
+
+    assert ["tests/test_new.py", "tests/test_syntax.py"] == [error.file for error in report.load_errors]
+    assert None is report.unnamed_failure
+    assert "a/b.py" == inside("./a//b.py", ROOT)
+    assert "/home/me/shopping/b.py" == inside("/home/me/shopping/b.py", ROOT)
+
+
+def test_a_conftest_that_cannot_be_imported_is_the_projects_fault() -> None:
+    """pytest calls it a usage error, but it is code like the tests."""
+    printed = (DATA / "pytest-conftest.out").read_text()
+    report = measured(PYTEST, ended(4), TestOutput(report=None, printed=printed), ROOT)
+
+    assert ["tests/conftest.py"] == [error.file for error in report.load_errors]
+    assert report.load_errors[0].message.endswith("No module named 'nonexistent_thing'")
+    assert None is report.problem
+    assert (OLD,) == evidence_of(report, ended(4), BEFORE, frozenset({"tests/conftest.py"})).regressed[:1]
+
+
+def test_go_is_read_from_its_output() -> None:
+    """A build failure explains the exit code."""
+    report = measured(GO, ended(1), sample("go-build-failure.json"), ROOT)
+
+    assert ["cart/wallet_test.go", "cart/coupon_test.go"] == [error.file for error in report.load_errors]
+    assert None is report.unnamed_failure
+
+
+def test_an_exit_code_alone_is_unverified() -> None:
+    """With no report to read, the code is all there is."""
+    settings = TestSettings(command=("make", "check"), report="exit")
+
+    assert TestReport(verified=False) == measured(settings, ended(0), TestOutput(report=None), ROOT)
+    assert "exit code 2" == measured(settings, ended(2), TestOutput(report=None), ROOT).unnamed_failure
+
+
+def test_tests_that_do_not_end_are_timed_out() -> None:
+    """A limit is neither a fault of the runner nor a list of failures."""
+    record = ended(None, signal=9, by="deadline", tail="still going")
+    evidence = evidence_of(measured(PYTEST, record, suite("a"), ROOT), record, None, frozenset())
+
+    assert (True, None, ()) == (evidence.timed_out, evidence.fault, evidence.failing)
+    assert ("still going", 1.5) == (evidence.tail, evidence.seconds)
+
+
+def test_the_tail_says_first_what_cannot_be_loaded() -> None:
+    """The end of a long output often hides it; what a machine printed gives way to the tests' words."""
+    record = ended(2, tail="2 errors in 1.81s")
+    report = measured(PYTEST, record, sample("pytest-collection-errors.xml"), ROOT)
+    evidence = evidence_of(report, record, None, frozenset(), earlier_s=2.0)
+
+    assert evidence.tail.startswith("tests/test_new.py: E   ModuleNotFoundError: No module named 'money'\n")
+    assert evidence.tail.endswith("2 errors in 1.81s")
+    assert 3.5 == evidence.seconds
+
+    go = ended(1, tail='{"Action":"fail"}')
+    tail = evidence_of(measured(GO, go, sample("go-mixed.json"), ROOT), go, None, frozenset()).tail
+    assert "got 2, want 3" in tail
+    assert "Action" not in tail
+
+
+def test_files_that_stand_in_the_way_are_excluded() -> None:
+    """Old tests that did not run because a new file cannot be loaded get a second run without it."""
+    assert ("tests/test_new.py",) == files_to_exclude(PYTEST, BROKEN, BEFORE, CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("settings", "report", "changed"),
+    [
+        (MAKE, BROKEN, CHANGED),
+        (PYTEST, BROKEN, frozenset[str]()),
+        (PYTEST, TestReport(results={OLD: "failed"}, load_errors=BROKEN.load_errors), CHANGED),
+        (PYTEST, TestReport(), CHANGED),
+        (PYTEST, unusable("the report is empty"), CHANGED),
+    ],
+)
+def test_no_second_run_without_need(
+    settings: TestSettings, report: TestReport, changed: frozenset[str]
+) -> None:
+    """Not when it cannot be asked for, a regression is certain already, or all other tests have run."""
+    assert () == files_to_exclude(settings, report, BEFORE, changed)
+
+
+def test_two_runs_are_one_report() -> None:
+    """The failure to load stays, the old tests' results come from the second run."""
+    merged = merge(BROKEN, TestReport(results={OLD: "passed"}), ("tests/test_new.py",))
+    evidence = evidence_of(merged, ended(), BEFORE, CHANGED)
+
+    assert (1, (), ("tests/test_new.py",)) == (evidence.new_failing, evidence.regressed, evidence.failing)
+    assert 2 == evidence.collected
+
+
+def test_a_file_that_cannot_be_left_out_hides_the_old_tests() -> None:
+    """A broken conftest fails the second run, too: then the old tests count as regressed."""
+    merged = merge(BROKEN, BROKEN, ("tests/test_new.py",))
+
+    assert (OLD, "tests.test_new::test_was") == evidence_of(merged, ended(), BEFORE, CHANGED).regressed
+    assert 1 == len(merged.load_errors)
+
+
+def test_a_second_run_that_proves_nothing_proves_nothing() -> None:
+    """Its fault is the fault of both."""
+    assert "the report is empty" == merge(BROKEN, unusable("the report is empty"), ()).problem
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (ended(0, tail="fine"), PostCheck(passed=True, tail="fine")),
+        (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad")),
+        (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True)),
+        (ended(None, spawn_error="no /bin/sh"), PostCheck(passed=False, tail="no /bin/sh")),
+    ],
+)
+def test_how_a_post_check_ended(record: ExitRecord, expected: PostCheck) -> None:
+    """Only a clean end of its own passes."""
+    assert expected == post_check_of(record)
+
+
+def test_a_check_that_never_ran_is_a_fault() -> None:
+    """Its absence is not the agent's doing; a failing one is."""
+    assert None is fault_of(ended(1))
+    assert None is fault_of(ended(None, signal=9, by="deadline"))
+    assert "nobody saw how the command ended" == fault_of(ended(None, by="lost"))
+
+
+def test_pytest_is_recognised_in_a_command() -> None:
+    """Its exit codes mean what they say only when it is really pytest that ends the command."""
+    for command in (
+        ("pytest",),
+        ("uv", "run", "pytest"),
+        (".venv/bin/py.test",),
+        ("python3", "-m", "pytest"),
+    ):
+        assert is_pytest(TestSettings(command=command))
+    for other in (("make", "pytest-all"), ("tox",), ("grep", "xpytest")):
+        assert not is_pytest(TestSettings(command=other))

@@ -1,0 +1,61 @@
+"""What /proc says is read right, and a process that is gone is no error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psutil
+from tests.support.eventually import eventually_sync
+
+from handoffd.execute.runner import proc
+
+
+def test_own_entry_agrees_with_another_reader() -> None:
+    """Parent, start time and state come from the right fields."""
+    seen = proc.stat(os.getpid())
+    other = psutil.Process()
+
+    assert seen is not None
+    assert os.getppid() == seen.parent
+    boot_time = psutil.boot_time()
+    assert abs(other.create_time() - boot_time - seen.started / proc.TICKS_PER_SECOND) < 2
+    assert not seen.ended
+
+
+def test_command_name_with_parentheses_is_no_trap() -> None:
+    """A process may call itself anything; the fields after its name are found all the same."""
+    code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x) R 1 (', 0, 0, 0); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        seen = proc.stat(child.pid)
+        child.kill()
+
+    assert seen is not None
+    assert os.getpid() == seen.parent
+
+
+def test_identity_is_pid_and_start_time_and_boot() -> None:
+    """A pid that was used again, or comes from before a reboot, names nobody."""
+    me, started, boot = os.getpid(), proc.started(os.getpid()), proc.boot_id()
+
+    assert proc.is_running(me, started, boot)
+    assert not proc.is_running(me, started + 1, boot)
+    assert not proc.is_running(me, started, "another boot")
+
+
+def test_an_unreaped_process_is_not_running() -> None:
+    """A zombie is an entry in a table, not a process."""
+    with subprocess.Popen(["true"]) as child:
+        eventually_sync(lambda: (seen := proc.stat(child.pid)) is not None and seen.ended)
+        assert not proc.is_running(child.pid, proc.started(child.pid), proc.boot_id())
+
+    assert proc.stat(child.pid) is None
+    assert 0 == proc.started(child.pid)
+    assert 0 == proc.written_bytes(child.pid)

@@ -1,0 +1,367 @@
+"""Runs are started once, outlive whoever started them, and survive the loss of any one process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket as sockets
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+from tests.support.eventually import eventually
+from tests.support.runs import (
+    PYTHON,
+    descends,
+    end_processes,
+    hydra_is_grown,
+    launchers,
+    processes,
+    run_spec,
+    script,
+    unit,
+)
+
+import handoffd
+from handoffd.errors import HandoffdError
+from handoffd.execute.base import ExitRecord
+from handoffd.execute.process import Launcher, Limits, Run, adopt, claimed
+from handoffd.execute.runner import proc, records
+
+
+@pytest.fixture
+async def socket(tmp_path: Path) -> AsyncIterator[Path]:
+    """Where launchers listen; no process of the test is left afterwards."""
+    yield tmp_path / "run" / "launcher.sock"
+    end_processes(tmp_path)
+
+
+async def ended(run: Run) -> ExitRecord:
+    """Return how `run` ended; fails if that takes long."""
+    with anyio.fail_after(10):
+        return await run.wait()
+
+
+async def test_run_goes_through_a_launcher_that_is_started_for_it(tmp_path: Path, socket: Path) -> None:
+    """The first start finds no launcher and makes one; the next uses the same."""
+    launcher = Launcher(socket)
+
+    first = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sh", "-c", "exit 3"))
+    (pid,) = launchers(socket)
+    second = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "true"))
+
+    assert (3, 0) == ((await ended(first)).code, (await ended(second)).code)
+    assert [pid] == launchers(socket)
+    assert os.getpid() != getattr(proc.stat(pid), "parent", None)
+
+
+async def test_the_daemons_environment_stays_with_the_daemon(
+    tmp_path: Path, socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the launcher nor what it starts holds a secret of ours where others could read it."""
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    run = await Launcher(socket).start(tmp_path / "r1", run_spec(tmp_path, "r1", "sleep", "600"))
+    start = run.start_record()
+    assert start is not None
+
+    for pid in (*launchers(socket), run.pid, start.pid):
+        environment = proc.read(f"/proc/{pid}/environ")
+        assert environment is not None
+        assert b"s3cret" not in environment
+
+
+async def test_a_run_is_started_at_most_once_whoever_asks(tmp_path: Path, socket: Path) -> None:
+    """Five clients at once, without a launcher to begin with: one start, one identity for all."""
+    runs: list[Run] = []
+    spec = run_spec(tmp_path, "r1", "sh", "-c", f"echo started >> {tmp_path}/log; exec sleep 600")
+
+    async def start() -> None:
+        runs.append(await Launcher(socket).start(tmp_path / "r1", spec))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(start)
+
+    assert 5 == len(runs)
+    assert 1 == len({run.pid for run in runs})
+    await eventually((tmp_path / "log").exists)
+    runs[0].stop()
+    assert "stop" == (await ended(runs[0])).by
+    assert "started\n" == (tmp_path / "log").read_text()
+
+
+async def test_start_of_a_run_that_is_over_starts_nothing(tmp_path: Path, socket: Path) -> None:
+    """An effect that is performed again after a crash gets the end of the first performance."""
+    spec = run_spec(tmp_path, "r1", "sh", "-c", f"echo started >> {tmp_path}/log; exit 3")
+    await ended(await Launcher(socket).start(tmp_path / "r1", spec))
+
+    again = await Launcher(socket).start(tmp_path / "r1", spec)
+
+    assert 3 == (await ended(again)).code
+    assert "started\n" == (tmp_path / "log").read_text()
+
+
+async def test_run_outlives_the_process_that_started_it(tmp_path: Path, socket: Path) -> None:
+    """A daemon that is killed leaves its agents running; the next one knows their exit codes."""
+    daemon = (
+        "import asyncio, os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from handoffd.execute.base import RunSpec\n"
+        "from handoffd.execute.process import Launcher\n"
+        "spec = RunSpec.from_json(sys.stdin.read())\n"
+        "asyncio.run(Launcher(Path(sys.argv[1])).start(Path(sys.argv[2]), spec))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    spec = run_spec(tmp_path, "r1", "sh", "-c", "while ! test -e go; do sleep 0.02; done; exit 5")
+    command = [sys.executable, "-c", daemon, str(socket), str(tmp_path / "r1")]
+    done = await anyio.run_process(command, input=spec.to_json().encode(), check=False)
+    assert -signal.SIGKILL == done.returncode
+
+    run = adopt(tmp_path / "r1")
+    assert isinstance(run, Run)
+    (tmp_path / "go").touch()
+
+    assert (5, "itself") == ((record := await ended(run)).code, record.by)
+
+
+async def test_runs_outlive_the_launcher_and_the_next_one_takes_over(tmp_path: Path, socket: Path) -> None:
+    """A killed launcher harms no run, and the next start makes a new launcher."""
+    launcher = Launcher(socket)
+    shell = ("sh", "-c", "while ! test -e go; do sleep 0.02; done; exit 5")
+    first = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", *shell))
+    (killed,) = launchers(socket)
+    os.kill(killed, signal.SIGKILL)
+    await eventually(lambda: killed not in launchers(socket))
+
+    second = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "true"))
+
+    assert 0 == (await ended(second)).code
+    assert first.is_running()
+    (tmp_path / "go").touch()
+    assert 5 == (await ended(first)).code
+    assert 1 == len(launchers(socket))
+
+
+async def test_killed_shim_is_a_lost_run_with_nothing_left_alive(tmp_path: Path, socket: Path) -> None:
+    """Waiting ends, the record says lost, and the hidden tree is ended by the launcher."""
+    marker = str(tmp_path / "marker")
+    spec = run_spec(tmp_path, "r1", *script("hydra", marker, "stay"))
+    run = await Launcher(socket).start(tmp_path / "r1", spec)
+    await eventually(lambda: hydra_is_grown(marker))
+
+    os.kill(run.pid, signal.SIGKILL)
+
+    assert "lost" == (await ended(run)).by
+    await eventually(lambda: not processes(marker))
+    assert 1 == len(launchers(socket))
+
+
+async def test_stopping_a_run_climbs_down_its_ladder(tmp_path: Path, socket: Path) -> None:
+    """Stop may be asked any number of times; the whole hidden tree is gone when the wait ends."""
+    marker = str(tmp_path / "marker")
+    spec = run_spec(tmp_path, "r1", *script("hydra", marker, "stay"))
+    run = await Launcher(socket).start(tmp_path / "r1", spec)
+    await eventually(lambda: hydra_is_grown(marker))
+
+    run.stop()
+    run.stop()
+
+    assert "stop" == (await ended(run)).by
+    assert [] == processes(marker)
+
+
+def copied(root: Path, version: str) -> Path:
+    """Return a copy of the package, as far as launchers need it, that says it is `version`."""
+    package = Path(handoffd.__file__).parent
+    copy = root / "other" / "handoffd"
+    shutil.copytree(package / "execute", copy / "execute", ignore=shutil.ignore_patterns("__pycache__"))
+    set_version(copy, version)
+    return copy
+
+
+def set_version(package: Path, version: str) -> None:
+    """Have a copy of the package say that it is `version`."""
+    text = (Path(handoffd.__file__).read_text()).replace(handoffd.__version__, version)
+    # Beside and renamed, with another size or not: a compiled file of before must not be taken for it.
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    (package / "__init__.py").write_text(text)
+
+
+def program(package: Path) -> Path:
+    """Return the launcher program of a copy of the package."""
+    return package / "execute" / "runner" / "launcher.py"
+
+
+async def test_launcher_of_another_version_hands_over(tmp_path: Path, socket: Path) -> None:
+    """The old one keeps its run to the end and leaves; new runs go to a launcher of this version."""
+    old_program = program(copied(tmp_path, "0.0.9"))
+    await anyio.run_process([PYTHON, "-I", "-S", "-E", str(old_program), str(socket)])
+    (old,) = launchers(socket)
+    elder = await start_through_old(tmp_path, socket, "sleep", "600")
+
+    young = await Launcher(socket).start(tmp_path / "r2", run_spec(tmp_path, "r2", "true"))
+
+    assert 0 == (await ended(young)).code
+    assert {old} < set(launchers(socket))
+    assert elder.is_running()
+    elder.stop()
+    assert "stop" == (await ended(elder)).by
+    await eventually(lambda: old not in launchers(socket))
+    assert 1 == len(launchers(socket))
+
+
+async def start_through_old(root: Path, socket: Path, *argv: str) -> Run:
+    """Start a run as a client of the other version does."""
+    run_dir = root / "r1"
+    run_dir.mkdir()
+    spec = run_spec(root, "r1", *argv, deadline_s=None)
+    records.write(str(run_dir), "spec.json", spec.to_json())
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as client:
+        client.settimeout(10)
+        client.connect(str(socket))
+        client.send(f"run 0.0.9 {run_dir}".encode())
+        assert b"accepted" == client.recv(100)
+        assert b"" != client.recv(100)
+    run = adopt(run_dir)
+    assert isinstance(run, Run)
+    return run
+
+
+async def test_retired_launcher_leaves_when_its_run_has_ended(tmp_path: Path, socket: Path) -> None:
+    """Retiring stops no run; retiring nobody is no error."""
+    launcher = Launcher(socket)
+    await launcher.retire()
+    run = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sleep", "600"))
+
+    await launcher.retire()
+
+    assert run.is_running()
+    run.stop()
+    await ended(run)
+    await eventually(lambda: not launchers(socket))
+
+
+async def test_launcher_that_hangs_is_replaced(tmp_path: Path, socket: Path) -> None:
+    """One that does not answer in time is not waited for again, and does no harm when it wakes."""
+    await ended(await Launcher(socket).start(tmp_path / "r1", run_spec(tmp_path, "r1", "true")))
+    (hung,) = launchers(socket)
+    os.kill(hung, signal.SIGSTOP)
+
+    hasty = Launcher(socket, limits=Limits(hello_s=0.1))
+    run = await hasty.start(tmp_path / "r2", run_spec(tmp_path, "r2", "true"))
+
+    assert 0 == (await ended(run)).code
+    os.kill(hung, signal.SIGCONT)
+    await eventually(lambda: hung not in launchers(socket))
+
+
+async def test_without_a_launcher_a_shim_is_started_directly(tmp_path: Path, socket: Path) -> None:
+    """A socket that cannot be made costs milliseconds, not runs."""
+    (socket / "in the way").mkdir(parents=True)
+
+    run = await Launcher(socket).start(tmp_path / "r1", run_spec(tmp_path, "r1", "sh", "-c", "exit 3"))
+
+    assert 3 == (await ended(run)).code
+    assert [] == launchers(socket)
+
+
+async def test_when_nothing_can_be_started_a_person_is_told(tmp_path: Path, socket: Path) -> None:
+    """The error says why and what to type; the run counts as never started."""
+    launcher = Launcher(socket, python=str(tmp_path / "no-python"))
+
+    with pytest.raises(HandoffdError, match="No such file or directory") as caught:
+        await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "true"))
+
+    assert ("handoffd doctor", "CANNOT_LAUNCH") == (caught.value.hint, caught.value.code)
+    assert None is adopt(tmp_path / "r1")
+
+
+# --- under a service manager ----------------------------------------------------------------------
+async def test_under_a_manager_the_units_launcher_is_waited_for(tmp_path: Path, socket: Path) -> None:
+    """The daemon may be first; it starts no launcher that would end with it."""
+    launcher = Launcher(socket, managed=True)
+    async with anyio.create_task_group() as group:
+        spec = run_spec(tmp_path, "r1", "sleep", "600")
+        group.start_soon(launcher.start, tmp_path / "r1", spec)
+        await eventually((tmp_path / "r1" / "spec.json").exists)
+        with unit(program(Path(handoffd.__file__).parent), socket) as manager:
+            run = await eventually(lambda: claimed(tmp_path / "r1"))
+
+            assert run is not None
+            assert descends(run.pid, manager)
+            assert 1 == len(launchers(socket))
+
+
+async def test_upgrade_leaves_runs_to_the_old_launcher_and_gets_a_new_one_from_the_unit(
+    tmp_path: Path, socket: Path
+) -> None:
+    """The unit's main process leaves at once; the old launcher still ends what its shim leaves behind."""
+    package = copied(tmp_path, "0.0.9")
+    marker = str(tmp_path / "marker")
+    with unit(program(package), socket) as manager:
+        await eventually(lambda: launchers(socket))
+        (old,) = launchers(socket)
+        elder = await start_through_old(tmp_path, socket, *script("hydra", marker, "stay"))
+        await eventually(lambda: hydra_is_grown(marker))
+        set_version(package, handoffd.__version__)
+
+        with capture_logs() as logs:
+            launcher = Launcher(socket, managed=True)
+            young = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "sleep", "600"))
+
+        assert [] == [entry for entry in logs if entry["log_level"] == "warning"]
+        assert descends(young.pid, manager)
+        assert not descends(young.pid, old)
+        assert elder.is_running()
+        assert descends(elder.pid, old)
+        os.kill(elder.pid, signal.SIGKILL)
+        assert "lost" == (await ended(elder)).by
+        await eventually(lambda: not processes(marker))
+        await eventually(lambda: old not in launchers(socket))
+        assert young.is_running()
+
+
+async def test_unit_that_brings_another_version_is_not_waited_for(tmp_path: Path, socket: Path) -> None:
+    """It would again and again; the run is started, and the log says where to look."""
+    with unit(program(copied(tmp_path, "0.0.9")), socket) as manager:
+        await eventually(lambda: launchers(socket))
+        with capture_logs() as logs, anyio.fail_after(10):
+            launcher = Launcher(socket, managed=True, limits=Limits(unit_s=60))
+            run = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sh", "-c", "exit 3"))
+
+        assert not descends(run.pid, manager)
+        assert 3 == (await ended(run)).code
+        (hint,) = [entry["hint"] for entry in logs if "hint" in entry]
+        assert hint.startswith("systemctl ")
+        assert "status handoffd-launcher" in hint.replace("'", "")
+
+
+async def test_unit_that_brings_nothing_is_waited_for_once(tmp_path: Path, socket: Path) -> None:
+    """Later starts lose no time with it, until a launcher has answered again."""
+    (socket / "in the way").mkdir(parents=True)
+    launcher = Launcher(socket, managed=True, limits=Limits(unit_s=0.1))
+
+    with capture_logs() as logs:
+        for number in range(2):
+            run_id = f"r{number}"
+            run = await launcher.start(tmp_path / run_id, run_spec(tmp_path, run_id, "sh", "-c", "exit 3"))
+            assert 3 == (await ended(run)).code
+
+    assert 1 == len([entry for entry in logs if "hint" in entry])
+
+
+async def test_launcher_started_here_gives_way_to_the_units(tmp_path: Path, socket: Path) -> None:
+    """What the daemon had to start itself is used no longer than it must be."""
+    launcher = Launcher(socket, managed=True, limits=Limits(unit_s=0.05))
+    makeshift = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sleep", "600"))
+
+    with unit(program(Path(handoffd.__file__).parent), socket) as manager:
+        await eventually(lambda: any(descends(pid, manager) for pid in launchers(socket)))
+        run = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "sleep", "600"))
+
+        assert descends(run.pid, manager)
+        assert makeshift.is_running()

@@ -1,0 +1,199 @@
+"""Executors as data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handoffd.errors import InvalidFile, NotFound
+from handoffd.execute.executor import InvocationContext, invocation, version_argv
+from handoffd.execute.registry import ExecutorBook, Layer, layer_from_yaml, load_book, shipped_layer
+
+HERE = InvocationContext(python=sys.executable, prompt_file="/state/runs/r1/prompt.md")
+
+
+def book(text: str) -> ExecutorBook:
+    """Return the book with a person's settings over what ships."""
+    return load_book(shipped_layer(), layer_from_yaml(text, "settings.yaml"))
+
+
+def problems(text: str) -> list[str]:
+    """Return what is wrong with a person's settings."""
+    with pytest.raises(InvalidFile) as caught:
+        book(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_what_ships_can_be_chosen() -> None:
+    """The pattern for one's own executors is no choice."""
+    assert ("claude", "rehearsal") == load_book(shipped_layer()).names
+
+
+def test_how_claude_is_called() -> None:
+    """The prompt comes on stdin, and the way down begins with INT, which lets it end its tools."""
+    start = invocation(load_book(shipped_layer()).get("claude"), HERE)
+
+    assert ("claude", "-p", "--output-format", "stream-json", "--verbose") == start.argv[:5]
+    assert "--model" not in start.argv
+    assert "--dangerously-skip-permissions" not in start.argv
+    assert ["INT", "TERM", "KILL"] == [rung.signal for rung in start.ladder]
+    assert "stdin" == start.prompt
+    assert {"ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR"} <= set(start.env)
+
+
+def test_the_rehearsal_needs_nothing_but_handoffd(tmp_path: Path) -> None:
+    """Its interpreter can import it from any folder, whatever that folder holds."""
+    start = invocation(load_book(shipped_layer()).get("rehearsal"), HERE)
+    (tmp_path / "handoffd.py").write_text("raise SystemExit('the wrong handoffd')")
+    found = [*start.argv[:-2], "-c", "import handoffd.rehearsal"]
+
+    assert (sys.executable, "-I", "-m", "handoffd.rehearsal") == start.argv
+    assert 0 == subprocess.run(found, cwd=tmp_path, env={}, check=False, timeout=30).returncode
+
+
+def test_an_executor_of_ones_own() -> None:
+    """It takes from the pattern what it does not say itself."""
+    tool = book("executors:\n  mytool: {extends: command, argv: [mytool, --quiet]}\n").get("mytool")
+
+    assert ("mytool", "--quiet") == invocation(tool, HERE).argv
+    assert ("stdin", "text") == (tool.prompt, tool.output)
+    assert ["INT", "TERM", "KILL"] == [rung.signal for rung in tool.ladder]
+
+
+def test_single_keys_of_what_ships_can_be_changed() -> None:
+    """The rest stays; `extends` may lead through several, in any order."""
+    found = book(
+        "executors:\n"
+        "  best: {extends: better, model: opus}\n"
+        "  better: {extends: claude, env: []}\n"
+        "  claude: {model: sonnet}\n"
+    )
+
+    assert ("--model", "sonnet") == invocation(found.get("claude"), HERE).argv[5:7]
+    assert ("--model", "opus") == invocation(found.get("best"), HERE).argv[5:7]
+    assert ((), "stream-json") == (found.get("best").env, found.get("best").output)
+    assert ("claude", "--version") == version_argv(found.get("best"), HERE)
+
+
+def test_an_unknown_executor_names_the_known_ones() -> None:
+    """A typing error is answered with what would have been right."""
+    for name, part in (
+        ("cluade", "there is no executor 'cluade';"),
+        ("command", "(it is a pattern: extend it)"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            load_book(shipped_layer()).get(name)
+
+        assert part in caught.value.message
+        assert caught.value.message.endswith("allowed: claude, rehearsal")
+        assert "UNKNOWN_EXECUTOR" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "{argv: [a], prompt: argv}",
+            "settings.yaml:2: executors.x.prompt: must not be 'argv' (allowed: stdin, file)",
+        ),
+        (
+            "{argv: [a], promt: stdin}",
+            "settings.yaml:2: executors.x.promt: unknown key (allowed: argv, env, extends, ladder, model, "
+            "notes, output, prompt, result, version)",
+        ),
+        ("{argv: a}", "settings.yaml:2: executors.x.argv: must be a list"),
+        ("{argv: [a, 1]}", "settings.yaml:2: executors.x.argv.1: must be text, or a list of texts"),
+        ("{argv: [[a]]}", "settings.yaml:2: executors.x.argv.0: the program itself cannot be left out"),
+        ("{argv: ['']}", "settings.yaml:2: executors.x.argv.0: must be text that is not empty"),
+        (
+            "{argv: [a, '{prompt}']}",
+            "settings.yaml:2: executors.x.argv.1: the prompt is given on stdin or as {prompt_file}, never in "
+            "argv (allowed: {model}, {prompt_file}, {python})",
+        ),
+        (
+            "{argv: [a, '{modle}']}",
+            "settings.yaml:2: executors.x.argv.1: there is no placeholder {modle} "
+            "(allowed: {model}, {prompt_file}, {python})",
+        ),
+        (
+            "{argv: [a, '{model}']}",
+            "settings.yaml:2: executors.x.argv.1: there may be no model: write it as a list, "
+            '[--model, "{model}"]',
+        ),
+        (
+            "{argv: [a], prompt: file}",
+            "settings.yaml:2: executors.x.argv: with `prompt: file` it must hold {prompt_file}",
+        ),
+        (
+            "{argv: [a], output: stream-json}",
+            "settings.yaml:2: executors.x.result: is needed with `output: stream-json` "
+            "(allowed: cost, denials, errors, is_error, session, text, type)",
+        ),
+        (
+            "{argv: [a], ladder: [{signal: HUP}]}",
+            "settings.yaml:2: executors.x.ladder.0.signal: must not be 'HUP' (allowed: INT, TERM, KILL)",
+        ),
+        (
+            "{argv: [a], ladder: [{signal: INT, grace: 1}]}",
+            "settings.yaml:2: executors.x.ladder.0.grace: unknown key (allowed: grace_s, signal)",
+        ),
+        (
+            "{argv: [a], env: [A=B]}",
+            "settings.yaml:2: executors.x.env.0: 'A=B' is no name of an environment variable",
+        ),
+        (
+            "{extends: nobody}",
+            "settings.yaml:2: executors.x.extends: extends an executor that is not there "
+            "(allowed: claude, command, rehearsal)",
+        ),
+        (
+            "{extends: x}",
+            "settings.yaml:2: executors.x.extends: extends itself, in the end "
+            "(allowed: claude, command, rehearsal)",
+        ),
+        ("[a]", "settings.yaml:2: executors.x: must be a mapping"),
+        ("{argv: [a], name: y}", "settings.yaml:2: executors.x.name: unknown key"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(body: str, expected: str) -> None:
+    """File, line, key, and what would have been accepted."""
+    found = problems(f"executors:\n  x: {body}\n")
+
+    assert 1 == len(found)
+    assert found[0].startswith(expected)
+
+
+def test_every_mistake_is_reported_at_once() -> None:
+    """Nobody has to start the daemon five times to find five of them."""
+    found = problems(
+        "executors:\n  'a b': {argv: [a]}\n  x:\n    argv: [a]\n    prompt: no\n    output: no\n"
+    )
+
+    assert ["settings.yaml:2", "settings.yaml:5", "settings.yaml:6"] == [
+        line.split(": ")[0] for line in found
+    ]
+
+
+def test_what_is_not_yaml_of_executors_is_refused() -> None:
+    """The top level knows one key."""
+    assert ["settings.yaml:1: executors: must be a mapping of names to executors"] == problems(
+        "executors: 7\n"
+    )
+    for text in ("[]", "executor: {}\n"):
+        with pytest.raises(InvalidFile, match="executors"):
+            layer_from_yaml(text, "settings.yaml")
+
+
+def test_settings_that_were_parsed_elsewhere_are_a_layer_too() -> None:
+    """Whoever loads the settings says where they stand."""
+    definitions: dict[str, Any] = {"x": {"argv": ["a"], "prompt": "argv"}}
+    layer = Layer(file="config.yaml", definitions=definitions, line_of=len)
+
+    with pytest.raises(InvalidFile) as caught:
+        load_book(shipped_layer(), layer)
+
+    assert f"config.yaml:{len('executors.x.prompt')}: executors.x.prompt:" in caught.value.message

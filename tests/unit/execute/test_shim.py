@@ -1,0 +1,329 @@
+"""The shim as a program of its own, without a launcher and without a daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.eventually import eventually_sync
+from tests.support.runs import PYTHON, end_processes, hydra_is_grown, processes, run_spec, script
+
+from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
+from handoffd.execute.runner import proc, records, shim
+
+PROGRAM = (PYTHON, "-I", "-S", "-E", shim.__file__)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A folder for one test, with no process left in it afterwards."""
+    yield tmp_path
+    end_processes(tmp_path)
+
+
+def begin(root: Path, spec: RunSpec, *prefix: str) -> Path:
+    """Start a shim for `spec` and return its run directory as soon as it has answered."""
+    run_dir = root / "state" / spec.run_id
+    run_dir.mkdir(parents=True)
+    records.write(str(run_dir), "spec.json", spec.to_json())
+    subprocess.run([*prefix, *PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    return run_dir
+
+
+def claim_of(run_dir: Path) -> Claim:
+    """Return which process is the shim of the run."""
+    return Claim.from_text(records.claimed(str(run_dir), "claim") or "")
+
+
+def finish(run_dir: Path) -> ExitRecord:
+    """Return the exit record, as soon as there is one and the shim is gone."""
+    text = eventually_sync(lambda: records.read(str(run_dir), "exit.json"))
+    claim = claim_of(run_dir)
+    eventually_sync(lambda: not proc.is_running(claim.pid, claim.started, claim.boot_id))
+    return ExitRecord.from_json(text or "")
+
+
+def run(root: Path, *argv: str, **more: Any) -> ExitRecord:
+    """Run `argv` to its end."""
+    return finish(begin(root, run_spec(root, "r1", *argv, **more)))
+
+
+def test_exit_code_output_and_time_are_recorded(root: Path) -> None:
+    """Both streams are kept in the order written, and the record says how it ended."""
+    record = run(root, "sh", "-c", "echo out; echo err >&2; exit 3")
+
+    assert (3, None, "itself", None) == (record.code, record.signal, record.by, record.spawn_error)
+    assert "out\nerr\n" == record.tail == (root / "runs/r1/output.log").read_text()
+    assert 8 == record.output_bytes
+    assert 0 < record.seconds < 10
+    assert None is record.output_error
+
+
+def test_death_by_signal_is_recorded_as_such(root: Path) -> None:
+    """A signal is no exit code."""
+    record = run(root, "sh", "-c", "kill -SEGV $$")
+
+    assert (None, signal.SIGSEGV, "itself") == (record.code, record.signal, record.by)
+
+
+def test_stdin_comes_from_the_file_named(root: Path) -> None:
+    """The prompt goes in as it is, also one that no command line would hold."""
+    prompt = "請" * 100_000
+    (root / "prompt.md").write_text(prompt)
+
+    record = run(root, "wc", "-c", stdin=str(root / "prompt.md"))
+
+    assert "300000" == record.tail.strip()
+
+
+def test_environment_and_descriptors_are_exactly_the_given_ones(root: Path) -> None:
+    """Nothing of ours leaks into the program."""
+    listing = run(root, "sh", "-c", "cat /proc/self/environ; ls /proc/self/fd", env={"PATH": "/bin:/usr/bin"})
+
+    environ, _, descriptors = listing.tail.rpartition("\0")
+    assert "PATH=/bin:/usr/bin" in environ.split("\0")
+    assert {"PATH", "PWD"} >= {entry.partition("=")[0] for entry in environ.split("\0")}
+    assert ["0", "1", "2", "3"] == descriptors.split()  # 3 is the listing's own
+
+
+def program_missing(root: Path) -> dict[str, Any]:
+    """No such program."""
+    return {"argv": ("no-such-program",)}
+
+
+def program_with_nul(root: Path) -> dict[str, Any]:
+    """A word that no program can be given."""
+    return {"argv": ("echo", "a\0b")}
+
+
+def cwd_missing(root: Path) -> dict[str, Any]:
+    """No such working directory."""
+    return {"cwd": str(root / "gone")}
+
+
+def stdin_missing(root: Path) -> dict[str, Any]:
+    """No such prompt."""
+    return {"stdin": str(root / "gone.md")}
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (program_missing, "ENOENT: program 'no-such-program': No such file or directory"),
+        (program_with_nul, "program 'echo': embedded null byte"),
+        (cwd_missing, "ENOENT: working directory '{root}/gone': No such file or directory"),
+        (stdin_missing, "ENOENT: stdin '{root}/gone.md': No such file or directory"),
+    ],
+)
+def test_what_cannot_be_started_ends_with_the_reason(
+    root: Path, fault: Callable[[Path], dict[str, Any]], text: str
+) -> None:
+    """A run that never began has neither code nor signal, but a line that says why."""
+    changed = fault(root)
+    record = run(root, *changed.pop("argv", ("true",)), **changed)
+
+    assert (None, None, text.format(root=root)) == (record.code, record.signal, record.spawn_error)
+
+
+def test_unreadable_specification_ends_with_the_reason(root: Path) -> None:
+    """A claimed run always gets its exit record."""
+    run_dir = root / "r1"
+    run_dir.mkdir()
+    (run_dir / "spec.json").write_text("{}")
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+
+    record = finish(run_dir)
+
+    assert ("r1", "spec.json: RunSpec: 'argv' is missing") == (record.run_id, record.spawn_error)
+
+
+def test_run_that_is_claimed_is_left_alone(root: Path) -> None:
+    """The loser has no effect at all: no second start, nobody else's records touched."""
+    spec = run_spec(root, "r1", "touch", str(root / "started"))
+    run_dir = root / "state" / "r1"
+    run_dir.mkdir(parents=True)
+    records.write(str(run_dir), "spec.json", spec.to_json())
+    claim = Claim(pid=1, started=1, boot_id="another")
+    records.claim(str(run_dir), "claim", claim.to_text())
+
+    done = subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+
+    assert b"claimed\n" == done.stdout
+    eventually_sync(lambda: not processes(str(run_dir)))
+    assert ["claim", "spec.json"] == sorted(os.listdir(run_dir))
+    assert claim == claim_of(run_dir)
+    assert not (root / "started").exists()
+
+
+def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
+    """Whoever asked knows the run by pid and start time, and so does its record."""
+    run_dir = begin(root, run_spec(root, "r1", "sleep", "60"))
+
+    claim = claim_of(run_dir)
+    start = StartRecord.from_json((run_dir / "start.json").read_text())
+    program = proc.stat(start.pid)
+
+    assert program is not None
+    assert (claim.pid, start.pid_started) == (program.parent, program.started)
+    assert proc.is_running(claim.pid, claim.started, claim.boot_id)
+    assert (claim.pid, claim.started) == (start.shim_pid, start.shim_started)
+    os.kill(claim.pid, signal.SIGTERM)
+    assert "stop" == finish(run_dir).by
+
+
+def test_start_is_dated_before_anything_the_program_does(root: Path) -> None:
+    """Files that a program changes at once are newer than the record of its start, not older."""
+    run_dir = root / "state" / "r1"
+    run_dir.mkdir(parents=True)
+    spec = run_spec(root, "r1", "touch", str(root / "made")).to_json().rstrip("}\n")
+    # So large that a tick of the clock that stamps files passes between the claim and the start.
+    records.write(str(run_dir), "spec.json", f'{spec}, "padding": [{"0, " * 500_000}0]}}')
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    finish(run_dir)
+
+    claimed_ns = records.claimed_ns(str(run_dir), "claim")
+    assert claimed_ns == (run_dir / "start.json").stat().st_mtime_ns
+    assert claimed_ns < (root / "made").stat().st_mtime_ns
+
+
+def test_deadline_ends_the_run(root: Path) -> None:
+    """Nobody else has to watch the clock."""
+    record = run(root, "sleep", "600", deadline_s=0.1)
+
+    assert ("deadline", None, signal.SIGTERM) == (record.by, record.code, record.signal)
+    assert 0.1 <= record.seconds < 10
+
+
+def test_a_tree_that_hides_and_will_not_stop_is_ended(root: Path) -> None:
+    """Sessions, double forks, cleared environments, orphans born of TERM: none outlives the run."""
+    marker = str(root / "marker")
+    run_dir = begin(root, run_spec(root, "r1", *script("hydra", marker, "stay"), deadline_s=None))
+    eventually_sync(lambda: hydra_is_grown(marker))
+
+    os.kill(claim_of(run_dir).pid, signal.SIGTERM)
+    record = finish(run_dir)
+
+    assert [] == processes(marker)
+    assert ("stop", None, signal.SIGKILL) == (record.by, record.code, record.signal)
+    assert 7 < record.killed < 20
+
+
+def test_what_a_program_leaves_behind_is_ended(root: Path) -> None:
+    """The exit code is the program's; its hidden heads are counted and gone."""
+    marker = str(root / "marker")
+
+    record = run(root, *script("hydra", marker, "leave"))
+
+    assert [] == processes(marker)
+    assert (7, "itself", 7) == (record.code, record.by, record.killed)
+
+
+def test_a_grandchild_that_holds_the_pipe_delays_nothing(root: Path) -> None:
+    """The end of the program is the end of the run, even if somebody could still write."""
+    record = run(root, "sh", "-c", "echo done; setsid sleep 600 & exit 0")
+
+    assert (0, "done\n", 1) == (record.code, record.tail, record.killed)
+    assert record.seconds < 5
+
+
+def test_late_words_of_a_child_are_kept(root: Path) -> None:
+    """What is written within the drain time after the program's end is output, too."""
+    record = run(root, "sh", "-c", "(sleep 0.2; echo late) & echo early", drain_s=5)
+
+    assert ("early\nlate\n", 0) == (record.tail, record.killed)
+
+
+def test_ladder_is_climbed_down_rung_by_rung(root: Path) -> None:
+    """INT, then TERM, then KILL, each only after the grace of the one before."""
+    ladder = (Rung(signal="INT", grace_s=0.15), Rung(signal="TERM", grace_s=0.15))
+    run_dir = begin(root, run_spec(root, "r1", *script("listener"), ladder=ladder))
+    eventually_sync(lambda: (root / "runs/r1/output.log").read_text() == "ready\n")
+
+    os.kill(claim_of(run_dir).pid, signal.SIGTERM)
+    record = finish(run_dir)
+
+    assert "ready\nSIGINT\nSIGTERM\n" == record.tail
+    assert ("stop", signal.SIGKILL) == (record.by, record.signal)
+
+
+def test_a_polite_program_may_finish_on_the_first_rung(root: Path) -> None:
+    """Grace is a limit and not a delay; the exit code is the program's own."""
+    ladder = (Rung(signal="INT", grace_s=60), Rung(signal="TERM", grace_s=60))
+    run_dir = begin(root, run_spec(root, "r1", *script("listener", "polite"), ladder=ladder, deadline_s=None))
+    eventually_sync(lambda: (root / "runs/r1/output.log").read_text() == "ready\n")
+
+    os.kill(claim_of(run_dir).pid, signal.SIGTERM)
+    record = finish(run_dir)
+
+    assert "ready\nSIGINT\ntidied up\n" == record.tail
+    assert ("stop", 0, None) == (record.by, record.code, record.signal)
+
+
+def test_flood_is_bounded_and_counted(root: Path) -> None:
+    """Three megabytes come in, one is kept: the beginning, the end, and a count of the rest."""
+    record = run(root, *script("flood", "100000"))
+
+    text = (root / "runs/r1/output.log").read_text()
+    line = "line {:08d} " + "." * 15 + "\n"
+    size = len(line.format(0))
+    assert 100_000 * size == record.output_bytes
+    assert text.startswith(line.format(0) + line.format(1))
+    assert text.endswith(line.format(99_998) + line.format(99_999))
+    left_out = 100_000 * size - 1024 * 1024
+    notice = f"\n[handoffd: {left_out} bytes left out here]\n"
+    assert notice == text[512 * 1024 :][: len(notice)]
+    assert 1024 * 1024 + len(notice) == len(text)
+    assert record.tail == text[-4096:]
+
+
+def test_output_without_a_place_does_not_stop_the_run(root: Path) -> None:
+    """The end of the output is in the record even if the file could not be created."""
+    (root / "file").write_text("")
+
+    record = run(root, "echo", "hello", output=str(root / "file" / "output.log"))
+
+    assert (0, "hello\n", 6) == (record.code, record.tail, record.output_bytes)
+    assert record.output_error is not None
+    assert record.output_error.startswith("ENOTDIR: output")
+
+
+def test_output_that_hits_a_limit_does_not_stop_the_run(root: Path) -> None:
+    """A file that cannot grow costs what did not fit; program and record are whole."""
+    limited = ("sh", "-c", 'ulimit -f 128; exec "$@"', "sh")  # in blocks of 512 bytes
+
+    record = finish(begin(root, run_spec(root, "r1", *script("flood", "10000")), *limited))
+
+    assert (0, 300_000) == (record.code, record.output_bytes)
+    assert "File too large: output is incomplete" == record.output_error
+    assert record.tail.endswith("line 00009999 ...............\n")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare to mount a small disk")
+def test_records_are_written_on_a_full_disk(root: Path) -> None:
+    """Their places were taken before the program could fill the disk."""
+    disk, run_dir = root / "disk", root / "disk" / "r1"
+    disk.mkdir()
+    agent = f"cat /dev/zero > {disk}/fill; exit 5"
+    spec = run_spec(root, "r1", "sh", "-c", agent, output=f"{disk}/output.log", cwd=str(disk))
+    (root / "spec.json").write_text(spec.to_json())
+    steps = (
+        f"mount -t tmpfs -o size=512k none {disk} || exit 77",
+        f"mkdir {run_dir}; cp {root}/spec.json {run_dir}",
+        f"{' '.join(PROGRAM)} {run_dir}",
+        f"while ! test -e {run_dir}/exit.json; do sleep 0.02; done",
+        f"cat {run_dir}/start.json {run_dir}/exit.json",
+    )
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "\n".join(steps)]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=20)
+    if done.returncode in (1, 77):
+        pytest.skip(f"this machine does not let us mount a small disk: {done.stderr.strip()}")
+
+    _, start, end = done.stdout.splitlines()  # the first is the answer to who started the shim
+    assert StartRecord.from_json(start).pid > 0
+    assert 5 == ExitRecord.from_json(end).code

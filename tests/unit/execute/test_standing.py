@@ -1,0 +1,102 @@
+"""The process in front of the launcher says when it is ready, and ends when and as it should."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handoffd.execute.runner import standing
+
+PACKAGE = str(Path(standing.__file__).parents[3])
+
+# In a process of its own, since it forks.
+PROGRAM = """
+import os, sys
+sys.path.append(sys.argv[1])
+from handoffd.execute.runner import standing
+
+def serve(front):
+    if "fail" in sys.argv:
+        print("what is wrong", file=sys.stderr)
+        return 3
+    front.ready()
+    if "crash" in sys.argv:
+        os.abort()
+    if "leave" in sys.argv:
+        front.leave()
+    os.read(0, 1)
+    return 4
+
+sys.exit(standing.stand(serve, stay="stay" in sys.argv))
+"""
+
+
+def standing_program(*words: str, **more: str) -> subprocess.Popen[str]:
+    """Start a process that stands in front of one that does as `words` say, until stdin is closed."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PROGRAM, PACKAGE, *words],
+        env=more,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 0),  # ready and left in the background
+        (("stay", "leave"), 0),
+        (("stay", "crash"), 1),
+        (("stay", "fail"), 3),
+        (("fail",), 3),
+    ],
+)
+def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -> None:
+    """Nobody closes stdin here: only what the launcher says, or its end, ends the process in front."""
+    with standing_program(*words) as front:
+        assert code == front.wait(timeout=10)
+        assert front.stdin is not None
+        front.stdin.close()
+
+
+def test_it_stays_as_long_as_the_launcher_keeps_its_place() -> None:
+    """A launcher that ends without a word about it counts as failed."""
+    with standing_program("stay") as front:
+        with pytest.raises(subprocess.TimeoutExpired):
+            front.wait(timeout=0.05)
+        assert front.stdin is not None
+        front.stdin.close()
+
+        assert 4 == front.wait(timeout=10)
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, abstract: bool) -> None:
+    """By the process that it started itself, which is the one it listens to."""
+    address = f"@handoffd-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(10)
+        manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        manager.bind("\0" + address[1:] if abstract else address)
+        with standing_program("stay", NOTIFY_SOCKET=address) as front:
+            said, ancillary, _, _ = manager.recvmsg(1000, socket.CMSG_SPACE(12))
+            assert front.stdin is not None
+            front.stdin.close()
+
+    assert b"READY=1" in said.splitlines()
+    assert front.pid == int.from_bytes(ancillary[0][2][:4], sys.byteorder)
+
+
+def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
+    """The launcher serves; the log says what was wrong."""
+    with standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "nobody")) as front:
+        assert front.stderr is not None
+        assert "No such file or directory" in front.stderr.readline()
+        assert 0 == front.wait(timeout=10)
