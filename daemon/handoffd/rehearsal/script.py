@@ -1,0 +1,184 @@
+"""The script: what the rehearsal is told to do instead of its best.
+
+JSON in the environment variable HANDOFFD_REHEARSAL (the text itself or the path of a file), else in
+the project's `.ai/rehearsal.json`:
+
+    {"impl": ["crash", "fail:scope_warning", "pass"], "verify": ["flood:1000000+hang"], "*": "slow:2"}
+
+A step (or `*`, for the steps not named) is mapped to a list, whose n-th entry is for the n-th start
+of that step; after its end the step passes. A single entry instead of a list holds for every start.
+Acts joined by `+` are done one after the other; when none of them ends the session, the step's work
+and a proper hand-off follow. The starts are counted in `.ai/rehearsal-count.json` before anything
+else is done, so a start that kills itself is counted, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from handoffd.rehearsal.workspace import Workspace
+
+VARIABLE = "HANDOFFD_REHEARSAL"
+FILE = ".ai/rehearsal.json"
+COUNT = ".ai/rehearsal-count.json"
+ANY_STEP = "*"
+
+_MOST_BYTES = 1024 * 1024
+
+
+class Form(NamedTuple):
+    """How an act is written: what its argument is called, and whether one must, may or cannot be given."""
+
+    argument: str = ""
+    required: bool = False
+    ends_session: bool = True
+
+
+FORMS: Mapping[str, Form] = {
+    "pass": Form(),
+    "claim": Form(),
+    "fail": Form("REASON"),
+    "needs_human": Form("REASON"),
+    "lie": Form(),
+    "none": Form(),
+    "crash": Form(),
+    "exit": Form("CODE", required=True),
+    "hang": Form("SECONDS"),
+    "ignore-term": Form(),
+    "linger": Form(),
+    "half": Form(),
+    "garbage": Form(),
+    "stale": Form(),
+    "old-format": Form(),
+    "orphan": Form(ends_session=False),
+    "flood": Form("BYTES", required=True, ends_session=False),
+    "slow": Form("SECONDS", required=True, ends_session=False),
+    "tamper": Form(ends_session=False),
+}
+"""Every act there is; `misbehave` says what each does."""
+
+
+class BadScript(Exception):
+    """The script cannot be used; the message names file, key and what is allowed."""
+
+
+class Act(NamedTuple):
+    """One thing to do. `argument` is the part after the colon, already checked."""
+
+    name: str
+    argument: str | None = None
+
+    @property
+    def number(self) -> float:
+        """The argument of an act that counts something."""
+        return float(self.argument or 0)
+
+
+Script = Mapping[str, "str | list[str]"]
+
+PASS = (Act("pass"),)
+
+
+def load(workspace: Workspace, environ: Mapping[str, str]) -> Script | None:
+    """Return the script in force, checked whole, or None when there is none. Raises `BadScript`."""
+    given = environ.get(VARIABLE, "").strip()
+    if given.startswith("{"):
+        return parse(given, f"${VARIABLE}")
+    if given:
+        return parse(_text_of(os.path.join(workspace.root, given)), given)
+    text = workspace.read(FILE)
+    return None if text is None else parse(text, FILE)
+
+
+def parse(text: str, file: str) -> Script:
+    """Return the script in `text`; `file` is how a person knows it. Raises `BadScript`."""
+    try:
+        script = json.loads(text)
+    except ValueError as error:
+        raise BadScript(f"{file}: not JSON: {error}") from error
+    if not isinstance(script, dict):
+        raise BadScript(f'{file}: must map steps to acts, such as {{"impl": ["crash", "pass"]}}')
+    for step, entries in script.items():
+        if isinstance(entries, str):
+            _acts(entries, f"{file}: {step}:")
+        elif isinstance(entries, list):
+            for number, entry in enumerate(entries):
+                _acts(entry, f"{file}: {step}[{number}]:")
+        else:
+            raise BadScript(f"{file}: {step}: must be an act or a list of acts, not {entries!r}")
+    return script
+
+
+def acts_for(script: Script, step: str, start: int) -> tuple[Act, ...]:
+    """Return what to do at the `start`-th start (from 1) of a step, ending the session in any case."""
+    entries = script.get(step, script.get(ANY_STEP, []))
+    if isinstance(entries, list):
+        entries = entries[start - 1] if start <= len(entries) else "pass"
+    acts = _acts(entries, step)
+    return acts if any(FORMS[act.name].ends_session for act in acts) else acts + PASS
+
+
+def count_start(workspace: Workspace, step: str) -> int:
+    """Count one more start of `step` and return how many there were; an unreadable count begins anew."""
+    try:
+        counts = json.loads(workspace.read(COUNT) or "{}")
+    except ValueError:
+        counts = {}
+    counts = counts if isinstance(counts, dict) else {}
+    before = counts.get(step)
+    counts[step] = (before if isinstance(before, int) else 0) + 1
+    workspace.replace(COUNT, json.dumps(counts).encode())
+    return int(counts[step])
+
+
+def _acts(entry: object, place: str) -> tuple[Act, ...]:
+    if not isinstance(entry, str):
+        raise BadScript(f"{place} {entry!r} is not an act {_allowed()}")
+    return tuple(_act(part.strip(), place) for part in entry.split("+"))
+
+
+def _act(text: str, place: str) -> Act:
+    name, colon, argument = text.partition(":")
+    form = FORMS.get(name)
+    if form is None:
+        raise BadScript(f"{place} there is no act {text!r} {_allowed()}")
+    if not colon and form.required:
+        raise BadScript(f"{place} {name!r} needs an argument: {_written(name, form)}")
+    if colon and not _fits(argument, form.argument):
+        raise BadScript(f"{place} {text!r} has a wrong argument {_allowed()}")
+    return Act(name, argument if colon else None)
+
+
+def _fits(argument: str, kind: str) -> bool:
+    match kind:
+        case "REASON":
+            return argument.isprintable() and bool(argument.strip())
+        case "CODE":
+            return argument.isdecimal() and int(argument) <= 255
+        case "BYTES":
+            return argument.isdecimal()
+        case "SECONDS":
+            return argument.replace(".", "", 1).isdecimal()
+        case _:
+            return False
+
+
+def _written(name: str, form: Form) -> str:
+    if not form.argument:
+        return name
+    return f"{name}:{form.argument}" if form.required else f"{name}[:{form.argument}]"
+
+
+def _allowed() -> str:
+    return f"(allowed, joined by '+': {', '.join(_written(name, form) for name, form in FORMS.items())})"
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise BadScript(f"{path}: {error.strerror} (named by ${VARIABLE})") from error

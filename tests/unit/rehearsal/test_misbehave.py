@@ -1,0 +1,295 @@
+"""Every way to misbehave, seen from outside: the exit, the signals, the files, the processes left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from tests.support.eventually import eventually_sync
+from tests.support.rehearsal import Rehearsal
+
+from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
+from handoffd.rehearsal.workspace import MARK
+
+HANDOFF = ".ai/HANDOFF.md"
+RESULT = ".ai/executor-result"
+
+
+def told(rehearsal: Rehearsal, act: str, step: str = "impl") -> Rehearsal:
+    """Put `act` into the script of `rehearsal`."""
+    rehearsal.environ["HANDOFFD_REHEARSAL"] = json.dumps({step: act})
+    return rehearsal
+
+
+def written(rehearsal: Rehearsal, name: str) -> bool:
+    """Is that file in the project?"""
+    return (rehearsal.root / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        ("fail", ("failing", None)),
+        ("fail:scope_warning", ("failing", "scope_warning")),
+        ("fail:the moon is full: really", ("failing", "the moon is full: really")),
+        ("needs_human", ("needs_human", None)),
+        ("lie", ("pass", None)),
+    ],
+)
+def test_a_claim_without_work(shop: Rehearsal, act: str, expected: tuple[str, str | None]) -> None:
+    """The hand-off is well-formed and says what it was told to; no file of the project has changed."""
+    before = shop.files()
+
+    ended = told(shop, act).run("impl")
+
+    handoff = shop.handoff()
+    assert (0, expected) == (ended.returncode, (handoff["status"], handoff["reason"]))
+    assert "d-impl-1" == handoff["dispatch"]
+    assert {HANDOFF, RESULT, ".ai/rehearsal-count.json"} == {
+        name for name, text in shop.files().items() if before.get(name) != text
+    }
+
+
+def test_a_lie_claims_tests_nobody_ran(shop: Rehearsal) -> None:
+    """Counts and all, as if it had been true."""
+    told(shop, "lie").run("impl")
+
+    assert (12, 0) == (shop.handoff()["tests_pass"], shop.handoff()["tests_fail"])
+
+
+@pytest.mark.parametrize(
+    ("act", "code"), [("crash", -signal.SIGKILL), ("exit:7", 7), ("none", 0), ("hang:0.01", 0)]
+)
+def test_an_end_without_a_handoff(shop: Rehearsal, act: str, code: int) -> None:
+    """The exit tells how it ended, and nothing was handed over."""
+    ended = told(shop, act).run("impl")
+
+    assert (code, False, False) == (ended.returncode, written(shop, HANDOFF), written(shop, RESULT))
+
+
+def test_the_script_goes_on_where_a_crash_left_it(shop: Rehearsal) -> None:
+    """A start that killed itself is counted; the list is used up by what follows."""
+    shop.environ["HANDOFFD_REHEARSAL"] = '{"bdd": ["crash", "exit:3"]}'
+
+    codes = [shop.run("bdd", attempt=attempt).returncode for attempt in (1, 2, 3)]
+
+    assert [-signal.SIGKILL, 3, 0] == codes
+    assert ("pass", 3) == (shop.handoff()["status"], shop.handoff()["attempt"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_hang_is_ended_by_a_signal(shop: Rehearsal, number: signal.Signals) -> None:
+    """It writes nothing and stays, until it is asked to leave."""
+    with told(shop, "hang").session("impl") as session:
+        _until_told(session.stdout)
+        session.send_signal(number)
+        session.communicate(timeout=60)
+
+    assert (-number, False) == (session.returncode, written(shop, HANDOFF))
+
+
+def test_an_inherited_deafness_to_interrupts_is_not_kept(shop: Rehearsal) -> None:
+    """Started where INT is ignored, as a background job of a shell is, it can be interrupted all the same."""
+    deaf = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+    with told(shop, "hang").session("impl", through=deaf) as session:
+        _until_told(session.stdout)
+        session.send_signal(signal.SIGINT)
+
+        assert -signal.SIGINT == session.wait(timeout=60)
+
+
+def test_ignore_term_is_ended_by_kill_alone(shop: Rehearsal) -> None:
+    """INT, TERM and HUP change nothing."""
+    with told(shop, "ignore-term").session("impl") as session:
+        _until_told(session.stdout)
+        ignored = f"{(1 << signal.SIGINT - 1) | (1 << signal.SIGTERM - 1) | (1 << signal.SIGHUP - 1):016x}"
+        eventually_sync(lambda: _ignores(session.pid) & int(ignored, 16) == int(ignored, 16))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            session.send_signal(number)
+        assert session.poll() is None
+        session.kill()
+        session.communicate(timeout=60)
+
+    assert -signal.SIGKILL == session.returncode
+
+
+def test_linger_hands_over_and_stays(shop: Rehearsal) -> None:
+    """The hand-off is there, whole and true, while the process still is."""
+    with told(shop, "linger", "bdd").session("bdd") as session:
+        eventually_sync(lambda: written(shop, HANDOFF))
+        assert ("pass", None) == (shop.handoff()["status"], session.poll())
+        session.terminate()
+        session.communicate(timeout=60)
+
+    assert -signal.SIGTERM == session.returncode
+
+
+def test_half_a_handoff_is_opened_and_not_closed(shop: Rehearsal) -> None:
+    """The front matter begins well and breaks off in the middle of a line; combined, it hangs with it."""
+    assert 0 == told(shop, "half").run("impl").returncode
+    text = shop.text(HANDOFF)
+    assert (True, 1, True) == (
+        text.startswith("---\nstory: US-001\n"),
+        text.count("---"),
+        text.endswith("status: pa"),
+    )
+    assert not written(shop, RESULT)
+
+    (shop.root / HANDOFF).unlink()
+    with told(shop, "half+hang").session("impl") as session:
+        eventually_sync(lambda: written(shop, HANDOFF))
+        assert session.poll() is None
+        session.kill()
+        session.communicate(timeout=60)
+
+
+def test_garbage_is_no_text(shop: Rehearsal) -> None:
+    """A front matter is there, closed, and neither UTF-8 nor YAML."""
+    assert 0 == told(shop, "garbage").run("impl").returncode
+
+    body = (shop.root / HANDOFF).read_bytes()
+    with pytest.raises(UnicodeDecodeError):
+        body.decode()
+    assert (b"---\n", True) == (body[:4], b"\n---\n" in body)
+
+
+def test_stale_is_of_another_attempt(shop: Rehearsal) -> None:
+    """Well-formed, new on disk, and about something else; no executor-result speaks for it."""
+    assert 0 == told(shop, "stale").run("impl", attempt=2).returncode
+
+    handoff = shop.handoff()
+    assert ("US-001", "bdd", 3, "pass") == tuple(
+        handoff[key] for key in ("story", "step", "attempt", "status")
+    )
+    assert "d-impl-2" != handoff["dispatch"]
+    assert not written(shop, RESULT)
+
+
+def test_old_format_has_no_front_matter(shop: Rehearsal) -> None:
+    """The work is done and told in prose, as agents did before there was a front matter."""
+    assert 0 == told(shop, "old-format", "bdd").run("bdd").returncode
+
+    assert shop.text(HANDOFF).startswith("# bdd of US-001\n")
+    assert (True, False) == (written(shop, "docs/bdd/US-001.md"), written(shop, RESULT))
+
+
+def test_flood_prints_exactly_that_much_more(shop: Rehearsal) -> None:
+    """The output is as large as was asked for, and the work is done all the same."""
+    usual = len(shop.run("bdd").stdout)
+    flooded = told(shop, "flood:3000001", "bdd").run("bdd")
+
+    assert usual + 3_000_001 + len("rehearsal: told to flood:3000001\n") == len(flooded.stdout)
+    assert "pass" == shop.handoff()["status"]
+
+
+def test_slow_shows_life_and_then_works(shop: Rehearsal) -> None:
+    """It takes its time, says so, and hands over."""
+    began = time.monotonic()
+    ended = told(shop, "slow:0.6", "bdd").run("bdd")
+
+    assert time.monotonic() - began >= 0.6
+    assert (2, "pass") == (ended.stdout.count("still at it"), shop.handoff()["status"])
+
+
+def test_tamper_forges_the_state_and_then_works(shop: Rehearsal) -> None:
+    """STATE.json says done; what else was in it is kept, as a careful forger would."""
+    (shop.root / ".ai/STATE.json").write_text('{"project": "shop", "step": "bdd", "status": "running"}')
+
+    assert 0 == told(shop, "tamper", "bdd").run("bdd").returncode
+
+    forged = json.loads(shop.text(".ai/STATE.json"))
+    assert ("shop", "done", "pass") == (forged["project"], forged["step"], forged["status"])
+    assert "pass" == shop.handoff()["status"]
+
+
+@pytest.fixture
+def orphans() -> Iterator[set[int]]:
+    """The orphans a test has found; whatever happens, none survives it."""
+    found: set[int] = set()
+    yield found
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_orphans_are_out_of_reach_and_hold_the_output(shop: Rehearsal, orphans: set[int]) -> None:
+    """Two processes stay: own sessions, no environment to know them by, the session's stdout still open."""
+    with told(shop, "orphan", "bdd").session("bdd") as session:
+        assert session.stdout is not None
+        assert 0 == session.wait(timeout=60)
+        pipe = os.readlink(f"/proc/{os.getpid()}/fd/{session.stdout.fileno()}")
+        eventually_sync(lambda: 2 == len(_orphans(pipe)))
+        orphans |= _orphans(pipe)
+
+        for pid in orphans:
+            assert b"" == Path(f"/proc/{pid}/environ").read_bytes()
+            assert os.getsid(pid) not in (session.pid, os.getsid(0))
+        assert "pass" == shop.handoff()["status"]
+
+
+def test_claim_passes_verify_without_running_the_tests(shop: Rehearsal) -> None:
+    """The counts are what is written down in the tests, though these would fail."""
+    shop.passes("bdd", "sdd-delta", "scaffold")
+
+    told(shop, "claim", "verify").run("verify")
+
+    assert ("pass", 11) == (shop.handoff()["status"], shop.handoff()["tests_pass"])
+    assert "claimed, not run" in shop.text(HANDOFF)
+
+
+def _orphans(pipe: str) -> set[int]:
+    """Return the marked processes whose stdout is `pipe`."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdecimal() and f"{MARK}-orphan".encode() in (folder / "cmdline").read_bytes():
+                found |= {int(folder.name)} if os.readlink(folder / "fd/1") == pipe else set()
+        except OSError:
+            continue  # gone meanwhile, or somebody else's
+    return found
+
+
+def _ignores(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("SigIgn:")).split()[1], 16)
+
+
+def _until_told(stream: IO[bytes] | None) -> None:
+    """Read the session's output up to the line that announces the act."""
+    assert stream is not None
+    for line in iter(stream.readline, b""):
+        if b"told to" in line:
+            return
+    raise AssertionError("the session ended without the act")
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        ("pass", "found"),
+        ("fail:scope_warning", "found"),
+        ("lie", "found"),
+        ("old-format", "found"),
+        ("none", "absent"),
+        ("stale", "stale"),
+        ("half", "malformed"),
+        ("garbage", "malformed"),
+    ],
+)
+def test_the_daemon_takes_it_for_what_it_is(shop: Rehearsal, act: str, kind: str) -> None:
+    """Read as the daemon reads it, each act is the case it is there to provoke."""
+    told(shop, act, "bdd").run("bdd")
+
+    handoff, result = (shop.root / name for name in (HANDOFF, RESULT))
+    texts = HandoffTexts(
+        handoff=handoff.read_bytes() if handoff.exists() else None,
+        result=result.read_bytes() if result.exists() else None,
+    )
+    reading = read_handoff(texts, Expected(story="US-001", step="bdd", attempt=1, dispatch="d-bdd-1"))
+
+    assert kind == reading.kind, reading

@@ -1,0 +1,92 @@
+"""The whole story, step by step, each a process of its own, with the real tests run in between."""
+
+from __future__ import annotations
+
+from tests.support.rehearsal import Rehearsal
+
+from handoffd.rehearsal import coding, committing, documents, memory, verification
+from handoffd.rehearsal.steps import work_of
+
+WRITES: dict[str, set[str]] = {
+    "bootstrap": set(),
+    "bdd": {"docs/bdd/US-001.md"},
+    "sdd-delta": {"docs/deltas/US-001.md"},
+    "contract": {"docs/api/openapi.yaml"},
+    "scaffold": {"tests/test_discounts.py"},
+    "impl": {"shop/pricing.py", "shop/receipt.py"},
+    "verify": {"docs/sdd.md"},
+    "commit": set(),
+    "update-memory": {".ai/history.md", "PROJECT_MEMORY.md"},
+}
+HANDED_OVER = {".ai/HANDOFF.md", ".ai/executor-result"}
+
+
+def test_a_story_goes_from_green_over_red_to_green(shop: Rehearsal) -> None:
+    """The tests pass before, fail for want of the feature after scaffold, and all pass after impl."""
+    assert (5, 0) == shop.tests()
+    shop.passes("bootstrap", "bdd", "sdd-delta", "contract", "scaffold")
+    assert (5, 6) == shop.tests()
+    shop.passes("impl")
+    assert (11, 0) == shop.tests()
+    shop.passes("verify", "commit", "update-memory")
+
+
+def test_a_story_nobody_prepared_works_as_well(shop: Rehearsal) -> None:
+    """It gets small tests and code of its own, red and green, beside everything else."""
+    shop.passes("bdd", "sdd-delta", "contract", "scaffold", story="US-002")
+    assert (5, 2) == shop.tests()
+    shop.passes("impl", "verify", "update-memory", story="US-002")
+    assert 7 == shop.handoff()["tests_pass"]
+    assert "# US-002 Bottle deposit" in shop.text("docs/bdd/US-002.md")
+
+
+def test_a_step_reports_what_it_writes_and_writes_it_once(shop: Rehearsal) -> None:
+    """What changed is what the hand-off lists, within its write scope; repeating changes nothing."""
+    for step, writes in WRITES.items():
+        before = shop.files()
+        shop.passes(step)
+        after = shop.files()
+        changed = {name for name in after if before.get(name) != after[name]} - HANDED_OVER
+        assert (writes, writes) == (changed, set(shop.handoff()["files_changed"])), step
+        shop.passes(step)
+        assert after == shop.files(), step
+
+
+def test_any_project_can_be_rehearsed_twice(foreign: Rehearsal) -> None:
+    """Every step passes, a repetition changes nothing, and what a person wrote in code stays."""
+    code = foreign.text("main.go")
+    for step in WRITES:
+        foreign.passes(step)
+        before = foreign.files()
+        foreign.passes(step)
+        assert before == foreign.files(), step
+    assert code == foreign.text("main.go")
+
+
+def test_an_unknown_step_says_what_it_would_do(shop: Rehearsal) -> None:
+    """A step of the user's own table is passed honestly: nothing was done, and the hand-off says so."""
+    before = shop.files()
+
+    shop.passes("threat-model")
+
+    assert "knows no work for the step threat-model" in shop.handoff()["summary"]
+    assert HANDED_OVER == shop.files().keys() - before.keys()
+
+
+def test_every_step_of_the_default_table_has_its_work() -> None:
+    """The table leads to the function that does the step's work."""
+    expected = {
+        "bootstrap": documents.bootstrap,
+        "bdd": documents.bdd,
+        "sdd-delta": documents.sdd_delta,
+        "contract": documents.contract,
+        "scaffold": coding.scaffold,
+        "impl": coding.impl,
+        "verify": verification.measured,
+        "commit": committing.commit,
+        "update-memory": memory.update_memory,
+        "custom": documents.custom,
+    }
+
+    assert expected == {step: work_of(step) for step in expected}
+    assert verification.claimed == work_of("verify", run_tests=False)
