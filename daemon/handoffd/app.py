@@ -1,0 +1,253 @@
+"""The composition root: builds the graph of parts and owns the one top-level task group.
+
+`serve` is the daemon. `offline` lends the same parts, without their loops, to a verb that is given
+while no daemon runs: same locks, same code path, nothing dispatched.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import structlog
+
+from handoffd.clock import SystemClock
+from handoffd.control.server import ControlServer
+from handoffd.control.service import Service
+from handoffd.errors import HandoffdError
+from handoffd.execute.process import Launcher
+from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.notify.fanout import Notifier
+from handoffd.schedule.poller import Scheduler
+from handoffd.settings import Settings
+from handoffd.store.faults import storage_error
+from handoffd.store.journal import Journal
+from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
+from handoffd.supervise.roster import Roster
+from handoffd.supervise.sdnotify import ServiceManager
+from handoffd.supervise.services import Services
+from handoffd.supervise.slots import Slots
+from handoffd.watch.watcher import Watcher
+
+log = structlog.get_logger(__name__)
+
+DRAIN_S = 5.0
+"""How long a stopping daemon waits for notices on their way."""
+
+STATUS_EVERY_S = 10.0
+
+LOCK_S = 5.0
+"""How long a starting daemon waits for a verb that is being carried out without one."""
+
+MOST_FILES = 65_536
+"""More than this nobody needs; programs that close every number they might have open take long then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """What a verb needs while no daemon runs."""
+
+    supervision: Roster
+    journal: Journal
+
+
+@asynccontextmanager
+async def offline(settings: Settings) -> AsyncIterator[Offline]:
+    """Lend the daemon's parts for one verb. Raises Locked while a daemon runs."""
+    async with _parts(settings) as services:
+        roster = Roster(services)
+        await roster.load()
+        try:
+            yield Offline(roster, services.journal)
+        finally:
+            roster.close()
+
+
+@asynccontextmanager
+async def reading(settings: Settings) -> AsyncIterator[Offline]:
+    """Lend the parts for a look, without any lock: nothing can be changed through them."""
+    journal = await Journal.open_to_read(settings.journal)
+    try:
+        roster = Roster(_services(settings, journal))
+        await roster.load()
+        try:
+            await roster.inspect()
+            yield Offline(roster, journal)
+        finally:
+            roster.close()
+    finally:
+        await journal.close()
+
+
+async def serve(settings: Settings) -> int:
+    """Be the daemon until a signal or a stop verb ends it; return its exit code.
+
+    Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one.
+    """
+    _allow_files()
+    async with _parts(settings, LOCK_S) as services:
+        daemon = Daemon(settings, services)
+        return await daemon.run()
+
+
+def _allow_files() -> None:
+    """Let this process have as many files open as it may: every project's lock is one of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+
+
+@asynccontextmanager
+async def _parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[Services]:
+    lock = await _lock(settings, lock_within_s)
+    try:
+        journal = await Journal.open(settings.journal)
+        try:
+            yield _services(settings, journal)
+        finally:
+            with anyio.CancelScope(shield=True):  # what is queued for the journal must reach it
+                await journal.close()
+    finally:
+        lock.release()
+
+
+async def _lock(settings: Settings, within_s: float) -> FileLock:
+    for folder in (settings.state_dir, settings.runtime_dir, settings.runs_dir):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error("make the folder", folder, error) from error
+    path = daemon_lock_path(settings.state_dir)
+    return await acquire_within(path, f"the state directory {settings.state_dir}", within_s)
+
+
+def _services(settings: Settings, journal: Journal) -> Services:
+    clock = SystemClock()
+    own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
+    return Services(
+        settings=settings,
+        journal=journal,
+        launcher=Launcher(settings.launcher_socket),
+        executors=load_book(shipped_layer(), own),
+        notifier=Notifier(settings.notify, clock),
+        slots=Slots(settings.execute.slots),
+        clock=clock,
+        environment=dict(os.environ),
+    )
+
+
+class Daemon:
+    """The running daemon: starts its parts, waits for the end, winds down in order."""
+
+    def __init__(self, settings: Settings, services: Services) -> None:
+        self._settings = settings
+        self._services = services
+        self._roster = Roster(services)
+        self._watcher = Watcher(self._roster.touched, settings.watch)
+        self._scheduler = Scheduler()
+        self._manager = ServiceManager.from_environment(services.environment, services.clock)
+        self._stop = anyio.Event()
+        self._end_executors = False
+        self._at_once = anyio.CancelScope()
+        self._code = 0
+
+    def stop(self, executors: bool = False) -> None:
+        """Ask the daemon to end; with `executors`, to end those first. Harmless when repeated."""
+        self._end_executors = self._end_executors or executors
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Run until asked to stop; return the exit code."""
+        await self._roster.load()
+        async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
+            for root in self._settings.projects:
+                tasks.start_soon(self._add_configured, str(root))
+        self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
+        self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
+        service = Service(
+            self._roster, self._services.journal, self._services.clock,
+            runs_dir=self._settings.runs_dir, stop=self.stop,
+        )  # fmt: skip
+        server = ControlServer(service, self._settings.control_socket)
+        with self._at_once:
+            await self._live(server)
+        log.info("stopped")
+        return self._code
+
+    async def _live(self, server: ControlServer) -> None:
+        async with anyio.create_task_group() as tasks:
+            for name, work in self._lasting(server):
+                tasks.start_soon(work, name=name)
+            await server.started.wait()
+            self._manager.ready(self._summary())
+            log.info("ready", projects=self._roster.count, socket=str(self._settings.control_socket))
+            await self._stop.wait()  # no limit: a daemon runs until it is told to stop
+            await self._wind_down()
+            tasks.cancel_scope.cancel()
+
+    def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        return [
+            ("notifier", self._services.notifier.run),
+            ("watcher", self._watcher.run),
+            ("scheduler", self._scheduler.run),
+            ("roster", partial(self._roster.run, self._watcher)),
+            ("control", server.run),
+            ("signals", self._follow_signals),
+            ("watchdog", self._manager.run),
+        ]
+
+    async def _add_configured(self, root: str) -> None:
+        try:
+            await self._roster.add(root)
+        except HandoffdError as error:  # one project's fault is not the daemon's
+            log.warning("project not added", project=root, error=str(error))
+
+    async def _follow_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async with anyio.create_task_group() as reloads:
+                async for number in signals:
+                    if number == signal.SIGHUP:
+                        reloads.start_soon(self._reload)  # a slow one is no reason not to stop
+                    elif self._stop.is_set():
+                        log.warning("stopping at once", signal=signal.Signals(number).name)
+                        self._code = 128 + number
+                        self._at_once.cancel()
+                    else:
+                        self.stop()
+
+    async def _reload(self) -> None:
+        self._manager.reloading()
+        try:
+            for problem in await self._roster.reload():
+                log.warning("reload", problem=problem)
+        except Exception:
+            log.exception("reload failed")
+        self._manager.ready(self._summary())
+
+    async def _tell_manager(self) -> None:
+        self._manager.status(self._summary())
+
+    def _summary(self) -> str:
+        return f"{self._roster.count} projects, {self._roster.running} executors running"
+
+    async def _wind_down(self) -> None:
+        """End in order: executors if asked, then notices. The journal is closed by whoever opened it."""
+        log.info("stopping", executors=self._end_executors)
+        self._manager.stopping()
+        if self._end_executors:
+            try:
+                await self._roster.end_executors("handoffd stop --executors")
+            except Exception:
+                log.exception("executors not ended")
+        left = await self._services.notifier.drain(DRAIN_S)
+        if left:
+            log.warning("notices not sent", count=left)
+        if not self._manager.present:
+            await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended

@@ -1,0 +1,1 @@
+"""One consumer per track, and the interpreter of what the engine orders."""

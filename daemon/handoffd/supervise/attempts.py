@@ -1,0 +1,217 @@
+"""The executors of one track as live processes: started, followed, stopped, found again.
+
+Everything here can be done twice without harm: the launcher starts a run at most once, whoever
+asks and however often, and a run that is over answers with its exit record.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.effects import Spawn
+from handoffd.engine.events import (
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    HandoffSettled,
+    SpawnRefused,
+)
+from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey
+from handoffd.errors import HandoffdError
+from handoffd.execute.base import ExitRecord, RunSpec
+from handoffd.execute.environment import child_environment, run_variables
+from handoffd.execute.executor import InvocationContext, invocation
+from handoffd.execute.output import read_output
+from handoffd.execute.process import Run, adopt
+from handoffd.execute.stream import last_words, stream_verdict
+from handoffd.protocol.handoff import HandoffMark, Reading
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.runfolders import output_path
+from handoffd.supervise.services import Services
+from handoffd.supervise.settling import until_settled
+
+log = structlog.get_logger(__name__)
+
+OVERDUE_S = 90.0
+"""Added to all that a shim may rightly take: it waits a minute for a full disk before it gives up."""
+
+AWAY_LIMIT_S = 600.0
+"""How long the end of an executor waits for a project that was moved away: it is told nowhere else."""
+AWAY_LOOK_S = 0.5
+
+STREAM_END_BYTES = 256 * 1024
+"""How much of the end of an agent's stream is searched for its result line."""
+
+
+class Attempts:
+    """The runs of one track. `post` puts facts into the track's inbox."""
+
+    def __init__(
+        self, key: TrackKey, files: ProjectFiles, services: Services, post: Callable[[Event], None]
+    ) -> None:
+        self._key = key
+        self._files = files
+        self._services = services
+        self._post = post
+        self._handoffs = HandoffFiles(key.project)
+        self._starting: set[str] = set()
+        self._asked: dict[str, float] = {}
+        """When (monotonic seconds) a run was asked to end."""
+        self.live: dict[str, Run] = {}
+        self.settling: str | None = None
+        """The dispatch whose rest is being looked for."""
+
+    @property
+    def count(self) -> int:
+        """How many processes of ours run for the track, or are about to: its executor, a check."""
+        return len(self.live.keys() | self._starting)
+
+    async def execute(self, order: Spawn) -> Run | SpawnRefused:
+        """Start the executor, or find it again; or return why it could not be started."""
+        run_dir = self._services.run_dir(order.dispatch)
+        self._starting.add(order.dispatch)
+        try:
+            spec = self._specify(order, run_dir)
+            run = self.live[order.dispatch] = await self._services.launcher.start(run_dir, spec)
+        except (HandoffdError, OSError, ValueError) as error:
+            log.warning("executor not started", dispatch=order.dispatch, error=str(error))
+            return SpawnRefused(dispatch=order.dispatch, error=str(error))
+        finally:
+            self._starting.discard(order.dispatch)
+        return run
+
+    def _specify(self, order: Spawn, run_dir: Path) -> RunSpec:
+        executor = self._services.executors.get(order.executor)
+        prompt = str(run_dir / "prompt.md")
+        call = invocation(executor, InvocationContext(python=sys.executable, prompt_file=prompt))
+        environment = child_environment(
+            self._services.environment,
+            self._services.settings.execute.env_allow,
+            call.env,
+            project=self._files.settings.env,
+            variables=run_variables(
+                run_id=order.dispatch, story=order.story, step=order.step, attempt=order.attempt
+            ),
+        )
+        return RunSpec(
+            run_id=order.dispatch,
+            argv=call.argv,
+            env=environment,
+            cwd=self._key.project,
+            stdin=prompt if call.prompt == "stdin" else None,
+            output=output_path(self._key.project, order.dispatch),
+            deadline_s=order.timeout_min * 60 or None,
+            ladder=call.ladder,
+        )
+
+    async def follow(self, dispatch: str, run: Run, track: Callable[[], Track]) -> None:
+        """Wait for the end of an executor, however long it takes, and post what it left.
+
+        The wait has no limit of its own: the shim enforces the deadline and the poller checks it.
+        """
+        self.live[dispatch] = run
+        try:
+            self._post(ExecutorStarted(dispatch=dispatch, pid=run.pid))
+            record = await run.wait()
+        finally:
+            self.live.pop(dispatch, None)
+            self._asked.pop(dispatch, None)
+        await self.report(dispatch, record, track)
+
+    async def settle(self, dispatch: Dispatch, run: Run) -> None:
+        """Post `HandoffSettled` once the executor has handed over and rests."""
+        grace_s = self._services.settings.execute.handoff_grace_s
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._until_over, run, tasks.cancel_scope)
+            await until_settled(run, dispatch, self._handoffs, self._services.clock, grace_s)
+            self._post(HandoffSettled(dispatch=dispatch.id, quiet_s=grace_s))
+            tasks.cancel_scope.cancel()
+
+    async def _until_over(self, run: Run, scope: anyio.CancelScope) -> None:
+        await run.wait()
+        scope.cancel()
+
+    async def report(self, dispatch: str, record: ExitRecord, track: Callable[[], Track]) -> None:
+        """Post the end of an executor, with the hand-off it left read after its last process."""
+        if record.spawn_error is not None:
+            self._post(SpawnRefused(dispatch=dispatch, error=record.spawn_error))
+            return
+        left, give_up_at = None, anyio.current_time() + AWAY_LIMIT_S
+        while left is None:
+            current = track().ledger.dispatch
+            if current is None or current.id != dispatch:
+                return  # judged already, before a restart
+            patient = anyio.current_time() < give_up_at and current.stop is not StopReason.ABORT
+            left = await to_thread.run_sync(self._left_by, current, record, patient)
+            if left is None:
+                await anyio.sleep(AWAY_LOOK_S)
+        reading, mark, exit_ = left
+        self._post(ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark))
+
+    def _left_by(
+        self, dispatch: Dispatch, record: ExitRecord, patient: bool
+    ) -> tuple[Reading, HandoffMark, Exit] | None:
+        """Return what the executor handed over, and how it ended; None while its project is away.
+
+        All in one visit to a thread: the next executor waits for it.
+        """
+        if patient and not os.path.isdir(self._key.project):
+            return None
+        reading, mark = self._handoffs.read(dispatch)
+        self._handoffs.copy_to(self._services.run_dir(dispatch.id))
+        return reading, mark, self._ended(dispatch, record)
+
+    def _ended(self, dispatch: Dispatch, record: ExitRecord) -> Exit:
+        """Return how the executor ended, by its own stream as well: exit codes alone lie.
+
+        A stream is for programs: in place of its last bytes stand the words for people in it.
+        """
+        executor = self._services.executors.executors.get(dispatch.executor)
+        if executor is None or executor.output == "text":
+            return exit_of(record, tail=record.tail)
+        output = output_path(self._key.project, dispatch.id)
+        end = read_output(self._services.run_dir(dispatch.id), output, last=STREAM_END_BYTES)
+        verdict = stream_verdict(executor, end)
+        return exit_of(record, tail=last_words(verdict, end), stream_error=verdict.is_error is True)
+
+    def stop(self, dispatch: str) -> None:
+        """Ask every run of a dispatch (the executor, its checks) to end; the shims do the rest."""
+        for run_dir in self._services.settings.runs_dir.glob(f"{dispatch}*"):
+            run = self.live.get(run_dir.name) or adopt(run_dir)
+            if isinstance(run, Run):
+                self._asked.setdefault(run_dir.name, self._services.clock.monotonic())
+                run.stop()
+
+    def end_overdue(self) -> None:
+        """Kill the shims that should have ended their run and do not: stopped ones, ones that hang.
+
+        The run is then lost, and what is left of it is ended from outside; else its track would
+        be stopping for ever.
+        """
+        now = self._services.clock.monotonic()
+        for run_id, run in tuple(self.live.items()):
+            latest = run.latest_end(self._asked.get(run_id))
+            if latest is not None and now > latest + OVERDUE_S:
+                log.error("shim does not end its run, killed", run=run_id, pid=run.pid)
+                run.kill()
+
+
+def exit_of(record: ExitRecord, *, tail: str, stream_error: bool = False) -> Exit:
+    """Return how a run ended as the engine sees it."""
+    return Exit(
+        code=record.code,
+        signal=record.signal,
+        by=record.by,
+        tail=tail,
+        seconds=record.seconds,
+        stream_error=stream_error,
+    )

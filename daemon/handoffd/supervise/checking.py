@@ -1,0 +1,161 @@
+"""Carrying out the checks of one track: baseline, tests, post_check, as runs of their own.
+
+Each is a run under the launcher with an id derived from its dispatch, so a restarted daemon that is
+given the same order finds the run again instead of starting a second one. A check that we stopped
+ourselves (or that vanished with the machine) proves nothing and is run again under the next id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from handoffd.engine.effects import MeasureBaseline, RunChecks
+from handoffd.engine.events import BaselineMeasured, ChecksFinished, PostCheck, TestEvidence
+from handoffd.engine.track import TrackKey
+from handoffd.engine.wording import with_tail
+from handoffd.errors import HandoffdError
+from handoffd.execute import comparison, measuring
+from handoffd.execute.base import ExitRecord, RunSpec
+from handoffd.execute.checks import (
+    CheckContext,
+    files_changed_since,
+    post_check_spec,
+    read_test_output,
+    test_run_spec,
+)
+from handoffd.execute.environment import child_environment
+from handoffd.execute.process import Run
+from handoffd.execute.reports.report import TestReport
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.home import Home
+from handoffd.supervise.services import Services
+
+MAX_TRIES = 3
+"""Runs of one check before its missing result is taken for a fault of the environment."""
+
+
+class Checks:
+    """The checks of one track. `live` is shared with the executors, so that a stop reaches all."""
+
+    def __init__(self, key: TrackKey, home: Home, services: Services, live: dict[str, Run]) -> None:
+        self._key = key
+        self._home = home
+        self._files = home.files
+        self._services = services
+        self._live = live
+
+    async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
+        """Run the tests and keep their results for this story; return the fact."""
+        fault = None
+        try:
+            context = self._context(f"{order.dispatch}.baseline", order.story, "baseline", 1)
+            record, report = await self._test(context, timeout_s)
+            fault = with_tail(report.problem, record.tail) if report.problem else None
+            if fault is None:
+                body = comparison.encode(comparison.baseline_of(report))
+                await self._services.journal.save_baseline(self._key, order.story, body)
+        except HandoffdError as error:
+            fault = error.message
+        mark = await to_thread.run_sync(HandoffFiles(self._key.project).mark)
+        return BaselineMeasured(dispatch=order.dispatch, mark=mark, fault=fault)
+
+    async def measure(self, order: RunChecks, executor_started_ns: int) -> ChecksFinished:
+        """Run what the order asks for; return the fact."""
+        tests: TestEvidence | None = None
+        post: PostCheck | None = None
+        try:
+            if order.tests is not None and self._files.settings.test.command:
+                tests = await self._tests(order, executor_started_ns)
+            if order.post_check is not None and (tests is None or tests.fault is None):
+                post = await self._post_check(order, order.post_check)
+        except HandoffdError as error:
+            tests = TestEvidence(fault=error.message, verified=False)
+        return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
+
+    async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
+        timeout_s = order.check_timeout_min * 60
+        context = self._context(f"{order.dispatch}.tests", order.story, order.step, order.attempt)
+        record, report = await self._test(context, timeout_s)
+        body = await self._services.journal.load_baseline(self._key, order.story)
+        baseline = comparison.decode(body) if body is not None else None
+        changed = await self._changed(report, since_ns)
+        earlier_s = 0.0
+        exclude = measuring.files_to_exclude(self._files.settings.test, report, baseline, changed)
+        if exclude:
+            rest = self._context(f"{order.dispatch}.rest", order.story, order.step, order.attempt)
+            earlier_s = record.seconds
+            record, second = await self._test(rest, timeout_s, exclude)
+            report = measuring.merge(report, second, exclude)
+            changed |= await self._changed(second, since_ns)
+        return measuring.evidence_of(report, record, baseline, changed, earlier_s=earlier_s)
+
+    async def _changed(self, report: TestReport, since_ns: int) -> frozenset[str]:
+        files = [error.file for error in report.load_errors]
+        return await to_thread.run_sync(files_changed_since, Path(self._key.project), files, since_ns)
+
+    async def _test(
+        self, context: CheckContext, timeout_s: float, exclude: tuple[str, ...] = ()
+    ) -> tuple[ExitRecord, TestReport]:
+        settings = self._files.settings.test
+
+        def spec(at: CheckContext) -> RunSpec:
+            return test_run_spec(at, settings, timeout_s, exclude)
+
+        record, run_dir = await self._run(context, spec)
+        output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
+        report = await to_thread.run_sync(measuring.measured, settings, record, output, self._key.project)
+        return record, report
+
+    async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
+        context = self._context(f"{order.dispatch}.post", order.story, order.step, order.attempt)
+        record, _ = await self._run(
+            context, lambda at: post_check_spec(at, command, order.post_check_timeout_s)
+        )
+        if (fault := measuring.fault_of(record)) is not None:
+            return PostCheck(passed=False, tail=record.tail, fault=fault)
+        return measuring.post_check_of(record)
+
+    async def _run(
+        self, context: CheckContext, spec_for: Callable[[CheckContext], RunSpec]
+    ) -> tuple[ExitRecord, Path]:
+        """Start a check (or find it again) and wait for its end; the shim enforces its deadline."""
+        record: ExitRecord | None = None
+        for number in range(1, MAX_TRIES + 1):
+            run_id = context.run_id if number == 1 else f"{context.run_id}.{number}"
+            at = self._context(run_id, context.story, context.step, context.attempt)
+            record = await self._once(at, spec_for(at))
+            if record.by not in {"stop", "lost"} or self._home.is_aborted(self._key):
+                return record, at.run_dir
+            if self._home.ending:
+                await anyio.sleep_forever()  # the order stays undone: the next daemon carries it out
+        assert record is not None
+        return record, context.run_dir
+
+    async def _once(self, context: CheckContext, spec: RunSpec) -> ExitRecord:
+        run = await self._services.launcher.start(context.run_dir, spec)
+        self._live[context.run_id] = run
+        try:
+            if self._home.is_aborted(self._key):  # when there was no process yet that could hear it
+                run.stop()
+            return await run.wait()
+        finally:
+            self._live.pop(context.run_id, None)
+
+    def _context(self, run_id: str, story: str | None, step: str, attempt: int) -> CheckContext:
+        settings = self._services.settings
+        environment = child_environment(
+            self._services.environment, settings.execute.env_allow, project=self._files.settings.env
+        )
+        return CheckContext(
+            run_id=run_id,
+            run_dir=self._services.run_dir(run_id),
+            root=Path(self._key.project),
+            environment=environment,
+            story=story,
+            step=step,
+            attempt=attempt,
+        )

@@ -1,0 +1,57 @@
+"""How long attempts have been running, and which of them have had their time.
+
+The poller's part of one project. It reads the daemon's own records only, never the project's
+folder: one that hangs must not hold up the clock of the others.
+"""
+
+from __future__ import annotations
+
+from anyio import to_thread
+
+from handoffd.engine.events import DeadlinePassed
+from handoffd.execute.base import StartRecord
+from handoffd.execute.process import claimed
+from handoffd.protocol.state import Status
+from handoffd.supervise.services import Services
+from handoffd.supervise.track import TrackSupervisor
+
+
+class Deadlines:
+    """The clock of one project's tracks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def check(self, track: TrackSupervisor, *, external: bool = True) -> None:
+        """Tell a track that its time is over, and end what does not end by itself.
+
+        Without `external`, attempts that others started are left alone.
+        """
+        if track.attempts.live:
+            await to_thread.run_sync(track.attempts.end_overdue)
+        elapsed_min = await self.elapsed_min(track)
+        state, dispatch = track.track.state, track.track.ledger.dispatch
+        if state is None or elapsed_min is None or not state.timeout_min:
+            return
+        if elapsed_min > state.timeout_min and (dispatch is not None or external):
+            name = dispatch.id if dispatch is not None else None
+            track.post(DeadlinePassed(dispatch=name, elapsed_min=elapsed_min))
+
+    async def elapsed_min(self, track: TrackSupervisor) -> float | None:
+        """Return for how long an attempt has been running; None when none is.
+
+        Our own by a clock that jumps of wall time do not touch; others by what STATE.json says.
+        """
+        state, dispatch = track.track.state, track.track.ledger.dispatch
+        if state is None or state.status is not Status.RUNNING:
+            return None
+        if dispatch is not None:
+            start = await to_thread.run_sync(self._start_record, dispatch.id)
+            return (self._services.clock.monotonic() - start.monotonic) / 60 if start else 0.0
+        if state.dispatched_at is None:
+            return None
+        return max((self._services.clock.now() - state.dispatched_at).total_seconds() / 60, 0.0)
+
+    def _start_record(self, dispatch: str) -> StartRecord | None:
+        run = claimed(self._services.run_dir(dispatch))
+        return run.start_record() if run is not None else None

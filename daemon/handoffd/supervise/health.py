@@ -1,0 +1,42 @@
+"""What is wrong with a project at the moment, said once: in the log, and to people."""
+
+from __future__ import annotations
+
+import structlog
+
+from handoffd.engine.views import Condition
+from handoffd.errors import HandoffdError, InvalidFile, Locked
+from handoffd.store.faults import PROJECT_GONE
+from handoffd.supervise.notices import condition_notice
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+
+class Health:
+    """The condition of one project."""
+
+    def __init__(self, root: str, services: Services) -> None:
+        self._root = root
+        self._services = services
+        self.condition: Condition = "ok"
+        self.detail: str | None = None
+
+    def mark(self, condition: Condition, detail: str | None = None) -> None:
+        """Take a condition; what is news is logged, and people are told unless it is good."""
+        if (condition, detail) != (self.condition, self.detail):
+            write = log.info if condition == "ok" else log.warning
+            write("project condition", project=self._root, condition=condition, detail=detail)
+            if condition != "ok":
+                notice = condition_notice(self._root, condition, detail, self._services.clock)
+                self._services.notifier.send(notice)
+        self.condition, self.detail = condition, detail
+
+    def mark_error(self, error: HandoffdError) -> None:
+        """Take the condition that an error on looking at the project stands for."""
+        if isinstance(error, InvalidFile):
+            self.mark("invalid_state", str(error))
+        elif isinstance(error, Locked):
+            self.mark("locked", error.message)
+        else:
+            self.mark("missing" if error.code == PROJECT_GONE else "io_error", error.message)

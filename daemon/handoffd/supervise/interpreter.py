@@ -1,0 +1,214 @@
+"""Carrying out what the engine orders: the only place where a decision touches the world.
+
+Every order may be given twice (after a crash, those not marked done are performed again under the
+same ids), so each is either harmless when repeated or recognises that it was done. An order whose
+outcome is a fact is marked done only after that fact has been committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, assert_never
+
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.effects import (
+    AppendHistory,
+    MeasureBaseline,
+    Notify,
+    RunChecks,
+    Spawn,
+    StopTree,
+    WriteChecklist,
+)
+from handoffd.engine.events import Event, ExecutorExited, Exit, SpawnRefused
+from handoffd.engine.track import Phase, Track, TrackKey
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.base import START, ExitRecord
+from handoffd.execute.process import Run, adopt, claimed
+from handoffd.protocol.handoff import Absent
+from handoffd.store.records import PendingEffect
+from handoffd.supervise.attempts import Attempts
+from handoffd.supervise.checking import Checks
+from handoffd.supervise.checklist import append_history, write_checklist
+from handoffd.supervise.home import Home
+from handoffd.supervise.notices import notice_of
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
+"""The phases of a dispatch in which an executor of ours may run."""
+
+
+class Inbox(Protocol):
+    """How facts get back to the track."""
+
+    def post(self, event: Event) -> None:
+        """Hand in a fact; it is decided on in its turn."""
+
+    async def settle(self, event: Event) -> None:
+        """Hand in a fact and return when it is committed."""
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start lasting work in the track's task group; without a loop it is left for the daemon."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether there is a loop: a daemon, not a verb given without one."""
+
+    @property
+    def track(self) -> Track:
+        """The track as it is now."""
+
+
+class Interpreter:
+    """Performs the orders of one track."""
+
+    def __init__(self, key: TrackKey, home: Home, services: Services, inbox: Inbox) -> None:
+        self._key = key
+        self._files = home.files
+        self._services = services
+        self._inbox = inbox
+        self.attempts = Attempts(key, home.files, services, inbox.post)
+        self._checks = Checks(key, home, services, self.attempts.live)
+
+    async def perform(self, pending: PendingEffect) -> None:
+        """Do what an order says, or begin it; lasting work goes on in the track's task group."""
+        effect = pending.effect
+        match effect:
+            case Spawn():
+                self._inbox.begin(f"spawn {effect.dispatch}", lambda: self._spawn(effect, pending.id))
+            case MeasureBaseline():
+                self._inbox.begin(f"baseline {effect.dispatch}", lambda: self._baseline(effect, pending.id))
+            case RunChecks():
+                self._inbox.begin(f"checks {effect.dispatch}", lambda: self._check(effect, pending.id))
+            case Notify():
+                await self._notify(effect, pending)
+            case StopTree():
+                await to_thread.run_sync(self.attempts.stop, effect.dispatch)
+                await self._done(pending.id)
+            case WriteChecklist() | AppendHistory():
+                await self._write(effect)
+                await self._done(pending.id)
+            case _:
+                assert_never(effect)
+
+    async def rejoin(self, ordered: Collection[str] = ()) -> None:
+        """Find the executor of a dispatch again that was started before this process was.
+
+        Not that of an `ordered` one: its start, which was not marked done, finds it.
+        """
+        dispatch = self._inbox.track.ledger.dispatch
+        if dispatch is None or dispatch.phase not in WITH_EXECUTOR or dispatch.id in ordered:
+            return
+        found = await to_thread.run_sync(adopt, self._services.run_dir(dispatch.id))
+        if isinstance(found, Run):
+            log.info("executor adopted", project=self._key.project, dispatch=dispatch.id, pid=found.pid)
+            self._follow(dispatch.id, found)
+            if dispatch.stop is not None:  # asked once more: nobody knows how far the last one got
+                await to_thread.run_sync(self.attempts.stop, dispatch.id)
+        elif isinstance(found, ExitRecord):
+            self._inbox.begin(
+                f"report {dispatch.id}",
+                lambda: self.attempts.report(dispatch.id, found, lambda: self._inbox.track),
+            )
+        else:
+            lost = Exit(by="lost")
+            self._inbox.post(ExecutorExited(dispatch=dispatch.id, exit=lost, reading=Absent()))
+
+    def watch_for_settling(self) -> None:
+        """Look for the moment at which the running executor has handed over and rests."""
+        dispatch = self._inbox.track.ledger.dispatch
+        run = self.attempts.live.get(dispatch.id) if dispatch is not None else None
+        if dispatch is None or run is None or self.attempts.settling == dispatch.id:
+            return
+        self.attempts.settling = dispatch.id
+        self._inbox.begin(f"settle {dispatch.id}", lambda: self.attempts.settle(dispatch, run))
+
+    async def _spawn(self, order: Spawn, effect_id: int) -> None:
+        if not self._is_in(order.dispatch, WITH_EXECUTOR):
+            await self._done(effect_id, "superseded")
+            return
+        found = await self._start(order)
+        if isinstance(found, SpawnRefused):
+            await self._inbox.settle(found)
+            await self._done(effect_id, "refused")
+            return
+        if self._is_stopping(order.dispatch):  # ordered when there was no process yet that could hear it
+            await to_thread.run_sync(self.attempts.stop, order.dispatch)
+        self._follow(order.dispatch, found)
+        await self._done(effect_id)
+
+    async def _start(self, order: Spawn) -> Run | SpawnRefused:
+        if self._is_stopping(order.dispatch):
+            run = await to_thread.run_sync(claimed, self._services.run_dir(order.dispatch))
+            if run is None:
+                return SpawnRefused(dispatch=order.dispatch, error="it was stopped before it was started")
+        return await self.attempts.execute(order)
+
+    def _is_in(self, dispatch: str, phases: Collection[Phase]) -> bool:
+        """Return whether a dispatch is in flight and in one of these phases: an order may be an old one."""
+        current = self._inbox.track.ledger.dispatch
+        return current is not None and current.id == dispatch and current.phase in phases
+
+    def _is_stopping(self, dispatch: str) -> bool:
+        return self._is_in(dispatch, {Phase.STOPPING})
+
+    def _follow(self, dispatch: str, run: Run) -> None:
+        self._inbox.begin(
+            f"follow {dispatch}", lambda: self.attempts.follow(dispatch, run, lambda: self._inbox.track)
+        )
+
+    async def _baseline(self, order: MeasureBaseline, effect_id: int) -> None:
+        # Measured once more, the tests would be those of an executor at work.
+        if not self._is_in(order.dispatch, {Phase.BASELINE}):
+            await self._done(effect_id, "superseded")
+            return
+        step = self._inbox.track.state.step if self._inbox.track.state else ""
+        rule = self._files.rules.steps.get(step)
+        timeout_s = (rule.check_timeout_min if rule else 10) * 60
+        await self._inbox.settle(await self._checks.baseline(order, timeout_s))
+        await self._done(effect_id)
+
+    async def _check(self, order: RunChecks, effect_id: int) -> None:
+        if not self._is_in(order.dispatch, {Phase.CHECKING}):
+            await self._done(effect_id, "superseded")
+            return
+        started_ns = await to_thread.run_sync(self._started_ns, order.dispatch)
+        await self._inbox.settle(await self._checks.measure(order, started_ns))
+        await self._done(effect_id)
+
+    def _started_ns(self, dispatch: str) -> int:
+        """Return when the executor began, by the clock that also stamps files; 0 if it was not ours."""
+        try:
+            return Path(self._services.run_dir(dispatch), START).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    async def _notify(self, order: Notify, pending: PendingEffect) -> None:
+        if not self._inbox.lasting:
+            return  # given without a daemon: the next one tells people
+        self._services.notifier.send(notice_of(order, pending, self._inbox.track, self._services.clock))
+        await self._done(pending.id)
+
+    async def _write(self, effect: WriteChecklist | AppendHistory) -> None:
+        root = self._key.project
+        try:
+            if isinstance(effect, WriteChecklist):
+                state = self._inbox.track.state
+                steps = self._files.rules.path_from(effect.task_type, state.step if state else "")
+                await to_thread.run_sync(write_checklist, root, effect.story, steps)
+            else:
+                await to_thread.run_sync(append_history, root, effect.text)
+        except HandoffdError as error:  # a convenience for people; the story does not depend on it
+            log.warning("project file not written", project=root, error=str(error))
+
+    async def _done(self, effect_id: int, outcome: str = "done") -> None:
+        """Mark an order done. One that cannot be marked is given again to the next daemon, without harm."""
+        try:
+            await self._services.journal.effect_done(effect_id, outcome)
+        except StoreError as error:
+            log.warning("order not marked done", project=self._key.project, error=error.message)

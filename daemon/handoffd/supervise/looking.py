@@ -1,0 +1,102 @@
+"""A look at what others may have written for one track: STATE.json and the hand-off files.
+
+What is found is compared with what the journal says and becomes facts for the track. Whatever
+cannot be read or understood is raised; the project says so to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.events import HandoffArrived, StateEdited
+from handoffd.errors import InvalidFile
+from handoffd.protocol.document import parse_state
+from handoffd.protocol.handoff import Found
+from handoffd.protocol.reading import Expected
+from handoffd.protocol.state import Status
+from handoffd.store.projection import Seen, read_state
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.preparing import dispatch_id
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.services import Services
+from handoffd.supervise.track import TrackSupervisor
+
+log = structlog.get_logger(__name__)
+
+
+class Look:
+    """Looks at the tracks of one project; `again` asks for another look."""
+
+    def __init__(self, root: str, files: ProjectFiles, services: Services, again: Callable[[], None]) -> None:
+        self._root = root
+        self._files = files
+        self._services = services
+        self._again = again
+        self._handoffs = HandoffFiles(root)
+
+    async def at(self, track: TrackSupervisor) -> None:
+        """Tell a track what others have written. Raises InvalidFile and StoreError."""
+        await self._at_state(track)
+        state, dispatch = track.track.state, track.track.ledger.dispatch
+        if dispatch is not None:
+            track.hint()
+        elif state is not None and state.status is Status.RUNNING:
+            await self._for_external(track)
+
+    async def inspect(self, track: TrackSupervisor) -> None:
+        """Find out whether STATE.json could be read and understood, telling nobody."""
+        seen = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
+        if seen is not None and seen.digest != track.standing.digest:
+            parse_state(seen.text)
+
+    async def _at_state(self, track: TrackSupervisor) -> None:
+        """Compare STATE.json with what the journal says should be there."""
+        seen = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
+        if seen is None:
+            if track.track.state is not None:
+                await track.standing.project()  # deleted: the journal has it
+            return
+        if seen.digest == track.standing.digest:
+            return
+        ours = await self._services.journal.projected_before(track.key, seen.digest)
+        if ours and track.track.state is not None:
+            await track.standing.project()  # but old: a crash came between commit and rename
+            return
+        await self._take_edit(track, seen)
+
+    async def _take_edit(self, track: TrackSupervisor, seen: Seen) -> None:
+        try:
+            parsed = await to_thread.run_sync(parse_state, seen.text)
+        except InvalidFile:
+            if track.track.ledger.dispatch is not None:
+                await track.standing.project()  # while an executor runs, no edit stands
+            raise  # at rest it is left as it is, for a person to mend, and the project is marked
+        for warning in parsed.warnings:
+            log.warning("STATE.json normalised", project=self._root, what=warning)
+        await track.give(StateEdited(state=parsed.state, policy=self._files.settings.external_edits))
+        latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
+        if latest is None or latest.digest != track.standing.digest:
+            await track.standing.project()
+
+    async def _for_external(self, track: TrackSupervisor) -> None:
+        """Hear a hand-off for an attempt that a person or another tool started (Level 1)."""
+        state, ledger = track.track.state, track.track.ledger
+        assert state is not None
+        expected = Expected(
+            mark=ledger.last_mark, story=state.story, step=state.step, since=state.dispatched_at
+        )
+        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected)
+        if not isinstance(reading, Found):
+            return
+        await anyio.sleep(self._services.settings.execute.settle_s)  # settled: unchanged for a moment
+        again, same = await to_thread.run_sync(self._handoffs.read_for, expected)
+        if same == mark and isinstance(again, Found):
+            name = dispatch_id(self._services.clock)
+            await track.give(HandoffArrived(dispatch=name, reading=again, mark=same))
+        else:
+            self._again()

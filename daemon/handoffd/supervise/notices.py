@@ -1,0 +1,78 @@
+"""From an order to tell a person to the notice that leaves the house."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from handoffd.clock import Clock
+from handoffd.engine.effects import Notify
+from handoffd.engine.track import Track
+from handoffd.engine.views import Condition
+from handoffd.notify.notice import Notice
+from handoffd.protocol.story import expand
+from handoffd.store.records import PendingEffect
+
+
+def notice_of(order: Notify, pending: PendingEffect, track: Track, clock: Clock) -> Notice:
+    """Return the notice for an order; its id is the order's, so that a repetition can be told."""
+    root = pending.key.project
+    return Notice(
+        id=f"{pending.key.track}-{pending.id}",
+        at=clock.now(),
+        project=root,
+        name=track.state.project if track.state is not None else Path(root).name,
+        story=order.story,
+        step=order.step,
+        kind=order.notice,
+        text=order.text,
+        why=order.why,
+        action=order.action.replace("{project}", root) if order.action else None,
+        review=tuple(expand(path, order.story) for path in order.review),
+    )
+
+
+def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
+    """Return the notice for a project that cannot be worked on as it is."""
+    now = clock.now()
+    return Notice(
+        id=f"condition-{secrets.token_hex(6)}",
+        at=now,
+        project=root,
+        name=Path(root).name,
+        story=None,
+        step="",
+        kind="warning",
+        text=_CONDITIONS[condition],
+        why=detail,
+        action=f"handoffd status {root}",
+        review=(),
+    )
+
+
+_CONDITIONS: Mapping[Condition, str] = {
+    "not_initialized": "the project has no STATE.json",
+    "invalid_state": "STATE.json cannot be read; nothing is dispatched until it is mended or deleted",
+    "invalid_rules": "its settings or step table cannot be used; the last valid ones stay in force",
+    "missing": "the project's folder is gone; it goes on when it is back",
+    "io_error": "the project cannot be read or written; it goes on when it can",
+    "locked": "another process works on the project",
+}
+
+
+def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
+    """Return the notice for a project whose supervision failed: a fault of ours, never of the project."""
+    return Notice(
+        id=f"crash-{secrets.token_hex(6)}",
+        at=clock.now(),
+        project=root,
+        name=Path(root).name,
+        story=None,
+        step="",
+        kind="warning",
+        text="handoffd failed at this project and starts again with it; executors go on",
+        why=detail,
+        action=f"handoffd status {root}",
+        review=(),
+    )

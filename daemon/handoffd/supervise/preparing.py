@@ -1,0 +1,84 @@
+"""What must be there before an attempt is dispatched: its id, its prompt, a known executor.
+
+All of it is made before the decision is committed, so that a committed dispatch can be started
+again after a crash with the very same prompt.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from handoffd.clock import Clock
+from handoffd.engine.track import Track, TrackKey
+from handoffd.errors import HandoffdError
+from handoffd.protocol.prompt import render_prompt
+from handoffd.store.atomic import replace_text
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.prompting import prompt_context, templates_for
+from handoffd.supervise.runfolders import prepare
+from handoffd.supervise.services import Services
+
+RENDER_LIMIT_S = 1.0
+
+
+def dispatch_id(clock: Clock) -> str:
+    """Return a new dispatch id: sorts by time, unique by chance."""
+    return f"{clock.now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+class PromptTooSlowError(HandoffdError):
+    """A prompt template was still being rendered after its limit."""
+
+    default_code = "PROMPT_TOO_SLOW"
+
+
+class Preparation:
+    """Makes the prompts of one track."""
+
+    def __init__(self, key: TrackKey, files: ProjectFiles, services: Services) -> None:
+        self._key = key
+        self._files = files
+        self._services = services
+
+    def executor(self) -> str:
+        """Return the name of the executor that the next attempt gets."""
+        return self._files.settings.executor or self._services.settings.executor
+
+    async def prompt(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
+        """Return the prompt for the track's current attempt, and warnings about missing files.
+
+        Raises HandoffdError when a template cannot be used or takes longer than a second.
+        """
+        language = self._files.settings.language or self._services.settings.language
+        context = await to_thread.run_sync(
+            prompt_context, self._key, track, dispatch, self._files.rules, language
+        )
+        templates = await to_thread.run_sync(templates_for, self._key.project)
+        text: str | None = None
+        with anyio.move_on_after(RENDER_LIMIT_S):
+            text = await to_thread.run_sync(render_prompt, context, templates, abandon_on_cancel=True)
+        if text is None:
+            raise PromptTooSlowError(
+                f"the prompt of {context.step} was not rendered within {RENDER_LIMIT_S:g} s",
+                hint=f"simplify the templates in {self._key.project}/.ai/prompts",
+            )
+        return text, tuple(f"{path} is missing" for path in context.missing)
+
+    async def stage(self, track: Track, dispatch: str) -> None:
+        """Lay the prompt where the shim will read it, and a copy where people will.
+
+        Raises HandoffdError when anything a dispatch needs is not to be had.
+        """
+        self._services.executors.get(self.executor())
+        text, _ = await self.prompt(track, dispatch)
+        await to_thread.run_sync(self._write, dispatch, text)
+
+    def _write(self, dispatch: str, text: str) -> None:
+        run_dir = self._services.run_dir(dispatch)
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_text(Path(run_dir, "prompt.md"), text, durable=False)
+        prepare(self._key.project, dispatch, text)

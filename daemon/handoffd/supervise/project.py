@@ -1,0 +1,252 @@
+"""One supervised project: its files, its tracks, and what is wrong with it at the moment.
+
+A hint (from the watch, the sweep, the poller) only makes it look; what it then finds on the disk
+becomes facts for its tracks. Nothing that a project contains stops another project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.events import Interrupted, Resumed
+from handoffd.engine.track import StopReason, Track, TrackKey
+from handoffd.engine.views import Condition
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.process import Run, adopt
+from handoffd.store.atomic import sweep_temporaries
+from handoffd.store.lock import FileLock, acquire
+from handoffd.store.projection import MAIN
+from handoffd.store.records import PendingEffect, StoredTrack
+from handoffd.supervise.deadlines import Deadlines
+from handoffd.supervise.health import Health
+from handoffd.supervise.interpreter import WITH_EXECUTOR
+from handoffd.supervise.looking import Look
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.reach import Reach
+from handoffd.supervise.services import Services
+from handoffd.supervise.standing import Standing
+from handoffd.supervise.track import TrackSupervisor
+
+log = structlog.get_logger(__name__)
+
+
+class Project:
+    """One root. Its tracks exist from the start; `run` gives them their loops, once."""
+
+    def __init__(self, root: str, services: Services, stored: tuple[StoredTrack, ...]) -> None:
+        self.root = root
+        self._services = services
+        self.files = ProjectFiles(root, services.journal, services.clock)
+        self._look = Look(root, self.files, services, self.touched)
+        self._reach = Reach(root, services)
+        self.deadlines = Deadlines(services)
+        self._lock: FileLock | None = None
+        self._one_look = anyio.Lock()
+        self._hints = anyio.Event()
+        self.begun = anyio.Event()
+        """Set while its tracks have their loops: only these may decide then."""
+        self.dismissed = False
+        self._health = Health(root, services)
+        self.crash: str | None = None  # why it had to be made anew
+        self.ending = False
+        known = {entry.key.track: entry for entry in stored}
+        self.tracks: Mapping[str, TrackSupervisor] = {
+            name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
+        }
+
+    def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
+        track, digest = (stored.track, stored.digest) if stored else (Track(), None)
+        standing = Standing(TrackKey(self.root, name), track, digest, self._services)
+        return TrackSupervisor(standing, self, self._services)
+
+    def stories_done(self) -> frozenset[str]:
+        """Return the stories the journal says are done, in any track of the project."""
+        return frozenset(story for track in self.tracks.values() for story in track.track.ledger.stories_done)
+
+    def is_aborted(self, key: TrackKey) -> bool:
+        """Return whether the dispatch in flight of a track was ordered to end for good."""
+        dispatch = self.tracks[key.track].track.ledger.dispatch
+        return dispatch is not None and dispatch.stop is StopReason.ABORT
+
+    @property
+    def condition(self) -> Condition:
+        """Whether it can be worked on."""
+        return self._health.condition
+
+    @property
+    def detail(self) -> str | None:
+        """What is wrong with it, in words."""
+        return self._health.detail
+
+    @property
+    def live_runs(self) -> int:
+        """How many processes of ours run for the project, or are about to."""
+        return sum(track.attempts.count for track in self.tracks.values())
+
+    @property
+    def executing(self) -> bool:
+        """Whether an executor is in flight whose end is not recorded."""
+        flying = [track.track.ledger.dispatch for track in self.tracks.values()]
+        return any(dispatch is not None and dispatch.phase in WITH_EXECUTOR for dispatch in flying)
+
+    @property
+    def main(self) -> TrackSupervisor:
+        """The track that a project has by default."""
+        return self.tracks[MAIN]
+
+    @property
+    def workable(self) -> bool:
+        """Whether anything may be dispatched: its files can be read, written and understood."""
+        return self.condition in {"ok", "invalid_rules"} and not self.ending
+
+    @property
+    def running(self) -> bool:
+        """Whether an attempt of ours is in flight."""
+        return any(track.track.ledger.dispatch is not None for track in self.tracks.values())
+
+    # --- its loop --------------------------------------------------------------------------------
+    def touched(self) -> None:
+        """Take a hint that something under `.ai/` may have changed."""
+        self._hints.set()
+
+    async def run(self, pending: tuple[PendingEffect, ...]) -> None:
+        """Look, take up what was left undone, then follow hints until cancelled."""
+        try:
+            for track in self.tracks.values():
+                if track.track.ledger.dispatch is not None:
+                    self._services.slots.occupy(track.key)  # an earlier daemon started it
+            await self.open()
+            while not self.files.loaded:  # by whose rules, with which tests? Nothing is judged before
+                await self._next_hint()
+                await self.look()
+            async with anyio.create_task_group() as tasks:
+                for track in self.tracks.values():
+                    mine = tuple(order for order in pending if order.key == track.key)
+                    await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
+                self.begun.set()
+                while True:
+                    await self._next_hint()
+                    await self.look()
+        finally:
+            self.begun = anyio.Event()
+            self.close()
+
+    async def open(self) -> None:
+        """Take the project's lock and look at it. A project that cannot be had is marked."""
+        await self.look()
+        if self._lock is not None:
+            await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
+
+    async def admit(self) -> None:
+        """Take a project that a person adds: what its files say today has that person's trust."""
+        if not await self.files.is_known():
+            await self.files.trust()
+
+    def close(self) -> None:
+        """Let go of the project."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def dismiss(self) -> None:
+        """Let go of the project for good."""
+        self.dismissed = True  # whoever comes next has the lock
+        self.close()
+        for track in self.tracks.values():
+            track.close()
+
+    async def _next_hint(self) -> None:
+        await self._hints.wait()  # no limit: no hint means nothing to do
+        self._hints = anyio.Event()
+
+    async def end_executors(self, by: str) -> None:
+        """Order the end of whatever of ours runs, and dispatch nothing more."""
+        self.ending = True
+        for track in self.tracks.values():
+            dispatch = track.track.ledger.dispatch
+            if dispatch is None:
+                continue
+            try:
+                await track.give(Interrupted(by=by))
+            except HandoffdError as error:  # not recorded, but ended all the same: that was the order
+                log.warning("interruption not recorded", project=self.root, error=error.message)
+            await to_thread.run_sync(track.attempts.stop, dispatch.id)
+
+    async def has_processes(self) -> bool:
+        """Return whether anything of ours runs in it, also while nobody can look after it."""
+        if self.begun.is_set():
+            return self.running
+        dispatches = [track.track.ledger.dispatch for track in self.tracks.values()]
+        names = [self._services.run_dir(dispatch.id) for dispatch in dispatches if dispatch is not None]
+        return any([isinstance(await to_thread.run_sync(adopt, name), Run) for name in names])
+
+    # --- looking ---------------------------------------------------------------------------------
+    async def look(self) -> None:
+        """Look at everything of the project that others may have written."""
+        async with self._one_look:
+            if self.dismissed:
+                return
+            try:
+                await self._hold()
+                if not self.running or not self.files.loaded:
+                    await self.files.refresh()
+                    await self._become_automatic()
+                for track in self.tracks.values():
+                    await self._look.at(track)
+                self._mark_as_found()
+            except HandoffdError as error:
+                self._health.mark_error(error)
+        for track in self.tracks.values():
+            track.wake()
+
+    async def inspect(self) -> None:
+        """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
+        try:
+            await self._reach.lock_path()
+            await self.files.refresh()
+            for track in self.tracks.values():
+                await self._look.inspect(track)
+            self._mark_as_found()
+        except HandoffdError as error:
+            self._health.mark_error(error)
+
+    async def _become_automatic(self) -> None:
+        """Take the project to Level 2 if its settings say so (`auto: true`)."""
+        state, ledger = self.main.track.state, self.main.track.ledger
+        if self.files.settings.auto and state is not None and not ledger.automatic:
+            await self.main.give(Resumed(by="auto: true"))
+
+    async def _hold(self) -> None:
+        """Have the lock of the folder that lies at the root now, which may be another one than before."""
+        try:
+            path = await self._reach.lock_path()
+        except StoreError:
+            self.close()  # it may be added again from where it was moved to
+            raise
+        if self._lock is None or self._lock.path != path:
+            self.close()
+            self._lock = acquire(path, f"the project {self.root}")
+
+    def _mark_as_found(self) -> None:
+        if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:
+            self._health.mark("io_error", trouble[0])
+        elif problems := self.files.problems:
+            self._health.mark("invalid_rules", str(problems[0]))
+        else:
+            self._health.mark("ok")
+
+    # --- the clock -------------------------------------------------------------------------------
+    async def poll(self) -> None:
+        """Find attempts whose time is over, and whatever else no hint told of."""
+        if self.begun.is_set():
+            for track in self.tracks.values():
+                track.remind()
+                # A file that a person is to mend is not written over.
+                await self.deadlines.check(track, external=self.condition != "invalid_state")
+        if not self.workable or any(track.standing.trouble for track in self.tracks.values()):
+            self.touched()

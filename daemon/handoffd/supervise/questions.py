@@ -1,0 +1,109 @@
+"""A track's inbox: facts and questions in the order they came, and whoever waits for an answer.
+
+Unbounded on purpose: its producers are few, and a lost fact would be a lost result. Nobody waits
+here for ever: a question that will not be decided on is failed, and its asker told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+
+from handoffd.engine.decision import Decision
+from handoffd.engine.events import Event
+from handoffd.errors import Refused
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """An event whose sender may wait for the decision. `event` None: it is the track's turn."""
+
+    event: Event | None
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    decision: Decision | None = None
+    error: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """Tell whoever waits that nothing was decided."""
+        self.error = error
+        self.answered.set()
+
+    async def decided(self) -> Decision:
+        """Return what was decided, once it is committed. Raises what kept it from being decided."""
+        await self.answered.wait()
+        if self.decision is None:
+            raise self.error or given_up()
+        return self.decision
+
+
+class Questions:
+    """What waits for the one consumer of a track."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Question] = deque()
+        self._filled = anyio.Event()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody will ever take a question out again."""
+        return self._closed
+
+    def put(self, event: Event | None) -> Question:
+        """Append a question; once this is closed it fails at once, and never raises here.
+
+        Who posts a fact (a watcher, a slot that became free) is not to suffer from a track that ends.
+        """
+        question = Question(event)
+        if self._closed:
+            question.fail(given_up())
+        else:
+            self._waiting.append(question)
+            self._filled.set()
+        return question
+
+    async def take(self) -> Question:
+        """Return the oldest question, once there is one."""
+        await anyio.lowlevel.checkpoint()
+        while not self._waiting:
+            self._filled = anyio.Event()
+            await self._filled.wait()  # no limit: no question means nothing to do
+        return self._waiting.popleft()
+
+    def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:
+        """Fail everything that waits, but for the events that `keep` says must stay."""
+        waiting, self._waiting = self._waiting, deque()
+        for question in waiting:
+            if question.event is not None and keep(question.event):
+                self._waiting.append(question)
+            else:
+                question.fail(error)
+
+    def close(self) -> None:
+        """Fail everything that waits, and whatever comes later."""
+        self._closed = True
+        self.turn_away(given_up())
+
+
+def given_up() -> Refused:
+    """Return the refusal of a question whose track ended before it was decided on."""
+    return Refused(
+        "the project was removed, or is being started again after a crash",
+        code="RESTARTING",
+        hint="handoffd status",
+    )
+
+
+def must_not_be_lost(event: Event) -> bool:
+    """Return whether a fact exists nowhere else: what a person asked can be asked again, an end cannot."""
+    return event.kind in {
+        "baseline_measured", "executor_exited", "checks_finished", "spawn_refused", "executor_started",
+        "handoff_settled",
+    }  # fmt: skip

@@ -1,0 +1,77 @@
+"""Whether a project's folder answers at all.
+
+A network mount that hangs keeps every thread that touches it, and there are only so many: a few
+dozen projects on it would take the daemon away from all others. So a project is first asked for its
+folder, by a thread that is given up after a moment, and by no second one while the first still waits.
+Those threads are not taken from the ones that work, and what waits for its turn to ask is not silent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from handoffd.errors import NotFound, StoreError
+from handoffd.store.lock import project_lock_path
+from handoffd.supervise.services import Services
+
+_T = TypeVar("_T")
+
+LIMIT_S = 5.0
+
+
+class Reach:
+    """The way to one project's folder."""
+
+    def __init__(self, root: str, services: Services) -> None:
+        self._state_dir = services.settings.state_dir
+        self._asking = services.asking
+        self._root = root
+        self._waiting = False
+
+    async def lock_path(self, limit_s: float = LIMIT_S) -> Path:
+        """Return where the project's lock is, which depends on the folder that lies at the root now.
+
+        Raises StoreError when it is gone, cannot be looked at, or does not answer in time.
+        """
+        if self._waiting:
+            raise _silent(self._root)
+        async with self._asking:
+            return await _within(limit_s, self._ask, self._root)
+
+    def _ask(self) -> Path:
+        self._waiting = True
+        try:
+            return project_lock_path(self._state_dir, Path(self._root))
+        finally:
+            self._waiting = False
+
+
+async def resolved(root: str, limit_s: float = LIMIT_S) -> str:
+    """Return where a folder is, without symbolic links. Raises NotFound, and StoreError for silence."""
+    path = await _within(limit_s, partial(_folder, root), root)
+    if path is None:
+        raise NotFound(f"{root} is no folder", hint="give the root of a project")
+    return path
+
+
+async def _within(limit_s: float, ask: Callable[[], _T], root: str) -> _T:
+    with anyio.move_on_after(limit_s):
+        return await to_thread.run_sync(ask, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+    raise _silent(root)
+
+
+def _folder(root: str) -> str | None:
+    path = os.path.realpath(root)
+    return path if os.path.isdir(path) else None
+
+
+def _silent(root: str) -> StoreError:
+    why = f"{root} does not answer, as a network mount does that has lost its server"
+    return StoreError(why, hint=f"stat {root}")

@@ -1,0 +1,148 @@
+"""What `status` tells: the journal's track and the live facts about it, as one view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from handoffd.engine.track import Track
+from handoffd.engine.views import Peek, ProjectView, TrackView
+from handoffd.errors import Refused
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import Status
+from handoffd.supervise.project import Project
+from handoffd.supervise.slots import Slots
+from handoffd.supervise.track import TrackSupervisor
+
+
+async def view_of(project: Project, slots: Slots) -> ProjectView:
+    """Return how a project stands."""
+    tracks = [await _track_view(project, track, slots) for track in project.tracks.values()]
+    main = project.main.track
+    condition = project.condition
+    if condition == "ok" and main.state is None:
+        condition = "not_initialized"
+    return ProjectView(
+        project=project.root,
+        name=main.state.project if main.state is not None else Path(project.root).name,
+        level=_level(main),
+        condition=condition,
+        detail=project.detail,
+        paused_by=main.ledger.paused_by,
+        warnings=_warnings(project),
+        tracks=tuple(view for view in tracks if view is not None),
+    )
+
+
+async def peek_of(project: Project) -> Peek:
+    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json."""
+    if project.main.track.state is None:
+        raise Refused(
+            f"{project.root} has no STATE.json", code="NOT_INITIALIZED", hint=f"handoffd init {project.root}"
+        )
+    decision, event, prompt, warnings = await project.main.peek()
+    state = decision.track.state
+    assert state is not None
+    return Peek(
+        project=project.root,
+        result=decision.result,
+        why=decision.why,
+        step=state.step,
+        attempt=state.attempt,
+        executor=event.executor,
+        prompt=prompt,
+        warnings=warnings,
+    )
+
+
+def _level(track: Track) -> Literal[0, 1, 2]:
+    if track.state is None:
+        return 0
+    return 2 if track.ledger.automatic else 1
+
+
+def _warnings(project: Project) -> tuple[str, ...]:
+    held = [f"{key} waits for `handoffd trust {project.root}`" for key in project.files.held]
+    unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
+    crashed = [project.crash] if project.crash else []
+    return (*map(str, project.files.problems), *held, *unwritten, *crashed)
+
+
+async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:
+    state, ledger = track.track.state, track.track.ledger
+    if state is None:
+        return None
+    dispatch = ledger.dispatch
+    elapsed = await project.deadlines.elapsed_min(track)
+    return TrackView(
+        track=track.key.track,
+        story=state.story,
+        task_type=state.task_type,
+        step=state.step,
+        attempt=state.attempt,
+        max_attempts=state.max_attempts,
+        status=state.status.value,
+        reason=state.reason.value if state.reason else None,
+        phase=dispatch.phase.value if dispatch else None,
+        executor=dispatch.executor if dispatch else None,
+        dispatch=dispatch.id if dispatch else None,
+        pid=track.pid(),
+        elapsed_min=round(elapsed, 2) if elapsed is not None else None,
+        timeout_min=state.timeout_min,
+        dispatched_at=state.dispatched_at,
+        completed_at=state.completed_at,
+        tests=state.tests,
+        failing_tests=state.failing_tests,
+        lint_pass=state.lint_pass,
+        blocked_by=state.blocked_by,
+        human_note=state.human_note,
+        last_error=state.last_error,
+        waits_for=waits_for(project, track, slots),
+        next_command=next_command(project, track.track),
+        backlog=tuple(queued.story for queued in ledger.backlog),
+        parked=tuple(parked.state.story or "" for parked in ledger.parked),
+        steps=project.files.rules.path_from(state.task_type, state.step),
+    )
+
+
+def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | None:
+    """Return why nothing of a track runs, in words; None while something runs or when it is done."""
+    state, ledger = track.track.state, track.track.ledger
+    if state is None or state.status is Status.RUNNING or state.step == DONE:
+        return None
+    if not project.workable:
+        return project.detail or project.condition
+    if ledger.paused_by:
+        return f"paused by {ledger.paused_by}"
+    if ledger.held_edit:
+        return ledger.held_edit.why
+    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return state.last_error or "a person's decision"
+    if not ledger.automatic or state.story is None:
+        return "a start: the project is at level 1" if state.story is None else "a `handoffd resume`"
+    place = slots.place(track.key)
+    if place is not None:
+        return f"a slot: number {place} in line, {slots.in_use} of {slots.total} in use"
+    return ledger.told
+
+
+def next_command(project: Project, track: Track) -> str | None:
+    """Return what a person would type next, if it is a person's turn."""
+    state, ledger, root = track.state, track.ledger, project.root
+    if state is None:
+        return f"handoffd init {root}"
+    if ledger.paused_by:
+        return f"handoffd resume {root}"
+    if state.story is None or state.step == DONE:
+        return f"handoffd resume {root}" if ledger.backlog else f"handoffd start {root} STORY"
+    if ledger.held_edit:
+        return f"handoffd confirm {root}"
+    if not ledger.automatic and state.status is not Status.RUNNING:
+        return f"handoffd resume {root}"
+    if ledger.closed:
+        return f"handoffd start {root} STORY"
+    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        rule = project.files.rules.steps.get(state.step)
+        gate = rule is not None and rule.requires_human
+        return f"handoffd approve {root}" if gate else f"handoffd retry {root}"
+    return None

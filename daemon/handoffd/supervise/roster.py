@@ -1,0 +1,242 @@
+"""All supervised projects: who is looked after, and what may be asked of them.
+
+The roster is what the control layer talks to. In the daemon every project has its loop; without a
+daemon the same objects carry out a single verb.
+"""
+
+from __future__ import annotations
+
+import anyio
+import structlog
+
+from handoffd.engine.events import Verb
+from handoffd.engine.results import Result
+from handoffd.engine.views import Peek, ProjectView
+from handoffd.errors import Locked, NotFound, Refused, StoreError
+from handoffd.store.records import StoredTrack
+from handoffd.supervise.loops import Loops, Watching, by_project
+from handoffd.supervise.naming import name_of, root_called
+from handoffd.supervise.project import Project
+from handoffd.supervise.reach import resolved
+from handoffd.supervise.reporting import peek_of, view_of
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+BEGIN_LIMIT_S = 10.0
+"""How long a verb waits for a project that was just added, or that crashed."""
+
+END_LIMIT_S = 60.0
+"""How long `stop --executors` waits for the last process; the shims go on ending them after that."""
+RECORD_LIMIT_S = 5.0
+"""How long it waits for their ends to be recorded; else the next daemon finds them."""
+
+
+class Roster:
+    """The supervised projects, by root."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._projects: dict[str, Project] = {}
+        self._former: dict[str, tuple[StoredTrack, ...]] = {}
+        """The tracks of projects that were removed and may come back."""
+        self._loops = Loops(services, self._projects)
+        self._changing = anyio.Lock()
+
+    # --- life ------------------------------------------------------------------------------------
+    async def load(self) -> None:
+        """Make the projects that the journal knows, without their loops."""
+        self._former = by_project(await self._services.journal.tracks())
+        for known in await self._services.journal.projects():
+            stored = self._former.pop(known.root, ())
+            self._projects[known.root] = Project(known.root, self._services, stored)
+
+    async def inspect(self) -> None:
+        """Find out how every project stands, changing nothing; instead of `run`."""
+        for project in self._projects.values():
+            await project.inspect()
+
+    async def run(self, watching: Watching) -> None:
+        """Give every project its loop, until cancelled."""
+        try:
+            await self._loops.run(watching)
+        finally:
+            self.close()
+
+    def touched(self, root: str) -> None:
+        """Pass a hint on to the project it is about."""
+        project = self._projects.get(root)
+        if project is not None:
+            project.touched()
+
+    async def poll(self) -> None:
+        """Have every project look at its clock; what is wrong with one is not the others' business."""
+        for project in tuple(self._projects.values()):
+            try:
+                await project.poll()
+            except Exception:
+                log.exception("poll failed", project=project.root)
+
+    @property
+    def crashes(self) -> int:
+        """How often the supervision of a project has failed."""
+        return self._loops.crashes
+
+    @property
+    def running(self) -> int:
+        """How many attempts of ours are in flight."""
+        return sum(project.running for project in self._projects.values())
+
+    @property
+    def count(self) -> int:
+        """How many projects are supervised."""
+        return len(self._projects)
+
+    async def end_executors(self, by: str) -> None:
+        """End every executor as an interruption by us, which costs no attempt, and wait for their end."""
+        projects = tuple(self._projects.values())
+        for project in projects:
+            project.ending = True  # all of them first: a slot that is given back starts nothing
+        with anyio.move_on_after(END_LIMIT_S):
+            async with anyio.create_task_group() as tasks:  # one that hangs keeps no other one's alive
+                for project in projects:
+                    tasks.start_soon(project.end_executors, by)
+            # Processes end without telling the roster, so it looks.
+            while any(project.live_runs for project in projects):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+            with anyio.move_on_after(RECORD_LIMIT_S):
+                while any(project.executing for project in projects):  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+
+    # --- for the control layer -------------------------------------------------------------------
+    def find(self, name: str) -> str:
+        """Return the root of the project called, or lying at (or above), `name`."""
+        return root_called(name, self._projects)
+
+    async def views(self) -> tuple[ProjectView, ...]:
+        """Return every project, by root."""
+        return tuple([await self.view(root) for root in sorted(self._projects)])
+
+    async def view(self, project: str) -> ProjectView:
+        """Return one project."""
+        return await view_of(self._project(project), self._services.slots)
+
+    async def add(self, root: str) -> ProjectView:
+        """Supervise one more project, trusting its files as they are. Dispatches nothing."""
+        if root not in self._projects:
+            root = await resolved(root)
+        async with self._changing:  # asked for twice at once, it is one project all the same
+            if root not in self._projects:
+                await self._admit(root)
+        return await self.view(root)
+
+    async def _admit(self, root: str) -> None:
+        project = Project(root, self._services, self._former.get(root, ()))
+        try:
+            await project.admit()
+            await self._services.journal.add_project(root, name_of(project), self._services.clock.now())
+        except BaseException:
+            project.dismiss()
+            raise
+        self._projects[root] = project
+        self._former.pop(root, None)
+        self._loops.begin(root)
+
+    async def remove(self, project: str) -> ProjectView:
+        """Stop supervising a project; its files and its history stay.
+
+        Raises Refused while it runs, also when it began to only while it was being asked to leave.
+        """
+        async with self._changing:
+            found = self._project(project)
+            if await found.has_processes():
+                raise _runs(project)
+            view = await self.view(project)
+            await self._loops.end(project)
+            found.dismiss()
+            try:
+                self._former[project] = await self._retire(project, idle=not found.running)
+            except BaseException:
+                self._loops.begin(project, None)
+                raise
+            self._projects.pop(project).dismiss()
+            return view
+
+    async def _retire(self, root: str, *, idle: bool) -> tuple[StoredTrack, ...]:
+        """Have the journal let go of a project, now that nothing of it moves; return its tracks."""
+        self._projects[root], _ = await self._loops.recorded(root)
+        if idle and self._projects[root].running:
+            raise _runs(root)
+        stored = by_project(await self._services.journal.tracks()).get(root, ())
+        await self._services.journal.remove_project(root, self._services.clock.now())
+        return stored
+
+    async def give(self, project: str, verb: Verb) -> Result:
+        """Put a verb before the engine, after a look at the disk, and return what it said.
+
+        Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
+        file that waits to be mended, or be judged by rules that nobody has read.
+        """
+        if not self._loops.run_here:
+            found = self._project(project)
+            await found.open()
+        else:
+            found = await self._begun(project)
+            await found.look()
+        if found.condition == "locked":
+            raise Locked(found.detail or "the project is locked")
+        if found.condition == "invalid_state" or not found.files.loaded:
+            raise StoreError(found.detail or found.condition, hint=f"handoffd status {project}")
+        decision = await found.main.give(verb)
+        return decision.result
+
+    async def _begun(self, root: str) -> Project:
+        """Wait for a project's loop: beside one that is just beginning, nobody else may decide."""
+        found = self._project(root)
+        with anyio.move_on_after(BEGIN_LIMIT_S):
+            # It looks, because another project takes the place of one that crashed.
+            while not found.begun.is_set() and found.condition in {"ok", "invalid_rules"}:
+                await anyio.sleep(0.02)
+                found = self._project(root)
+            return found
+        raise Refused(
+            f"{root} is being started again after a crash",
+            code="RESTARTING",
+            hint=f"handoffd status {root}",
+        )
+
+    async def peek(self, project: str) -> Peek:
+        """Return what the next turn would do."""
+        found = self._project(project)
+        await found.look()
+        return await peek_of(found)
+
+    async def trust(self, project: str) -> tuple[str, ...]:
+        """Put held settings and rules into force; return what changed, as dotted keys."""
+        found = self._project(project)
+        keys = await found.files.trust()
+        await found.look()
+        return keys
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read every project's files again; return what is wrong with them."""
+        projects = tuple(self._projects.values())
+        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+            for project in projects:
+                tasks.start_soon(project.look)
+        return tuple(f"{one.root}: {problem}" for one in projects for problem in one.files.problems)
+
+    def close(self) -> None:
+        """Let go of every project for good."""
+        for project in self._projects.values():
+            project.dismiss()
+
+    def _project(self, root: str) -> Project:
+        project = self._projects.get(root)
+        if project is None:
+            raise NotFound(f"{root} is not supervised", hint=f"handoffd add {root}")
+        return project
+
+
+def _runs(root: str) -> Refused:
+    return Refused(f"{root} has an executor running", hint=f"handoffd abort {root}")

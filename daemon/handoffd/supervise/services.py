@@ -1,0 +1,36 @@
+"""What every supervised track shares: built once by `app`, handed down, never global."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from handoffd.clock import Clock
+from handoffd.execute.process import Launcher
+from handoffd.execute.registry import ExecutorBook
+from handoffd.notify.fanout import Notifier
+from handoffd.settings import Settings
+from handoffd.store.journal import Journal
+from handoffd.supervise.slots import Slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The daemon's adapters. `environment` is the daemon's own, read once at start."""
+
+    settings: Settings
+    journal: Journal
+    launcher: Launcher
+    executors: ExecutorBook
+    notifier: Notifier
+    slots: Slots
+    clock: Clock
+    environment: dict[str, str] = field(repr=False)
+    asking: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(64))
+    """Bounds how many projects are asked for their folder at once."""
+
+    def run_dir(self, run_id: str) -> Path:
+        """Return where the records of a run are kept."""
+        return self.settings.runs_dir / run_id

@@ -1,0 +1,96 @@
+"""How one track stands: in the journal, in memory, and in STATE.json, in this order.
+
+After the commit a decision has happened; the file only follows. One that cannot be written is
+remembered as an error, for people and for the next look, and stops nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.decision import Decision
+from handoffd.engine.events import Event
+from handoffd.engine.track import Track, TrackKey
+from handoffd.errors import StoreError
+from handoffd.protocol.document import render_state
+from handoffd.store.digest import digest_of
+from handoffd.store.projection import write_state
+from handoffd.store.records import PendingEffect, Record
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+
+class Standing:
+    """One track as committed last. `digest`: of the STATE.json that the journal says should lie there."""
+
+    def __init__(self, key: TrackKey, track: Track, digest: str | None, services: Services) -> None:
+        self.key = key
+        self.track = track
+        self.digest = digest
+        self.error: str | None = None
+        """Why STATE.json could not be written, until it could."""
+        self.stuck: str | None = None
+        """Why a fact that must not be lost waits for the journal, while it does."""
+        self._writing = anyio.Lock()
+        self._services = services
+        self._log = log.bind(project=key.project, track=key.track)
+
+    @property
+    def trouble(self) -> str | None:
+        """What people must know of: a file or a journal that cannot be written."""
+        return self.stuck or self.error
+
+    async def commit(self, event: Event, decision: Decision) -> tuple[PendingEffect, ...]:
+        """Make a decision happen, show it, and return the orders that follow from it.
+
+        Raises StoreError, with nothing changed, when the journal cannot take it.
+        """
+        if decision.track == self.track and not decision.effects:
+            self._log.debug("nothing to do", fact=event.kind, why=decision.why)
+            return ()
+        state = decision.track.state
+        text = render_state(state) if state is not None else None
+        record = Record(
+            key=self.key,
+            at=self._services.clock.now(),
+            event=event,
+            track=decision.track,
+            effects=decision.effects,
+            result=decision.result,
+            why=decision.why,
+            state_text=text,
+        )
+        committed = await self._services.journal.commit(record)
+        self.track = decision.track
+        if state is not None:
+            self._log.info(
+                "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
+            )
+        if text is not None and not self._is_shown(text):
+            await self.project()
+        return committed.effects
+
+    async def project(self) -> None:
+        """Write STATE.json as the journal has it."""
+        async with self._writing:  # whoever looks, beside the consumer: the last to write writes the latest
+            assert self.track.state is not None
+            await self._write(render_state(self.track.state))
+
+    def _is_shown(self, text: str) -> bool:
+        """Return whether STATE.json says this already. If somebody changed it, that is for a look to find."""
+        return self.error is None and self.digest == digest_of(text.encode())
+
+    async def _write(self, text: str) -> None:
+        self.digest = digest_of(text.encode())
+        try:
+            await to_thread.run_sync(write_state, Path(self.key.project), self.key.track, text)
+            self.error = None
+        except StoreError as error:
+            if self.error != error.message:
+                self._log.error("STATE.json not written", error=error.message)
+            self.error = error.message

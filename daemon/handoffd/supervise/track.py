@@ -1,0 +1,249 @@
+"""One track's consumer: facts in, one at a time; decided, committed, projected, carried out.
+
+Nothing else changes the track. Everybody (watcher, poller, executors, people) only puts facts into
+its inbox. The order of every step is the promise: after the commit the decision has happened,
+whatever becomes of this process; before it, nothing has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import anyio.abc
+import structlog
+
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import Decision
+from handoffd.engine.dispatching import wants_turn
+from handoffd.engine.effects import Spawn
+from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.track import Track
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.store.codec import decode_event, encode
+from handoffd.store.records import PendingEffect
+from handoffd.supervise.attempts import Attempts
+from handoffd.supervise.home import Home
+from handoffd.supervise.interpreter import Interpreter
+from handoffd.supervise.questions import Question, Questions, must_not_be_lost
+from handoffd.supervise.services import Services
+from handoffd.supervise.standing import Standing
+from handoffd.supervise.turns import Turns, dispatches
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 5.0
+"""How long a fact waits for a journal that cannot be written."""
+
+
+class TrackSupervisor:
+    """The one place where a track changes."""
+
+    def __init__(self, standing: Standing, home: Home, services: Services) -> None:
+        self.key = key = standing.key
+        self.standing = standing
+        self._home = home
+        self._files = home.files
+        self._services = services
+        self._turns = Turns(key, home, services)
+        self._interpreter = Interpreter(key, home, services, self)
+        self._questions = Questions()
+        self._alone = anyio.Lock()
+        """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
+        self._left: tuple[PendingEffect, ...] = ()
+        """Orders that were committed while there was no loop."""
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._log = log.bind(project=key.project, track=key.track)
+
+    # --- the inbox -------------------------------------------------------------------------------
+    @property
+    def track(self) -> Track:
+        """The track as it is now."""
+        return self.standing.track
+
+    def post(self, event: Event) -> None:
+        """Hand in a fact; it is decided on in its turn."""
+        self._questions.put(event)
+
+    def wake(self) -> None:
+        """Let the track take its turn, if it has one."""
+        self._questions.put(None)
+
+    async def give(self, event: Event) -> Decision:
+        """Hand in an event and return what was decided.
+
+        Raises HandoffdError when it was not recorded: the consumer answers every question, and when
+        it ends or cannot write the journal, it fails those that wait.
+        """
+        async with self._alone:
+            if self._tasks is None and not self._questions.closed:
+                return await self._apply(event)
+        return await self._questions.put(event).decided()
+
+    async def settle(self, event: Event) -> None:
+        """Hand in a fact and return when it is committed, however long the journal is unwritable."""
+        await self._questions.put(event).decided()
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start lasting work in the track's task group; without a loop it is left for the daemon."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work, name=name)
+
+    def close(self) -> None:
+        """Take nothing in any more; for a track that nobody looks after from now on."""
+        self._questions.close()
+        self._give_back()
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the track has a loop: a daemon's, not a verb's that was given without one."""
+        return self._tasks is not None
+
+    # --- the consumer ----------------------------------------------------------------------------
+    async def run(
+        self,
+        pending: tuple[PendingEffect, ...],
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take up what an earlier life left undone, then consume facts until cancelled.
+
+        It has started when whatever is given to it waits for its turn.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                async with self._alone:
+                    self._tasks = tasks
+                task_status.started()
+                await self._take_up(pending)
+                while True:
+                    await self._answer(await self._questions.take())
+        finally:
+            self._tasks = None
+            self.close()  # what follows a crash is another one, made from what the journal says
+
+    async def _take_up(self, pending: tuple[PendingEffect, ...]) -> None:
+        """Carry out what was ordered before there was this loop, and find what was started then."""
+        orders = {order.id: order for order in (*pending, *self._left)}
+        self._left = ()
+        for order in orders.values():
+            await self._interpreter.perform(order)
+        ordered = {order.effect.dispatch for order in orders.values() if isinstance(order.effect, Spawn)}
+        await self._interpreter.rejoin(ordered)
+        self.wake()
+
+    async def _answer(self, question: Question) -> None:
+        try:
+            if question.event is not None:
+                question.decision = await self._apply_stubbornly(question.event)
+            await self._take_turn()
+        except HandoffdError as error:
+            self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
+            question.error = error
+        except Exception as error:
+            question.error = error  # the asker shall not wait for the restart that follows
+            raise
+        finally:
+            question.answered.set()
+
+    async def _apply_stubbornly(self, event: Event) -> Decision:
+        """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""
+        try:
+            while True:
+                try:
+                    return await self._apply(event)
+                except StoreError as error:
+                    if not must_not_be_lost(event):
+                        raise
+                    self._log.error("journal unwritable, trying again", error=str(error), retry_s=RETRY_S)
+                    self.standing.stuck = error.message
+                    self._questions.turn_away(error, keep=must_not_be_lost)
+                await anyio.sleep(RETRY_S)
+        finally:
+            self.standing.stuck = None
+
+    async def _apply(self, event: Event) -> Decision:
+        try:
+            return await self._decide(event)
+        except StoreError as error:
+            if error.code != "UNWRITABLE":
+                raise
+            # An agent's output may hold half a character. The journal could never take that, so
+            # the event is what it would have read again.
+            return await self._decide(decode_event(encode(event)))
+
+    async def _decide(self, event: Event) -> Decision:
+        decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+        await self._commit(event, decision)
+        return decision
+
+    async def _commit(self, event: Event, decision: Decision) -> None:
+        orders = await self.standing.commit(event, decision)
+        self._give_back()
+        if self._tasks is None:
+            self._left += orders
+        for order in orders:
+            await self._interpreter.perform(order)
+
+    # --- its turn --------------------------------------------------------------------------------
+    async def _take_turn(self) -> None:
+        """Go as far as the track can go by itself: to a dispatch, a gate, a wait or its end."""
+        try:
+            while self._may_go_on():
+                event, decision = await self._turns.next(self.track)
+                if dispatches(decision):
+                    await self._dispatch(event, decision)
+                    return
+                before = self.track
+                await self._commit(event, decision)
+                if self.track == before:
+                    return
+        finally:
+            self._give_back()
+
+    def _may_go_on(self) -> bool:
+        return wants_turn(self.track) and self._home.workable and self.standing.error is None
+
+    async def _dispatch(self, event: Advanced, decision: Decision) -> None:
+        if not self._services.slots.ask(self.key, self.wake):
+            return  # woken when it is this track's turn
+        try:
+            await self._turns.stage(event, decision)
+        except HandoffdError as error:
+            await self._apply(DispatchFailed(code=error.code, message=error.message))
+            return
+        await self._commit(event, decision)
+
+    def _give_back(self) -> None:
+        """Hold a slot only for what runs, and stand in line only with something to run."""
+        slots = self._services.slots
+        if self.track.ledger.dispatch is not None:
+            return
+        if slots.holds(self.key) or self._questions.closed or not self._may_go_on():
+            slots.release(self.key)
+
+    def remind(self) -> None:
+        """Let the track take the turn it has and does not take: one that failed, one nobody told it of."""
+        if self._may_go_on() and not self._services.slots.waits(self.key):
+            self.wake()
+
+    # --- for whoever looks -----------------------------------------------------------------------
+    async def peek(self) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
+        """Return what the next turn would decide, with the prompt if it would dispatch."""
+        return await self._turns.peek(self.track)
+
+    def pid(self) -> int | None:
+        """Return the process id of the running executor, if one runs."""
+        dispatch = self.track.ledger.dispatch
+        run = self.attempts.live.get(dispatch.id) if dispatch is not None else None
+        return run.pid if run is not None else None
+
+    @property
+    def attempts(self) -> Attempts:
+        """The processes of ours that run for the track."""
+        return self._interpreter.attempts
+
+    def hint(self) -> None:
+        """Take a hint that the hand-off files may have changed."""
+        self._interpreter.watch_for_settling()

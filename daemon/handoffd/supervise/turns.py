@@ -1,0 +1,71 @@
+"""A track's turn: what is known when it comes, what it would decide, and what a dispatch needs."""
+
+from __future__ import annotations
+
+from anyio import to_thread
+
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import Decision
+from handoffd.engine.effects import MeasureBaseline, Spawn
+from handoffd.engine.events import Advanced
+from handoffd.engine.routing import MAX_ATTEMPTS
+from handoffd.engine.track import Track, TrackKey
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.home import Home
+from handoffd.supervise.preparing import Preparation, dispatch_id
+from handoffd.supervise.services import Services
+
+
+class Turns:
+    """Looks up what a turn of one track depends on. Changes nothing but the files of a dispatch."""
+
+    def __init__(self, key: TrackKey, home: Home, services: Services) -> None:
+        self._key = key
+        self._home = home
+        self._files = home.files
+        self._services = services
+        self._handoffs = HandoffFiles(key.project)
+        self._preparation = Preparation(key, home.files, services)
+
+    async def next(self, track: Track) -> tuple[Advanced, Decision]:
+        """Return the track's turn as a fact, and what the engine decides on it.
+
+        Between two runs is when edits of the project's files take effect. Raises StoreError when they
+        cannot be read.
+        """
+        if not self._home.running:
+            await self._files.refresh()
+        event = await self._turn(track)
+        return event, decide(track, event, self._files.rules, self._services.clock.now())
+
+    async def stage(self, event: Advanced, decision: Decision) -> None:
+        """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""
+        await self._preparation.stage(decision.track, event.dispatch)
+
+    async def peek(self, track: Track) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
+        """Return what the next turn would decide, with the prompt if it would dispatch."""
+        event, decision = await self.next(track)
+        if not dispatches(decision):
+            return decision, event, None, ()
+        prompt, warnings = await self._preparation.prompt(decision.track, event.dispatch)
+        return decision, event, prompt, warnings
+
+    async def _turn(self, track: Track) -> Advanced:
+        state = track.state
+        assert state is not None
+        done = self._home.stories_done()
+        baseline = False
+        if self._files.settings.test.command and not track.ledger.red_done:
+            baseline = await self._services.journal.load_baseline(self._key, state.story) is None
+        return Advanced(
+            dispatch=dispatch_id(self._services.clock),
+            executor=self._preparation.executor(),
+            mark=await to_thread.run_sync(self._handoffs.mark),
+            unmet=tuple(name for name in state.blocked_by if name not in done and name != MAX_ATTEMPTS),
+            baseline=baseline,
+        )
+
+
+def dispatches(decision: Decision) -> bool:
+    """Return whether a decision starts an executor, or the tests before it."""
+    return any(isinstance(effect, Spawn | MeasureBaseline) for effect in decision.effects)

@@ -1,0 +1,83 @@
+"""A control server on a real socket, in a thread of its own, over projects in memory and a real journal."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from tests.support.supervision import MemorySupervision
+
+from handoffd.clock import SystemClock
+from handoffd.control.client import Client
+from handoffd.control.server import ControlServer
+from handoffd.control.service import Service
+from handoffd.store.journal import Journal
+from handoffd.store.records import Committed, Record
+
+
+class Controlled:
+    """What a test has in its hands: the socket, the projects behind it, and the journal."""
+
+    def __init__(
+        self, portal: BlockingPortal, runtime: Path, journal: Journal, supervision: MemorySupervision
+    ) -> None:
+        self._portal = portal
+        self.runtime = runtime
+        self.socket = runtime / "control.sock"
+        self.runs_dir = runtime / "runs"
+        self.journal = journal
+        self.supervision = supervision
+        self.client = Client(self.socket)
+        self.stopped_with: list[bool] = []
+
+    def commit(self, record: Record) -> Committed:
+        """Have something happen."""
+        return self._portal.call(self.journal.commit, record)
+
+
+@contextmanager
+def controlled(
+    supervision: MemorySupervision,
+    *,
+    inside: Callable[[int], bool] = lambda _: False,
+    uids: frozenset[int] | None = None,
+    on_stop: Callable[[], None] = lambda: None,
+) -> Iterator[Controlled]:
+    """Lend a server that answers; it is stopped as the daemon stops it.
+
+    `inside` tells which processes belong to executors: tests may themselves be run by one.
+    """
+    # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
+        runtime = Path(name)
+        journal = portal.call(Journal.open, runtime / "state" / "journal.db")
+        lent = Controlled(portal, runtime, journal, supervision)
+
+        def stop(executors: bool) -> None:
+            lent.stopped_with.append(executors)
+            on_stop()
+
+        service = Service(
+            supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside
+        )
+        server = ControlServer(service, lent.socket, uids=uids)
+        gone = portal.call(anyio.Event)
+
+        async def serve() -> None:
+            try:
+                await server.run()
+            finally:
+                gone.set()
+
+        running = portal.start_task_soon(serve)
+        portal.call(server.started.wait)
+        try:
+            yield lent
+        finally:
+            running.cancel()
+            portal.call(gone.wait)
+            portal.call(journal.close)

@@ -1,0 +1,103 @@
+"""Supervised projects in memory, for what asks about them: the control layer and the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from handoffd.engine.events import Initialised, Verb
+from handoffd.engine.results import Accepted, Result
+from handoffd.engine.views import Peek, ProjectView, TrackView
+from handoffd.errors import NotFound, Refused
+
+STEPS = ("bdd", "review", "impl", "update-memory")
+
+
+def track_view(**changes: Any) -> TrackView:
+    """Return a track that waits at its review, with `changes`."""
+    values: dict[str, Any] = dict.fromkeys(TrackView.__dataclass_fields__)
+    values |= {
+        "track": "main", "story": "US-001", "task_type": "story", "step": "review", "attempt": 1,
+        "max_attempts": 1, "status": "needs_human", "timeout_min": 0.0, "failing_tests": (),
+        "blocked_by": (), "backlog": (), "parked": (), "steps": STEPS,
+        "waits_for": "a person's decision", "next_command": "handoffd approve /srv/shop",
+    }  # fmt: skip
+    return TrackView(**values | changes)
+
+
+def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
+    """Return a project at Level 2, with `changes`; without tracks it is not initialised."""
+    values: dict[str, Any] = {
+        "project": root, "name": Path(root).name, "level": 2 if tracks else 0,
+        "condition": "ok" if tracks else "not_initialized", "detail": None, "paused_by": None,
+        "warnings": (), "tracks": tracks,
+    }  # fmt: skip
+    return ProjectView(**values | changes)
+
+
+class MemorySupervision:
+    """Does what the protocol asks, and nothing else: verbs are kept, and answered with `answer`."""
+
+    def __init__(self, *views: ProjectView) -> None:
+        self.projects = {view.project: view for view in views}
+        self.given: list[tuple[str, Verb]] = []
+        self.answer: Result = Accepted(
+            step="review", status="pass", message="taken", caller_instruction="taken; see {project}"
+        )
+        self.held: tuple[str, ...] = ()
+
+    def find(self, name: str) -> str:
+        """Return the root of the project called or lying at `name`."""
+        for root, view in self.projects.items():
+            if name in (root, view.name) or name.startswith(f"{root}/"):
+                return root
+        raise NotFound(f"no supervised project is called or lies at {name}", hint=f"handoffd add {name}")
+
+    async def views(self) -> tuple[ProjectView, ...]:
+        """Return every project."""
+        return tuple(self.projects.values())
+
+    async def view(self, project: str) -> ProjectView:
+        """Return one project."""
+        return self.projects[project]
+
+    async def add(self, root: str) -> ProjectView:
+        """Know one more project."""
+        return self.projects.setdefault(root, project_view(root))
+
+    async def remove(self, project: str) -> ProjectView:
+        """Forget a project, unless it is busy."""
+        if any(track.dispatch for track in self.projects[project].tracks):
+            raise Refused(f"{project} has an executor running", hint=f"handoffd abort {project}")
+        return self.projects.pop(project)
+
+    async def give(self, project: str, verb: Verb) -> Result:
+        """Keep the verb; a project that is initialised has a track from then on."""
+        self.given.append((project, verb))
+        if isinstance(verb, Initialised):
+            fresh = track_view(
+                story=None, step="bdd", status="pending", waits_for="a start",
+                next_command=f"handoffd start {project} STORY",
+            )  # fmt: skip
+            view = self.projects[project]
+            self.projects[project] = replace(
+                view, name=verb.project, level=1, condition="ok", tracks=(fresh,)
+            )
+        return self.answer
+
+    async def peek(self, project: str) -> Peek:
+        """Return a dispatch that would be made."""
+        return Peek(
+            project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,
+            executor="claude", prompt="# Do bdd\n\x1b[31mred", warnings=("docs/sdd.md is missing",),
+        )  # fmt: skip
+
+    async def trust(self, project: str) -> tuple[str, ...]:
+        """Return what was held; nothing is from then on."""
+        held, self.held = self.held, ()
+        return held
+
+    async def reload(self) -> tuple[str, ...]:
+        """Return a problem for each project that has a detail."""
+        return tuple(f"{view.project}: {view.detail}" for view in self.projects.values() if view.detail)

@@ -1,0 +1,251 @@
+"""Executors as live processes: started, followed to their end, stopped; each end told as a fact."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.runs import processes
+from tests.unit.supervise.making import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
+
+from handoffd.engine.effects import Spawn
+from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
+from handoffd.engine.track import TrackKey
+from handoffd.execute.base import ExitRecord
+from handoffd.execute.executor import ResultLine
+from handoffd.execute.process import Run
+from handoffd.protocol.handoff import Absent, Found
+from handoffd.protocol.state import Status
+from handoffd.supervise.attempts import Attempts, exit_of
+from handoffd.supervise.project_files import ProjectFiles
+
+ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
+
+
+class Play:
+    """The attempts of one project, and the facts they handed in."""
+
+    def __init__(self, here: House, root: str) -> None:
+        self.facts: list[Event] = []
+        files = ProjectFiles(root, here.journal, here.clock)
+        self.attempts = Attempts(TrackKey(root), files, here.services, self.facts.append)
+        self._run_dir = here.services.run_dir("d1")
+
+    async def run(self, order: Spawn = ORDER, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
+        """Start an executor, follow it to its end, and return the facts."""
+        self._run_dir.mkdir(exist_ok=True)
+        (self._run_dir / "prompt.md").write_text("Do it.")
+        run = await self.attempts.execute(order)
+        if isinstance(run, SpawnRefused):
+            return [run]
+        meanwhile()
+        with anyio.fail_after(20):
+            await self.attempts.follow(
+                "d1", run, lambda: track_of(Status.RUNNING, dispatch=dispatch_of(attempt=2))
+            )
+        return self.facts
+
+
+async def test_an_attempt_is_told_from_its_start_to_what_it_left(tmp_path: Path) -> None:
+    """The hand-off is read after the last process, and a copy is kept."""
+    async with house(tmp_path) as here:
+        started, ended = await Play(here, make_project(tmp_path)).run()
+
+        assert isinstance(started, ExecutorStarted)
+        assert isinstance(ended, ExecutorExited)
+        assert (0, "itself") == (ended.exit.code, ended.exit.by)
+        assert isinstance(ended.reading, Found)
+        assert ended.mark.handoff is not None
+        assert (here.services.run_dir("d1") / "HANDOFF.md").exists()
+
+
+async def test_an_executor_is_told_what_it_works_on_and_nothing_of_ours(tmp_path: Path) -> None:
+    """The environment is rebuilt from the allow-list."""
+    async with house(tmp_path, "env > seen; pwd >> seen") as here:
+        root = make_project(tmp_path)
+        await Play(here, root).run()
+
+        seen = at(root, "seen").read_text()
+        told = [line for line in sorted(seen.splitlines()) if line.startswith("HANDOFFD_")]
+        assert ["HANDOFFD_ATTEMPT=2", "HANDOFFD_RUN=d1", "HANDOFFD_STEP=bdd", "HANDOFFD_STORY=US-001"] == told
+        assert "s3cret" not in seen
+        assert root in seen.splitlines()
+
+
+async def test_an_end_without_a_handoff_carries_the_last_lines(tmp_path: Path) -> None:
+    """They become last_error."""
+    async with house(tmp_path, "echo no quota >&2; exit 3") as here:
+        ended = (await Play(here, make_project(tmp_path)).run())[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert (3, "no quota\n", Absent()) == (ended.exit.code, ended.exit.tail, ended.reading)
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"), [("true", "it reported: no credit"), ("false", "it said: no credit")]
+)
+async def test_the_end_of_a_stream_is_told_in_words(tmp_path: Path, flag: str, words: str) -> None:
+    """A line of JSON is for programs: what people are to read is taken out of it."""
+    said = f'echo \'{{"type":"result","is_error":{flag},"result":"no credit","usage":{{}}}}\''
+    async with house(tmp_path, said) as here:
+        executors = here.services.executors.executors
+        stream = {"output": "stream-json", "result": ResultLine()}
+        executors["agent"] = executors["agent"].model_copy(update=stream)  # type: ignore[index]
+
+        ended = (await Play(here, make_project(tmp_path)).run())[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert (words, flag == "true") == (ended.exit.tail, ended.exit.stream_error)
+
+
+async def test_an_order_given_twice_starts_one_process(tmp_path: Path) -> None:
+    """After a crash the same order finds the same run, over or not."""
+    async with house(tmp_path, f"echo x >> starts\n{HAND_OVER}") as here:
+        root = make_project(tmp_path)
+        await Play(here, root).run()
+        again = await Play(here, root).run()
+
+        assert "x\n" == at(root, "starts").read_text()
+        assert isinstance(again[-1], ExecutorExited)
+        assert 0 == again[-1].exit.code
+
+
+@pytest.mark.parametrize("program", ["/nowhere/agent", "unknown"])
+async def test_what_cannot_be_started_is_refused(tmp_path: Path, program: str) -> None:
+    """A missing program, an unknown executor: both are faults of the environment."""
+    async with house(tmp_path) as here:
+        executors = here.services.executors.executors
+        missing = executors["agent"].model_copy(update={"argv": (program,)})
+        executors["missing"] = missing  # type: ignore[index]
+        name = "missing" if program.startswith("/") else program
+        order = Spawn(dispatch="d1", executor=name, story=None, step="bdd", attempt=1, timeout_min=1)
+
+        facts = await Play(here, make_project(tmp_path)).run(order)
+
+        assert isinstance(facts[-1], SpawnRefused)
+        assert program in facts[-1].error
+
+
+async def test_a_stop_reaches_a_running_executor(tmp_path: Path) -> None:
+    """By its records, so that an adopted one is reached as well; its end says that it was us."""
+    async with house(tmp_path, "sleep 600") as here:
+        root = make_project(tmp_path)
+        other = Play(here, root)
+
+        ended = (await Play(here, root).run(meanwhile=lambda: other.attempts.stop("d1")))[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert "stop" == ended.exit.by
+
+
+async def test_rest_after_a_handoff_is_told_while_the_process_stays(tmp_path: Path) -> None:
+    """The engine then orders its end."""
+    async with house(tmp_path, f"{HAND_OVER}\nsleep 600") as here, anyio.create_task_group() as tasks:
+        play = Play(here, make_project(tmp_path))
+        here.services.run_dir("d1").mkdir()
+        (here.services.run_dir("d1") / "prompt.md").touch()
+        run = await play.attempts.execute(ORDER)
+        assert isinstance(run, Run)
+
+        tasks.start_soon(play.attempts.settle, dispatch_of(attempt=2), run)
+        settled = HandoffSettled(dispatch="d1", quiet_s=0.2)
+        await eventually(lambda: play.facts == [settled], within_s=20)
+        run.stop()
+
+
+async def test_the_end_of_a_dispatch_that_was_judged_is_no_news(tmp_path: Path) -> None:
+    """A restarted daemon finds records of attempts that are long over."""
+    async with house(tmp_path) as here:
+        play = Play(here, make_project(tmp_path))
+
+        await play.attempts.report("d1", ExitRecord(run_id="d1", code=0), track_of)
+
+        assert [] == play.facts
+
+
+async def test_a_shim_that_does_not_react_is_killed_in_the_end(tmp_path: Path) -> None:
+    """After all it may rightly take; what it looked after is ended, and the run is lost."""
+    async with house(tmp_path, "sleep 600") as here:
+        play = Play(here, make_project(tmp_path))
+
+        async def hang() -> None:
+            await eventually(lambda: play.facts)
+            shim = play.attempts.live["d1"].pid
+            play.attempts.stop("d1")
+            os.kill(shim, signal.SIGSTOP)
+            play.attempts.end_overdue()
+            assert [shim] == [run.pid for run in play.attempts.live.values()]
+            here.clock.ahead_s += 200
+            play.attempts.end_overdue()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hang)
+            ended = (await play.run())[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert ended.exit.by in {"lost", "stop"}
+        assert [] == processes(f"{tmp_path}/agent.sh")
+
+
+async def test_a_stop_wakes_a_shim_that_somebody_stopped(tmp_path: Path) -> None:
+    """It hears nothing before it is continued."""
+    async with house(tmp_path, "sleep 600") as here:
+        play = Play(here, make_project(tmp_path))
+
+        def stop() -> None:
+            os.kill(play.attempts.live["d1"].pid, signal.SIGSTOP)
+            play.attempts.stop("d1")
+
+        ended = (await play.run(meanwhile=stop))[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert "stop" == ended.exit.by
+
+
+async def test_the_end_of_an_executor_waits_for_a_project_that_was_moved_away(tmp_path: Path) -> None:
+    """What it handed over lies in there, and is told nowhere else."""
+    waiting = "touch works; until test -e go; do sleep 0.05; done"
+    async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here:
+        root, away = make_project(tmp_path), tmp_path / "away"
+        play = Play(here, root)
+
+        async def move() -> None:
+            await eventually(at(root, "works").exists)
+            shutil.move(root, away)
+            (away / "go").touch()
+            await eventually((here.services.run_dir("d1") / "exit.json").exists)
+            with pytest.raises(AssertionError):  # that it is told while nobody can read what it left
+                await eventually(lambda: len(play.facts) > 1, within_s=0.3)
+            shutil.move(away, root)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(move)
+            ended = (await play.run())[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert isinstance(ended.reading, Found)
+
+
+async def test_copies_that_cannot_be_kept_lose_no_result(tmp_path: Path) -> None:
+    """They are for people."""
+    async with house(tmp_path) as here:
+        play = Play(here, make_project(tmp_path))
+        (here.services.run_dir("d1") / "HANDOFF.md").mkdir(parents=True)
+
+        assert isinstance((await play.run())[-1], ExecutorExited)
+
+
+def test_an_exit_record_is_told_whole() -> None:
+    """With what the agent's own stream said beside it."""
+    record = ExitRecord(run_id="d1", signal=9, by="deadline", seconds=2.5, tail="bye")
+    told = exit_of(record, tail="it said: bye", stream_error=True)
+
+    assert (None, 9, "deadline", "it said: bye", 2.5, True) == (
+        told.code, told.signal, told.by, told.tail, told.seconds, told.stream_error
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""What is wrong with a project: which error stands for what, and that people are told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import house
+
+from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
+from handoffd.store.faults import PROJECT_GONE
+from handoffd.supervise.health import Health
+
+
+@pytest.mark.parametrize(
+    ("error", "condition"),
+    [
+        (InvalidFile((Problem(file=".ai/STATE.json", line=3, message="odd"),)), "invalid_state"),
+        (Locked("in use by process 7"), "locked"),
+        (StoreError("the project is gone", code=PROJECT_GONE), "missing"),
+        (StoreError("no space left"), "io_error"),
+    ],
+)
+async def test_an_error_stands_for_a_condition(tmp_path: Path, error: HandoffdError, condition: str) -> None:
+    """With its own words as the detail."""
+    async with house(tmp_path) as here:
+        health = Health(str(tmp_path), here.services)
+
+        health.mark_error(error)
+
+        assert (condition, error.message) == (health.condition, health.detail)
+
+
+async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
+    """The same again is no news, and neither is that all is well."""
+    async with house(tmp_path) as here:
+        health = Health(str(tmp_path), here.services)
+
+        for _ in range(3):
+            health.mark("io_error", "no space left")
+        health.mark("ok")
+
+        assert 0 == await here.services.notifier.drain(5)
+        assert ["no space left"] == [notice.why for notice in here.told.notices]

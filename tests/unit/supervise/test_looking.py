@@ -1,0 +1,78 @@
+"""A look at what others wrote for one track: what is told, and what is only found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.unit.supervise.making import NOW, House, at, house, make_project
+from tests.unit.supervise.test_project import at_level_1, edit, shown
+
+from handoffd.clock import rfc3339
+from handoffd.errors import InvalidFile
+from handoffd.supervise.looking import Look
+from handoffd.supervise.project import Project
+
+PASS = "---\nstep: bdd\nstatus: pass\n---\n"
+
+
+def look(here: House, project: Project, asked: list[str]) -> Look:
+    """Return a look at a project that notes when it wants another one."""
+    return Look(project.root, project.files, here.services, lambda: asked.append("again"))
+
+
+async def test_who_only_looks_tells_nobody(tmp_path: Path) -> None:
+    """An edit is read and left as it is, for whoever holds the project."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, human_note="Look!")
+        before = here.journal.newest
+
+        await look(here, project, []).inspect(project.main)
+
+        assert ("Look!", before) == (shown(project)["human_note"], here.journal.newest)
+
+
+async def test_what_is_wrong_is_raised_with_its_place(tmp_path: Path) -> None:
+    """To the one who only looks and to the one who tells, alike."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, attempt=0)
+        one = look(here, project, [])
+
+        for looking in (one.inspect, one.at):
+            with pytest.raises(InvalidFile, match="attempt"):
+                await looking(project.main)
+
+
+async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
+    """And the file says it properly afterwards."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="Failed", reason="scope-warning")
+
+        await look(here, project, []).at(project.main)
+
+        assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
+
+
+async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path: Path) -> None:
+    """It counts once it has not changed for a moment."""
+    async with house(tmp_path, settle_s=0.1) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW))
+        await project.look()
+        handoff, asked = at(project.root, ".ai/HANDOFF.md"), list[str]()
+        handoff.write_text(PASS)
+
+        async def go_on_writing() -> None:
+            while True:
+                with handoff.open("a") as file:
+                    file.write("More to come.\n")
+                await anyio.sleep(0.005)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(go_on_writing)
+            await look(here, project, asked).at(project.main)
+            tasks.cancel_scope.cancel()
+        assert (["again"], "running") == (asked, shown(project)["status"])
+
+        await look(here, project, asked).at(project.main)
+        assert (["again"], "pass") == (asked, shown(project)["status"])

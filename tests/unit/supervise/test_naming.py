@@ -1,0 +1,66 @@
+"""How people call a project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import house, make_project, track_of
+
+from handoffd.engine.track import TrackKey
+from handoffd.errors import NotFound, Refused
+from handoffd.store.records import StoredTrack
+from handoffd.supervise.naming import name_of, root_called
+from handoffd.supervise.project import Project
+
+
+@pytest.fixture
+async def projects(tmp_path: Path) -> AsyncIterator[dict[str, Project]]:
+    """Two projects called `shop` and one called by its folder, `till`."""
+    async with house(tmp_path) as here:
+        found = {}
+        for name in ("a", "b"):
+            root = make_project(tmp_path / name)
+            stored = StoredTrack(key=TrackKey(root), track=track_of(), seq=1, digest=None)
+            found[root] = Project(root, here.services, (stored,))
+        till = tmp_path / "till"
+        (till / "docs").mkdir(parents=True)
+        found[str(till)] = Project(str(till), here.services, ())
+        yield found
+        for project in found.values():
+            project.dismiss()
+
+
+async def test_a_project_is_called_by_its_state_else_by_its_folder(projects: dict[str, Project]) -> None:
+    """As `status` shows it."""
+    assert ["shop", "shop", "till"] == [name_of(project) for project in projects.values()]
+
+
+async def test_a_root_a_path_inside_it_and_a_name_lead_to_it(
+    projects: dict[str, Project], tmp_path: Path
+) -> None:
+    """Symbolic links on the way are followed."""
+    till = str(tmp_path / "till")
+    (tmp_path / "link").symlink_to(till)
+
+    names = (till, f"{till}/docs", str(tmp_path / "link" / "docs"), "till")
+
+    assert [till] * 4 == [root_called(name, projects) for name in names]
+
+
+async def test_a_name_that_fits_several_wants_a_path(projects: dict[str, Project]) -> None:
+    """Which ones there are is told."""
+    with pytest.raises(Refused) as refused:
+        root_called("shop", projects)
+
+    assert all(root in (refused.value.hint or "") for root in list(projects)[:2])
+
+
+@pytest.mark.parametrize("name", ["shpo", "docs", "./till", "/nowhere"])
+async def test_what_nobody_is_called_names_those_there_are(projects: dict[str, Project], name: str) -> None:
+    """A relative path means nothing: the daemon runs wherever it runs."""
+    with pytest.raises(NotFound) as unknown:
+        root_called(name, projects)
+
+    assert "shop, shop, till" in (unknown.value.hint or "")

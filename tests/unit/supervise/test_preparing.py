@@ -1,0 +1,80 @@
+"""What must be there before an attempt is decided on: an id, a prompt, a known executor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import NOW, House, MovableClock, at, house, make_project, track_of
+
+from handoffd.engine.track import TrackKey
+from handoffd.errors import HandoffdError, NotFound
+from handoffd.supervise.preparing import Preparation, dispatch_id
+from handoffd.supervise.project_files import ProjectFiles
+
+
+async def preparation(here: House, root: str) -> Preparation:
+    """Return the preparation of a project's main track."""
+    files = ProjectFiles(root, here.journal, here.clock)
+    await files.refresh()
+    return Preparation(TrackKey(root), files, here.services)
+
+
+def test_ids_sort_by_time_and_are_unique() -> None:
+    """Two in the same second differ by chance."""
+    clock = MovableClock()
+
+    assert dispatch_id(clock).startswith(f"{NOW:%Y%m%dT%H%M%S}-")
+    assert 100 == len({dispatch_id(clock) for _ in range(100)})
+
+
+async def test_the_projects_choice_of_an_executor_goes_first(tmp_path: Path) -> None:
+    """Then the daemon's."""
+    async with house(tmp_path) as here:
+        assert "agent" == (await preparation(here, make_project(tmp_path / "a"))).executor()
+        chosen = make_project(tmp_path / "b", settings="executor: rehearsal\n")
+        assert "rehearsal" == (await preparation(here, chosen)).executor()
+
+
+async def test_a_prompt_lies_where_the_shim_reads_it_and_where_people_do(tmp_path: Path) -> None:
+    """Both are the same text, and it names the dispatch."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+
+        await (await preparation(here, root)).stage(track_of(), "d1")
+
+        text = (here.services.run_dir("d1") / "prompt.md").read_text()
+        assert "Dispatch: d1" in text
+        assert text == at(root, ".ai/runs/d1/prompt.md").read_text()
+
+
+async def test_missing_files_are_warnings(tmp_path: Path) -> None:
+    """They stop nothing."""
+    async with house(tmp_path) as here:
+        text, warnings = await (await preparation(here, make_project(tmp_path))).prompt(track_of(), "d1")
+
+        assert ("PROJECT_MEMORY.md is missing",) == warnings
+        assert "PROJECT_MEMORY.md" in text
+
+
+async def test_an_unknown_executor_is_found_out_before_anything_is_written(tmp_path: Path) -> None:
+    """With the names there are."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, settings="executor: cluade\n")
+
+        with pytest.raises(NotFound, match=r"no executor 'cluade'.*claude"):
+            await (await preparation(here, root)).stage(track_of(), "d1")
+        assert not here.services.run_dir("d1").exists()
+
+
+async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Path) -> None:
+    """One project's template holds up nobody for longer than a second."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        steps = at(root, ".ai/prompts/en/steps")
+        steps.mkdir(parents=True)
+        loop = "{% for a in range(99999) %}"
+        (steps / "bdd.j2").write_text(f"{loop * 3}{'{% endfor %}' * 3}")
+
+        with pytest.raises(HandoffdError):
+            await (await preparation(here, root)).prompt(track_of(), "d1")

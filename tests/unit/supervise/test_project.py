@@ -1,0 +1,353 @@
+"""One project: what a look at its files becomes, and what is wrong with it at the moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project
+
+from handoffd.clock import rfc3339
+from handoffd.engine.events import Initialised, Started
+from handoffd.store.lock import acquire, project_lock_path
+from handoffd.store.records import StoredTrack
+from handoffd.supervise.project import Project
+
+
+@asynccontextmanager
+async def living(here: House, root: str, stored: tuple[StoredTrack, ...] = ()) -> AsyncIterator[Project]:
+    """Lend a project with its loop."""
+    project = Project(root, here.services, stored)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        tasks.start_soon(project.run, ())
+        await eventually(lambda: project.main.lasting or not project.workable)
+        yield project
+        tasks.cancel_scope.cancel()
+    project.dismiss()
+
+
+@asynccontextmanager
+async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
+    """Lend a project with a story that nobody dispatches by itself."""
+    async with living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001", automatic=False))
+        yield project
+
+
+def shown(project: Project) -> dict[str, object]:
+    """Return what STATE.json says."""
+    found: dict[str, object] = json.loads(at(project.root, ".ai/STATE.json").read_text())
+    return found
+
+
+def edit(project: Project, **changes: object) -> None:
+    """Change STATE.json as another tool would."""
+    at(project.root, ".ai/STATE.json").write_text(json.dumps(shown(project) | changes))
+
+
+async def test_an_edit_at_rest_is_adopted(tmp_path: Path) -> None:
+    """Validly, with unknown keys kept, and recorded as an event."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, human_note="Mind the rounding.", mine=1)
+
+        await project.look()
+
+        assert ("Mind the rounding.", 1) == (shown(project)["human_note"], shown(project)["mine"])
+        assert "Mind the rounding." == project.main.track.state.human_note  # type: ignore[union-attr]
+        assert "state_edited" == (await here.journal.events())[-1].kind
+
+
+async def test_an_edit_past_a_gate_is_held(tmp_path: Path) -> None:
+    """The file shows again what holds."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, step="update-memory", status="pending")
+
+        await project.look()
+
+        assert "bdd" == shown(project)["step"]
+        assert project.main.track.ledger.held_edit is not None
+
+
+async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended(tmp_path: Path) -> None:
+    """The file is left as it is, the place is named, and a person is told."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        good = at(project.root, ".ai/STATE.json").read_text()
+        edit(project, status="half-done")
+        bad = at(project.root, ".ai/STATE.json").read_text()
+
+        await project.look()
+
+        assert ("invalid_state", False) == (project.condition, project.workable)
+        assert "status" in (project.detail or "")
+        assert bad == at(project.root, ".ai/STATE.json").read_text()
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+
+        at(project.root, ".ai/STATE.json").write_text(good)
+        await project.look()
+        assert ("ok", True) == (project.condition, project.workable)
+
+
+async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
+    """The journal has it."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        before = shown(project)
+        at(project.root, ".ai/STATE.json").unlink()
+
+        await project.look()
+
+        assert before == shown(project)
+
+
+async def test_a_projection_of_ours_that_is_old_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A crash between commit and rename leaves one; it is no edit."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        state = at(project.root, ".ai/STATE.json")
+        old = state.read_text()
+        await project.main.give(Started(story="US-002", automatic=False, force=True))
+        newest = here.journal.newest
+        state.write_text(old)
+
+        await project.look()
+
+        assert ("US-002", newest) == (shown(project)["story"], here.journal.newest)
+
+
+async def test_a_project_whose_folder_is_gone_waits_for_it(tmp_path: Path) -> None:
+    """Nothing crashes, and it goes on when the folder is back."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        moved = tmp_path / "away"
+        shutil.move(project.root, moved)
+
+        await project.look()
+        assert ("missing", False) == (project.condition, project.workable)
+
+        shutil.move(moved, project.root)
+        await project.poll()  # looks again by itself
+        await eventually(lambda: project.workable)
+
+
+async def test_one_project_has_one_writer(tmp_path: Path) -> None:
+    """Who holds the lock is named."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        lock = acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "the project")
+        async with living(here, root) as project:
+            assert ("locked", False) == (project.condition, project.workable)
+            assert "process" in (project.detail or "")
+
+            lock.release()
+            await project.look()
+            assert project.workable
+
+
+async def test_invalid_rules_stop_nothing(tmp_path: Path) -> None:
+    """The last valid ones stay in force."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        at(project.root, ".ai/step-rules.yaml").write_text("steps: {bdd: {max_attempts: 0}}\n")
+
+        await project.look()
+
+        assert ("invalid_rules", True) == (project.condition, project.workable)
+        assert "steps.bdd.max_attempts" in (project.detail or "")
+
+
+async def test_a_handoff_for_somebody_elses_dispatch_is_heard(tmp_path: Path) -> None:
+    """Level 1: a person or a hook says running, an agent hands over, and the verdict is ours."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW))
+        at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
+
+        await project.look()
+
+        assert ("bdd", "pass") == (shown(project)["step"], shown(project)["status"])
+        (run,) = await here.journal.runs()
+        assert ("external", "pass") == (run.executor, run.result)
+
+
+async def test_a_handoff_is_not_heard_twice(tmp_path: Path) -> None:
+    """The record is the last one applied."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        at(project.root, ".ai/HANDOFF.md").write_text("---\nstatus: failing\n---\n")
+        edit(project, status="running", dispatched_at=rfc3339(NOW))
+        await project.look()
+        assert "failing" == shown(project)["status"]
+
+        edit(project, status="running", attempt=2)
+        await project.look()
+
+        assert "running" == shown(project)["status"]
+
+
+async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:
+    """There is no process to end; a person is told."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=59)))
+        await project.look()
+        await project.poll()
+        assert "running" == shown(project)["status"]
+
+        here.clock.ahead_s += 2
+        await project.poll()
+
+        await eventually(lambda: shown(project)["status"] == "timeout")
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
+
+
+async def test_our_own_executor_is_stopped_at_its_deadline(tmp_path: Path) -> None:
+    """By the clock that its shim wrote down; the status follows when the last process is gone."""
+    async with house(tmp_path, "sleep 600") as here, living(here, make_project(tmp_path)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: project.main.pid() is not None)
+        await project.poll()
+        assert "running" == shown(project)["status"]
+
+        here.clock.ahead_s += 61
+        await project.poll()
+
+        await eventually(lambda: shown(project)["status"] == "timeout", within_s=20)
+        assert "ran out of time" in str(shown(project)["last_error"])
+        assert 0 == project.live_runs
+
+
+async def test_an_edit_while_an_executor_runs_is_undone(tmp_path: Path) -> None:
+    """Even an invalid one; the executor goes on."""
+    async with house(tmp_path, "sleep 600") as here, living(here, make_project(tmp_path)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: project.main.pid() is not None)
+        before = shown(project)
+
+        for text in ('{"project": "shop", "step": "done", "status": "pass"}', "{"):
+            at(project.root, ".ai/STATE.json").write_text(text)
+            await project.look()
+            assert before == shown(project)
+
+        assert project.main.pid() is not None
+        await project.end_executors("the test")
+        await eventually(lambda: project.live_runs == 0, within_s=20)
+
+
+async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Path) -> None:
+    """`auto: true` is a person's word, as far as it is trusted."""
+    async with (
+        house(tmp_path) as here,
+        living(here, make_project(tmp_path, settings="auto: true\n")) as project,
+    ):
+        await project.main.give(Initialised(project="shop"))
+        assert not project.main.track.ledger.automatic
+
+        await project.look()
+
+        assert project.main.track.ledger.automatic
+
+
+async def test_a_hint_makes_it_look(tmp_path: Path) -> None:
+    """Whoever hints need not know what changed."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, human_note="Look!")
+
+        project.touched()
+
+        await eventually(lambda: project.main.track.state.human_note == "Look!")  # type: ignore[union-attr]
+
+
+CHECKED = """\
+steps:
+  bdd: {next_on_pass: review, timeout_min: 1, tests: green, post_check: 'echo checked >> checks'}
+  review: {next_on_pass: update-memory}
+"""
+
+
+async def test_what_a_first_look_finds_is_followed_up(tmp_path: Path) -> None:
+    """What was written while no daemon ran: the checks of a hand-off, and the word about a held edit."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, rules=CHECKED)
+        async with at_level_1(here, root) as project:
+            edit(project, status="running", dispatched_at=rfc3339(NOW))
+            await project.look()
+        at(root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
+
+        async with living(here, root, await here.journal.tracks()) as project:
+            await eventually(lambda: shown(project)["status"] == "pass", within_s=20)
+            assert "checked\n" == at(root, "checks").read_text()
+            state = shown(project)
+        at(root, ".ai/STATE.json").write_text(json.dumps(state | {"step": "update-memory"}))
+
+        async with living(here, root, await here.journal.tracks()):
+            await eventually(lambda: "needs_human" in [notice.kind for notice in here.told.notices])
+
+
+async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> None:
+    """A mount that comes later: whose tests would be run, by whose rules?"""
+    settings = json.dumps({"test": {"command": ["/bin/sh", "-c", "sleep 0.5; exit 1"]}})
+    async with house(tmp_path) as here:
+        root, away = make_project(tmp_path, rules=CHECKED, settings=settings), tmp_path / "away"
+        async with daemon(here) as roster:
+            await roster.add(root)
+            await roster.give(root, Initialised(project="shop"))
+            await roster.give(root, Started(story="US-001"))
+            await eventually(lambda: list(here.services.settings.runs_dir.glob("*.tests/start.json")), 20)
+        shutil.move(root, away)
+
+        async with daemon(here) as roster:
+            await eventually(lambda: [notice.text for notice in here.told.notices])
+            view = await roster.view(root)
+            assert ("missing", "running", 1) == (
+                view.condition, view.tracks[0].status, here.services.slots.in_use
+            )  # fmt: skip
+
+            shutil.move(away, root)
+            await roster.poll()
+
+            await eventually(lambda: json.loads(at(root, ".ai/STATE.json").read_text())["attempt"] == 2, 20)
+        assert "failing" == (await here.journal.runs())[-1].result
+
+
+async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) -> None:
+    """It waits, people are told once, and it goes on when it can be written."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        project.main.standing.stuck = "cannot record this: disk full"
+        for _ in range(3):
+            await project.look()
+        assert ("io_error", False) == (project.condition, project.workable)
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+
+        project.main.standing.stuck = None
+        await project.poll()
+        await eventually(lambda: project.workable)
+
+
+async def test_a_project_can_be_taken_up_where_it_was_moved_to(tmp_path: Path) -> None:
+    """Its lock goes with the folder, not with the path it had."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        moved = shutil.move(project.root, tmp_path / "moved")
+        await project.look()
+
+        other = Project(str(moved), here.services, ())
+        await other.look()
+
+        assert ("missing", "ok") == (project.condition, other.condition)
+        other.dismiss()
+
+
+async def test_whoever_looks_late_takes_no_lock(tmp_path: Path) -> None:
+    """The project was let go of; the next one has it."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        before, after = Project(root, here.services, ()), Project(root, here.services, ())
+        before.dismiss()
+
+        await before.look()
+        await after.look()
+
+        assert "ok" == after.condition
+        after.dismiss()

@@ -1,0 +1,117 @@
+"""What `status` tells: durable facts and live ones, and what a person would do next."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import House, at, daemon, house, make_project
+
+from handoffd.engine.events import Aborted, Initialised, Paused, Started, Verb
+from handoffd.engine.track import TrackKey
+from handoffd.engine.views import TrackView
+from handoffd.supervise.project import Project
+from handoffd.supervise.reporting import view_of
+
+
+@asynccontextmanager
+async def project_in(here: House, *verbs: Verb) -> AsyncIterator[Project]:
+    """Lend an initialised project without its loop, after `verbs`."""
+    project = Project(make_project(here.base), here.services, ())
+    await project.admit()
+    await project.open()
+    for verb in (Initialised(project="shop"), *verbs):
+        await project.main.give(verb)
+    yield project
+    project.dismiss()
+
+
+async def main(here: House, project: Project) -> TrackView:
+    """Return how its main track is told."""
+    return (await view_of(project, here.services.slots)).tracks[0]
+
+
+async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
+    """Level 0, by the name of its folder, with no track."""
+    async with house(tmp_path) as here:
+        project = Project(make_project(tmp_path), here.services, ())
+
+        view = await view_of(project, here.services.slots)
+
+        assert ("shop", 0, "not_initialized", ()) == (view.name, view.level, view.condition, view.tracks)
+        project.dismiss()
+
+
+@pytest.mark.parametrize(
+    ("verbs", "level", "waits_for", "command"),
+    [
+        ((), 1, "a start: the project is at level 1", "handoffd start {} STORY"),
+        ((Started(story="US-1", automatic=False),), 1, "a `handoffd resume`", "handoffd resume {}"),
+        ((Started(story="US-1"), Paused(by="me")), 2, "paused by me", "handoffd resume {}"),
+        ((Paused(by="me"),), 1, "paused by me", "handoffd resume {}"),
+        ((Started(story="US-1"), Aborted(by="me")), 2, "aborted by me", "handoffd start {} STORY"),
+        ((Started(story="US-1"),), 2, None, None),
+    ],
+)
+async def test_what_it_waits_for_and_what_to_type(
+    tmp_path: Path, verbs: tuple[Verb, ...], level: int, waits_for: str | None, command: str | None
+) -> None:
+    """In words, and ready to be pasted."""
+    async with house(tmp_path) as here, project_in(here, *verbs) as project:
+        view = await view_of(project, here.services.slots)
+
+        expected = None if command is None else command.format(project.root)
+        assert (level, waits_for, expected) == (
+            view.level, view.tracks[0].waits_for, view.tracks[0].next_command
+        )  # fmt: skip
+
+
+async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None:
+    """So that nobody takes it for stuck."""
+    async with house(tmp_path, slots=1) as here, project_in(here, Started(story="US-1")) as project:
+        here.services.slots.occupy(TrackKey("/srv/other"))
+        here.services.slots.ask(project.main.key, lambda: None)
+
+        assert "a slot: number 1 in line, 1 of 1 in use" == (await main(here, project)).waits_for
+
+
+async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> None:
+    """Wherever the project is shown."""
+    async with house(tmp_path) as here, project_in(here) as project:
+        at(project.root, ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: make lint}}\n")
+        await project.look()
+
+        warnings = (await view_of(project, here.services.slots)).warnings
+
+        assert f"steps.impl.post_check waits for `handoffd trust {project.root}`" in warnings
+
+
+async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> None:
+    """Nobody is asked for anything while it runs; afterwards the next command is told."""
+    async with house(tmp_path, "touch works; sleep 600") as here, daemon(here) as roster:
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, Started(story="US-001"))
+
+        async def track() -> TrackView:
+            return (await roster.view(root)).tracks[0]
+
+        await eventually(lambda: roster.running == 1 and at(root, "works").exists())
+        running = await track()
+        assert ("agent", "running", None, None) == (
+            running.executor, running.status, running.waits_for, running.next_command
+        )  # fmt: skip
+        assert running.pid is not None
+        assert running.elapsed_min is not None
+
+        await roster.give(root, Aborted(by="me"))
+        await eventually(lambda: roster.running == 0, within_s=20)
+
+        stopped = await track()
+        assert ("needs_human", "aborted by me", None, f"handoffd start {root} STORY") == (
+            stopped.status, stopped.waits_for, stopped.pid, stopped.next_command
+        )  # fmt: skip

@@ -1,0 +1,76 @@
+"""An executor that has handed over and rests is over, even if its process stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.runs import run_spec
+from tests.unit.supervise.making import at, dispatch_of, house, make_project
+
+from handoffd.engine.track import Dispatch
+from handoffd.execute.base import Vitals
+from handoffd.protocol.handoff import HandoffMark, Reading
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.settling import is_at_rest, until_settled
+
+REST = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)
+PASS = "---\nstep: bdd\nstatus: pass\n---\n"
+
+
+class Looks(HandoffFiles):
+    """Counts how often somebody looked."""
+
+    looks = 0
+
+    def read(self, dispatch: Dispatch) -> tuple[Reading, HandoffMark]:
+        """Look."""
+        self.looks += 1
+        return super().read(dispatch)
+
+    async def two_more_looks(self) -> None:
+        """Return when what lies there now has been looked at, and its outcome acted on."""
+        enough = self.looks + 2
+        await eventually(lambda: self.looks >= enough)
+
+
+@pytest.mark.parametrize(
+    ("after", "rests"),
+    [
+        (REST, True),
+        (Vitals(output_bytes=10, cpu_s=1.02, written_bytes=20), True),
+        (Vitals(output_bytes=11, cpu_s=1.0, written_bytes=20), False),
+        (Vitals(output_bytes=10, cpu_s=1.0, written_bytes=21), False),
+        (Vitals(output_bytes=10, cpu_s=1.5, written_bytes=20), False),
+    ],
+)
+def test_output_writing_and_cpu_time_are_signs_of_life(after: Vitals, rests: bool) -> None:
+    """A runtime that only ticks is at rest."""
+    assert rests is is_at_rest(REST, after, seconds=2.0)
+
+
+async def test_it_settles_once_a_valid_handoff_lies_there(tmp_path: Path) -> None:
+    """Rest alone is not enough: an agent may wait for its model."""
+    root = make_project(tmp_path)
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        run = await here.services.launcher.start(
+            tmp_path / "d1", run_spec(tmp_path, "d1", "sleep", "600", deadline_s=60.0)
+        )
+        handoffs, settled = Looks(root), anyio.Event()
+
+        async def wait() -> None:
+            await until_settled(run, dispatch_of(), handoffs, here.clock, grace_s=0.2)
+            settled.set()
+
+        tasks.start_soon(wait)
+        for text in ("---\nstep: bdd\nstat", "no front matter, which only an exit can judge"):
+            at(root, ".ai/HANDOFF.md").write_text(text)
+            here.clock.ahead_s += 100
+            await handoffs.two_more_looks()
+        assert not settled.is_set()
+
+        at(root, ".ai/HANDOFF.md").write_text(PASS)
+        await eventually(settled.is_set)
+        run.stop()

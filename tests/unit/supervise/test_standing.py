@@ -1,0 +1,105 @@
+"""How a track stands: committed, in memory, in STATE.json; in this order, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import House, at, house, make_project, track_of
+
+from handoffd.engine.decision import Decision
+from handoffd.engine.effects import Notify
+from handoffd.engine.events import Noted
+from handoffd.engine.results import Accepted
+from handoffd.engine.track import Track, TrackKey
+from handoffd.errors import StoreError
+from handoffd.supervise.standing import Standing
+
+EVENT = Noted(text="Mind the rounding.")
+TELL = Notify(notice="done", story="US-001", step="done", text="done")
+
+
+def decision(track: Track, *effects: Notify) -> Decision:
+    """Return a decision that leads to `track`."""
+    result = Accepted(step="bdd", status="pending", message="taken", caller_instruction="go on")
+    return Decision(track=track, result=result, why="a test says so", effects=effects)
+
+
+def standing(here: House) -> Standing:
+    """Return how the main track of a new project stands: not yet at all."""
+    return Standing(TrackKey(make_project(here.base)), Track(), None, here.services)
+
+
+def shown(standing: Standing) -> str:
+    """Return the note in STATE.json."""
+    return str(json.loads(at(standing.key.project, ".ai/STATE.json").read_text())["human_note"])
+
+
+async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path: Path) -> None:
+    """The digest of the file is the journal's."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+
+        orders = await one.commit(EVENT, decision(track_of(human_note="first"), TELL))
+
+        assert [TELL] == [order.effect for order in orders]
+        assert ("first", track_of(human_note="first")) == (shown(one), one.track)
+        (stored,) = await here.journal.tracks()
+        assert (one.digest, one.track) == (stored.digest, stored.track)
+
+
+async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -> None:
+    """A hint a second would fill the journal."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of()))
+        before = here.journal.newest
+
+        assert () == await one.commit(EVENT, decision(track_of()))
+        assert before == here.journal.newest
+
+
+async def test_nothing_changes_when_the_journal_cannot_take_it(tmp_path: Path) -> None:
+    """Neither in memory nor on the disk."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of(human_note="first")))
+        with sqlite3.connect(here.services.settings.journal) as saboteur:
+            saboteur.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END"
+            )
+        saboteur.close()
+
+        with pytest.raises(StoreError):
+            await one.commit(EVENT, decision(track_of(human_note="second")))
+
+        assert ("first", track_of(human_note="first")) == (shown(one), one.track)
+
+
+async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path: Path) -> None:
+    """The decision stands all the same."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        state = at(one.key.project, ".ai/STATE.json")
+        state.mkdir()
+
+        await one.commit(EVENT, decision(track_of(human_note="first")))
+        assert (True, 1) == (bool(one.error), here.journal.newest)
+
+        state.rmdir()
+        await one.project()
+        assert ("first", None) == (shown(one), one.error)
+
+
+async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
+    """What changed is only in the ledger; nobody's watcher is woken for nothing."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of()))
+        before = at(one.key.project, ".ai/STATE.json").stat().st_ino
+
+        await one.commit(EVENT, decision(track_of().with_ledger(next_note="later")))
+
+        assert before == at(one.key.project, ".ai/STATE.json").stat().st_ino

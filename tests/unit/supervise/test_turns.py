@@ -1,0 +1,93 @@
+"""What a track's turn depends on: stories that are done, hand-offs, a baseline, an executor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import House, at, house, make_project, track_of
+from tests.unit.supervise.test_checking import Yard
+
+from handoffd.engine.track import TrackKey
+from handoffd.protocol.state import Status
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.turns import Turns, dispatches
+
+
+async def turns(here: House, settings: str | None = None) -> Turns:
+    """Return the turns of the main track of a new project in which no story is done."""
+    root = make_project(here.base, settings=settings)
+    files = ProjectFiles(root, here.journal, here.clock)
+    await files.refresh()
+    return Turns(TrackKey(root), Yard(files), here.services)
+
+
+async def test_a_turn_is_decided_by_what_is_there_now(tmp_path: Path) -> None:
+    """A new id, the chosen executor, and the hand-off as it lies there: what equals it will be stale."""
+    async with house(tmp_path) as here:
+        one = await turns(here)
+        at(str(tmp_path / "shop"), ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
+
+        event, decision = await one.next(track_of())
+
+        assert ("agent", False, ()) == (event.executor, event.baseline, event.unmet)
+        assert event.mark.handoff is not None
+        assert dispatches(decision)
+        assert event.dispatch != (await one.next(track_of()))[0].dispatch
+
+
+async def test_stories_that_are_not_done_are_named(tmp_path: Path) -> None:
+    """Used-up attempts are no story."""
+    async with house(tmp_path) as here:
+        event, decision = await (await turns(here)).next(
+            track_of(blocked_by=("US-000", "max_attempts_exceeded"))
+        )
+
+        assert (("US-000",), "blocked", False) == (event.unmet, decision.result.type, dispatches(decision))
+
+
+@pytest.mark.parametrize(
+    ("command", "measured", "red_done", "wanted"),
+    [
+        (True, False, False, True),
+        (False, False, False, False),
+        (True, True, False, False),
+        (True, False, True, False),
+    ],
+)
+async def test_a_baseline_is_wanted_once_a_story(
+    tmp_path: Path, command: bool, measured: bool, red_done: bool, wanted: bool
+) -> None:
+    """If there are tests to run, before the first red step."""
+    async with house(tmp_path) as here:
+        one = await turns(here, "test: {command: [make, test]}\n" if command else None)
+        if measured:
+            await here.journal.save_baseline(TrackKey(str(tmp_path / "shop")), "US-001", b"{}")
+
+        event, _ = await one.next(track_of().with_ledger(red_done=red_done))
+
+        assert wanted is event.baseline
+
+
+async def test_a_dispatch_is_laid_out_before_it_is_decided(tmp_path: Path) -> None:
+    """Its prompt is there when its order is committed."""
+    async with house(tmp_path) as here:
+        one = await turns(here)
+        event, decision = await one.next(track_of())
+
+        await one.stage(event, decision)
+
+        prompt = (here.services.run_dir(event.dispatch) / "prompt.md").read_text()
+        assert event.dispatch in prompt
+
+
+async def test_a_peek_has_a_prompt_only_where_something_would_run(tmp_path: Path) -> None:
+    """And leaves nothing behind."""
+    async with house(tmp_path) as here:
+        one = await turns(here)
+
+        assert None is (await one.peek(track_of(Status.NEEDS_HUMAN)))[2]
+        prompt = (await one.peek(track_of()))[2]
+
+        assert prompt is not None
+        assert [] == list(here.services.settings.runs_dir.iterdir())
