@@ -1,0 +1,58 @@
+"""`handoffd config`: what the settings are, and who said so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.place import Place
+from handoffd.cli.wording import plain, shorten, table
+
+
+@click.group()
+def config() -> None:
+    """Check or show the settings, and where each comes from."""
+
+
+@config.command()
+@json_option
+@click.pass_obj
+def check(place: Place, as_json: bool) -> None:
+    """Say whether the settings can be used; every problem with its place, if not."""
+    loaded = _load(place)
+    file = str(loaded.file) if loaded.file is not None else None
+    if as_json:
+        print_json({"type": "valid", "file": file})
+    else:
+        click.echo(f"{plain(file)} can be used." if file else "There is no settings file; the defaults hold.")
+
+
+@config.command()
+@json_option
+@click.pass_obj
+def show(place: Place, as_json: bool) -> None:
+    """Show every setting with its value and the file, variable or default it comes from."""
+    loaded = _load(place)
+    settings = loaded.explain()
+    if as_json:
+        listed = [{"key": one.key, "value": one.value, "source": str(one.source)} for one in settings]
+        print_json({"file": str(loaded.file) if loaded.file else None, "settings": listed})
+        return
+    rows = [[plain(one.key), shorten(_text(one.value), 60), plain(str(one.source))] for one in settings]
+    click.echo("\n".join(table(("SETTING", "VALUE", "FROM"), rows)))
+
+
+def _load(place: Place) -> Any:
+    from handoffd.configure import load
+
+    return load({"config": place.config}, place.environ)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,149 @@
+"""The `handoffd` command: finds the verb, and alone turns errors into text and an exit code.
+
+Verbs are loaded when they are given. What is imported on the way to the daemon's socket is what
+every `handoffd status` waits for, so that is click and the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+import handoffd
+from handoffd.cli.place import Place
+from handoffd.control.vocabulary import VERBS
+from handoffd.errors import HandoffdError
+
+USAGE = 2
+INTERRUPTED = 130
+
+LAZY: Final[Mapping[str, tuple[str, str]]] = {
+    "status": ("handoffd.cli.status:status", "Show every project: where it stands and what it waits for."),
+    "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
+    "peek": ("handoffd.cli.peek:peek", "Show what the next turn of a project would do, with its prompt."),
+    "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
+    "events": ("handoffd.cli.events:events", "Print what happened, and why; follow it with -f."),
+    "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
+    "rules": ("handoffd.cli.rules:rules", "Check or show a project's step table."),
+    "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
+    "run": ("handoffd.cli.run:run", "Be the daemon, in the foreground."),
+    "stop": ("handoffd.cli.stop:stop", "End the daemon; executors go on unless asked otherwise."),
+    "service": ("handoffd.cli.service:service", "Install, remove or show the daemon as a systemd service."),
+    "demo": ("handoffd.cli.demo:demo", "Watch one story go through all its steps, without any model."),
+    "rehearse": (
+        "handoffd.cli.rehearse:rehearse",
+        "Try a project's pipeline out on a copy, without any model.",
+    ),
+}
+"""Every command that is no verb of the vocabulary: where it is, and its line in the help."""
+
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Projects": ("init", "add", "remove", "projects", "trust", "rules"),
+    "Work": (
+        "start", "custom", "approve", "reject", "retry", "skip", "abort", "pause", "resume", "note",
+        "rollback", "reopen", "confirm",
+    ),
+    "Looking": ("status", "peek", "log", "events", "runs"),
+    "The daemon": ("run", "stop", "service", "config"),
+    "Trying it out": ("demo", "rehearse"),
+}  # fmt: skip
+
+
+class LazyGroup(click.Group):
+    """Commands that are imported when they are given; their help lines need no import."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return every command, in the order of the help."""
+        return [name for names in SECTIONS.values() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, imported now."""
+        if cmd_name in VERBS:
+            from handoffd.cli.verbs import verb_command
+
+            return verb_command(VERBS[cmd_name])
+        if cmd_name not in LAZY:
+            return None
+        module, _, attribute = LAZY[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        for section, names in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, _help_line(name)) for name in names])
+
+
+def _help_line(name: str) -> str:
+    return VERBS[name].help if name in VERBS else LAZY[name][1]
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(handoffd.__version__, message="handoffd %(version)s")
+@click.option("--config", metavar="FILE", envvar="HANDOFFD_CONFIG", help="The settings file to read.")
+@click.pass_context
+def cli(context: click.Context, config: str | None) -> None:
+    """Supervise coding agents over many projects, one verified step at a time.
+
+    PROJECT is a name or a path; left out, it is the current folder. Exit codes: 0 done, 1 refused
+    or failed, 2 wrong usage, 3 no daemon, 4 not found.
+    """
+    if context.obj is None:
+        context.obj = Place(config=config, environ=os.environ)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = cli.main(args=words, prog_name="handoffd", standalone_mode=False)
+        _flush()
+    except HandoffdError as error:
+        code = _tell(words, error.code, error.message, error.hint) or error.exit_code
+    except click.ClickException as error:
+        code = _tell_usage(words, error)
+    except (click.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(words: Sequence[str], code: str, message: str, hint: str | None) -> int:
+    """Print an error for whoever asked: text on stderr, or JSON on stdout."""
+    if _wants_json(words):
+        answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+        return 0
+    from handoffd.cli.wording import plain
+
+    click.echo(f"handoffd: {plain(message, lines=True)}", err=True)
+    if hint:
+        click.echo(f"  next: {plain(hint)}", err=True)
+    return 0
+
+
+def _tell_usage(words: Sequence[str], error: click.ClickException) -> int:
+    if _wants_json(words):
+        _tell(words, "USAGE", error.format_message(), None)
+    else:
+        error.show()
+    return USAGE
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    return "--json" in words[: words.index("--") if "--" in words else len(words)]
+
+
+def _flush() -> None:
+    """Have a broken pipe show here, not when the interpreter ends."""
+    sys.stdout.flush()

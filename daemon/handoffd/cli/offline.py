@@ -1,0 +1,67 @@
+"""Verbs and reads while no daemon runs: the daemon's own parts, in this process, for one question.
+
+Imports all of the daemon; the modules that need it import it when they do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from handoffd import app
+from handoffd.clock import SystemClock
+from handoffd.control.client import Json
+from handoffd.control.service import Caller, Service
+from handoffd.logs import configure_logging
+from handoffd.settings import LogSettings, Settings
+
+_T = TypeVar("_T")
+
+Work = Callable[[Service], Awaitable[_T]]
+
+
+def give(settings: Settings, verb: str, project: str, arguments: dict[str, Any], by: str) -> Json:
+    """Return what became of a verb. Raises Locked while a daemon runs."""
+    caller = Caller(pid=os.getpid(), by=by)
+    return alone(settings, lambda service: service.call(verb, project, arguments, caller))
+
+
+def alone(settings: Settings, work: Work[_T]) -> _T:
+    """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
+
+    async def run() -> _T:
+        async with app.offline(settings) as parts:
+            return await work(_service(settings, parts))
+
+    return _run(run)
+
+
+def look(settings: Settings, work: Work[_T]) -> _T:
+    """Return what `work` finds out, without a lock; it cannot change anything."""
+
+    async def run() -> _T:
+        async with app.reading(settings) as parts:
+            return await work(_service(settings, parts))
+
+    if settings.journal.exists():
+        return _run(run)
+    # Nothing was ever recorded: that is not a reason to make folders in somebody's home.
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:
+        nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
+        return alone(settings.model_copy(update=nowhere), work)
+
+
+def _service(settings: Settings, parts: app.Offline) -> Service:
+    return Service(parts.supervision, parts.journal, SystemClock(), runs_dir=settings.runs_dir)
+
+
+def _run(work: Callable[[], Awaitable[_T]]) -> _T:
+    # Warnings of the daemon's parts are for its log; a verb tells what matters in its answer.
+    configure_logging(LogSettings(format="text", level="error"), stream=sys.stderr, environment={})
+    return anyio.run(work)

@@ -1,0 +1,76 @@
+"""Where the daemon is, found without reading more settings than that takes.
+
+The socket follows from two directories. Only when a settings file speaks of one of them is it
+read properly, because that costs a quarter of a second; else the environment and the defaults do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from handoffd.control.client import Client
+from handoffd.directories import default_files, default_runtime_dir, default_state_dir
+
+if TYPE_CHECKING:
+    from handoffd.settings import Settings
+
+SOCKET = "control.sock"
+_MOST_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What the command line was told about where to look. `config` is the settings file, if named."""
+
+    config: str | None
+    environ: Mapping[str, str]
+
+    def client(self) -> Client:
+        """Return a client for the daemon's socket. Raises InvalidFile like `settings`."""
+        return Client(self.socket())
+
+    def socket(self) -> Path:
+        """Return where the daemon would answer."""
+        state, runtime = self._variable("STATE_DIR"), self._variable("RUNTIME_DIR")
+        if runtime is not None and runtime.startswith("/"):
+            return Path(runtime) / SOCKET
+        relative = any(given is not None and not given.startswith("/") for given in (state, runtime))
+        if relative or self._file_may_say():
+            return self.settings().control_socket
+        state_dir = Path(state) if state else default_state_dir(self.environ)
+        return default_runtime_dir(self.environ, state_dir) / SOCKET
+
+    def settings(self) -> Settings:
+        """Return the daemon's settings. Raises InvalidFile."""
+        from handoffd.configure import load
+
+        return load({"config": self.config}, self.environ).settings
+
+    def project(self, word: str | None) -> str:
+        """Return what to call a project by: an absolute path, or a name. None is the current folder."""
+        if word is None:
+            return os.getcwd()
+        is_path = "/" in word or word in {".", ".."} or os.path.isdir(word)
+        return os.path.abspath(os.path.expanduser(word)) if is_path else word
+
+    def _variable(self, name: str) -> str | None:
+        wanted = f"HANDOFFD_{name}"
+        return next((value for key, value in self.environ.items() if key.upper() == wanted and value), None)
+
+    def _file_may_say(self) -> bool:
+        """Return whether the settings file may speak of either directory, or cannot be looked into."""
+        path = self.config or next(
+            (file for file in default_files(self.environ) if os.path.lexists(file)), None
+        )
+        if path is None:
+            return False
+        try:
+            with open(path, "rb") as file:
+                text = file.read(_MOST_BYTES)
+        except OSError:
+            return True  # then its reader says what is wrong
+        return b"state_dir" in text or b"runtime_dir" in text

@@ -1,0 +1,55 @@
+"""`handoffd runs`: dispatches, one a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from handoffd.cli.asking import either, json_option, print_json
+from handoffd.cli.place import Place
+from handoffd.cli.wording import moment, plain, shorten, styled, table
+
+_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "RUN")
+
+
+@click.command()
+@click.argument("project", required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
+)
+@json_option
+@click.pass_obj
+def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
+    """List the latest dispatches, newest first; of PROJECT, or of all."""
+    named = None if project is None else place.project(project)
+
+    def without() -> dict[str, object]:
+        from handoffd.cli import offline
+
+        found = offline.look(place.settings(), lambda service: service.runs(named, limit))
+        return {"runs": found}
+
+    answer = either(place, lambda client: client.get("/v1/runs", project=named, limit=limit), without)
+    if as_json:
+        print_json(answer.json)
+        return
+    found = answer.json["runs"]
+    click.echo("\n".join(report(found)) if found else "Nothing has run yet.")
+
+
+def report(found: list[dict[str, Any]]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/runs`."""
+    return table(_HEAD, [_row(run) for run in found])
+
+
+def _row(run: dict[str, Any]) -> list[str]:
+    return [
+        moment(run["decided_at"]),
+        shorten(run["project"].rsplit("/", 1)[-1], 24),
+        plain(run["story"] or "–"),
+        plain(run["step"]),
+        str(run["attempt"]),
+        styled(run["result"] or "running"),
+        run["run"],
+    ]

@@ -1,0 +1,110 @@
+"""What `handoffd service` tells: values for `--json`, and the same values as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from handoffd.cli.service_scope import Scope
+
+# systemd shows a number it does not have as the largest one it can write.
+_UNKNOWN_FROM = 2**63
+
+
+def heading(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
+    """Return what every report starts with."""
+    account = None if scope.account is None else scope.account.pw_name
+    return {"form": scope.form, "account": account, "dry_run": dry_run, "state": str(scope.state)}
+
+
+def summary(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return what matters of `systemctl show` for one unit; no properties: it is not installed."""
+    number = {key: int(value) for key, value in properties.items() if value.isdigit()}
+    known = {key: value for key, value in number.items() if value < _UNKNOWN_FROM}
+    return {
+        "name": name,
+        "installed": properties.get("LoadState", "not-found") != "not-found",
+        "enabled": properties.get("UnitFileState") == "enabled",
+        "active": properties.get("ActiveState", "unknown"),
+        "sub": properties.get("SubState", ""),
+        "pid": known.get("MainPID") or None,
+        "status": properties.get("StatusText", ""),
+        "restarts": known.get("NRestarts", 0),
+        "result": properties.get("Result", ""),
+        "exit_code": known.get("ExecMainStatus"),
+        "file": properties.get("FragmentPath") or None,
+        "tasks": known.get("TasksCurrent"),
+        "memory_bytes": known.get("MemoryCurrent"),
+    }
+
+
+def next_step(scope: Scope, daemon: Mapping[str, Any]) -> str:
+    """Return the next command to type, given the daemon's summary."""
+    if not daemon["installed"]:
+        return scope.command("install")
+    if daemon["active"] == "active":
+        return "handoffd status"
+    if daemon["active"] == "failed" or daemon["restarts"]:
+        return scope.journal
+    return " ".join(scope.systemctl.argv("start", scope.names[1]))
+
+
+def installed_text(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of `service install`."""
+    written, ran = ("would write", "would run") if report["dry_run"] else ("written", "ran")
+    lines = [_line(written if file["changed"] else "unchanged", file["path"]) for file in report["files"]]
+    lines += [_line(ran, " ".join(argv)) for argv in report["commands"]]
+    if "linger" in report:
+        lines += _linger_text(report["linger"])
+    return [*lines, _line("state", report["state"]), _line("next", report["next"])]
+
+
+def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of `service uninstall`."""
+    removed, ran = ("would remove", "would run") if report["dry_run"] else ("removed", "ran")
+    lines = [_line(ran, " ".join(argv)) for argv in report["commands"]]
+    lines += [_line(removed, path) for path in report["removed"]]
+    lines += [_line("kept", f"{path} (not written by handoffd)") for path in report["kept"]]
+    if not report["removed"]:
+        lines.append("nothing to remove")
+    elif not report["dry_run"]:
+        lines.append(_line("agents", "those that were running go on to their end or their deadline"))
+    return [*lines, _line("state", f"{report['state']} (untouched)")]
+
+
+def status_text(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of `service status`."""
+    lines = [line for unit in report["units"] for line in _unit_text(unit)]
+    if report["linger"] is False:
+        lines.append("lingering is off: both end at your last logout   (loginctl enable-linger)")
+    return [*lines, _line("state", report["state"]), _line("next", report["next"])]
+
+
+def _unit_text(unit: Mapping[str, Any]) -> list[str]:
+    if not unit["installed"]:
+        return [f"{unit['name']}: not installed"]
+    pid = f", pid {unit['pid']}" if unit["pid"] else ""
+    restarts = f", restarted {unit['restarts']} times" if unit["restarts"] else ""
+    enabled = "" if unit["enabled"] else ", not enabled"
+    lines = [f"{unit['name']}: {unit['active']} ({unit['sub']}){pid}{restarts}{enabled}"]
+    if unit["status"]:
+        lines.append(f"    {unit['status']}")
+    if unit["result"] not in ("", "success"):
+        lines.append(f"    ended: {unit['result']}, exit code {unit['exit_code']}")
+    return lines
+
+
+def _linger_text(linger: Mapping[str, Any]) -> list[str]:
+    if linger["enabled"] is None:
+        return [_line("would run", " ".join(linger["command"]))]
+    if linger["enabled"]:
+        return [_line("lingering", "yes: the daemon runs without a login")]
+    return [
+        _line("lingering", f"no: {linger['why']}"),
+        _line("", "the daemon and its agents end at your last logout, unless an administrator runs"),
+        _line("", linger["hint"]),
+    ]
+
+
+def _line(word: str, text: str) -> str:
+    return f"{word:<12} {text}"

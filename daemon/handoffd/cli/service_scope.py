@@ -1,0 +1,125 @@
+"""For whom a service is: the person who asks, or an account of this machine.
+
+All that differs between the two (the unit's names, the folders, which systemd is asked, whether lingering
+matters) is decided here, so that the verbs need not ask.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handoffd.cli import unitfiles
+from handoffd.cli.systemctl import Commands, Systemctl
+from handoffd.errors import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the verbs take from the machine; `installation` None: the one that is running."""
+
+    environment: Mapping[str, str]
+    systemd: Path = Path("/run/systemd/system")
+    system_units: Path = Path("/etc/systemd/system")
+    system_state: Path = Path("/var/lib/handoffd")
+    installation: unitfiles.Installation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """For whom: the person who asks (`account` None), or an account of this machine."""
+
+    account: pwd.struct_passwd | None
+    machine: Machine
+
+    @property
+    def form(self) -> str:
+        """`user` or `system`."""
+        return "user" if self.account is None else "system"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The launcher's and the daemon's unit."""
+        instance = "" if self.account is None else f"@{self.account.pw_name}"
+        return f"handoffd-launcher{instance}.service", f"handoffd{instance}.service"
+
+    @property
+    def folder(self) -> Path:
+        """Where the unit files belong."""
+        if self.account is not None:
+            return self.machine.system_units
+        return _home(self.machine.environment) / ".config/systemd/user"
+
+    @property
+    def state(self) -> Path:
+        """Where the daemon keeps its state, unless its configuration says otherwise."""
+        environment = self.machine.environment
+        if self.account is not None:
+            return self.machine.system_state / self.account.pw_name
+        named = environment.get("HANDOFFD_STATE_DIR")
+        base = environment.get("XDG_STATE_HOME") or _home(environment) / ".local/state"
+        return Path(named) if named else Path(base, "handoffd")
+
+    @property
+    def commands(self) -> Commands:
+        """Programs, run with what `systemctl --user` needs to find the person's manager."""
+        environment = dict(self.machine.environment)
+        runtime = Path(f"/run/user/{os.getuid()}")
+        if self.account is None and "XDG_RUNTIME_DIR" not in environment and runtime.is_dir():
+            environment["XDG_RUNTIME_DIR"] = str(runtime)
+        return Commands(environment)
+
+    @property
+    def systemctl(self) -> Systemctl:
+        """The service manager that runs the units."""
+        return Systemctl(self.commands, user=self.account is None)
+
+    def command(self, verb: str) -> str:
+        """Return the `handoffd service` command line for `verb` in this scope."""
+        end = "" if self.account is None else f" --system --user {self.account.pw_name}"
+        return f"handoffd service {verb}{end}"
+
+    @property
+    def journal(self) -> str:
+        """The command that shows the daemon's log."""
+        return f"journalctl {'--user ' if self.account is None else ''}--unit {self.names[1]} --lines 50"
+
+    def require_systemd(self, hint: str | None) -> None:
+        """Refuse where no systemd runs."""
+        if not self.machine.systemd.is_dir():
+            raise Refused(f"no systemd runs here ({self.machine.systemd} is missing)", hint=hint)
+
+
+def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
+    """Let the person's units run without a login, or say why that is not to be."""
+    name = _person(scope)
+    argv = ("loginctl", "enable-linger", name)
+    if dry_run:
+        return {"enabled": None, "command": list(argv)}
+    if lingers(scope):
+        return {"enabled": True, "command": None}
+    done = scope.commands.run(argv)
+    if done.code == 0:
+        return {"enabled": True, "command": list(argv)}
+    return {"enabled": False, "command": list(argv), "why": done.why, "hint": f"sudo {' '.join(argv)}"}
+
+
+def lingers(scope: Scope) -> bool | None:
+    """Return whether the person's units outlive the last logout; None: nobody can tell."""
+    done = scope.commands.run(("loginctl", "show-user", _person(scope), "--property=Linger", "--value"))
+    return done.output.strip() == "yes" if done.code == 0 else None
+
+
+def _person(scope: Scope) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return scope.machine.environment.get("USER", str(os.getuid()))
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()

@@ -1,0 +1,142 @@
+"""`status` for people: one line a track, and below it what it waits for and what to type next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from handoffd.cli.asking import NO_DAEMON
+from handoffd.cli.wording import minutes, plain, shorten, styled, table
+
+Json = dict[str, Any]
+
+_HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
+_WIDTH = 100
+"""Characters of what is said below a line; `status PROJECT` says it in full."""
+_SHOWN_TESTS = 10
+_DONE = "done"
+
+
+def report(status: Json, *, whole: bool) -> list[str]:
+    """Return the lines for an answer of `GET /v1/status`. `whole`: with everything there is to say."""
+    lines: list[str] = []
+    rows, below = [], []
+    names = Counter(project["name"] for project in status["projects"])
+    for project in status["projects"]:
+        ambiguous = names[project["name"]] > 1
+        name = project["project"] if ambiguous else project["name"]
+        tracks = project["tracks"] or [None]
+        for track in tracks:
+            rows.append([_name(name, track), *_row(project, track, daemon=status["daemon"])])
+            notes = list(_notes(project, track, whole=whole))
+            below.append(notes)
+    if not rows:
+        lines.append("No project is supervised: handoffd add PROJECT")
+    else:
+        head, *aligned = table(_HEAD, rows)
+        lines.append(head)
+        for line, notes in zip(aligned, below, strict=True):
+            lines += [line, *(f"    {note}" for note in notes)]
+    if not status["daemon"]:
+        lines += ["", NO_DAEMON]
+    return lines
+
+
+def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:
+    """Return the one word or two that say how a track stands."""
+    if project["condition"] not in {"ok", "invalid_rules"}:
+        return str(project["condition"])
+    if track is None:
+        return "not_initialized"
+    if track["dispatch"] is not None and not daemon:
+        if track["pid"] is None:
+            return "not running: will be judged at next start"
+        return "running (process alive, no daemon)"
+    if track["step"] == _DONE:
+        return "done"
+    if track["story"] is None:
+        return "no story"
+    if project["paused_by"] and track["status"] != "running":
+        return "paused"
+    phase = track["phase"]
+    return f"{track['status']} {phase}" if phase and phase != "executing" else str(track["status"])
+
+
+def _row(project: Json, track: Json | None, *, daemon: bool) -> list[str]:
+    status = styled(condition_of(project, track, daemon=daemon))
+    if track is None:
+        return ["–", "–", "–", status, "–"]
+    started = track["story"] is not None
+    return [
+        shorten(track["story"] or "–", 24),
+        _step(track) if started else "–",
+        f"{track['attempt']} of {track['max_attempts']}" if started and track["step"] != _DONE else "–",
+        status,
+        _time(track),
+    ]
+
+
+def _name(project: str, track: Json | None) -> str:
+    name = shorten(project, 60)
+    return name if track is None or track["track"] == "main" else f"{name} ({plain(track['track'])})"
+
+
+def _step(track: Json) -> str:
+    step, steps = track["step"], track["steps"]
+    if step not in steps:
+        return plain(step)
+    return f"{plain(step)} {steps.index(step) + 1}/{len(steps)}"
+
+
+def _time(track: Json) -> str:
+    elapsed, limit = track["elapsed_min"], track["timeout_min"]
+    if elapsed is None:
+        return "–"
+    return f"{minutes(elapsed)} of {minutes(limit)}" if limit else minutes(elapsed)
+
+
+def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
+    width = 10_000 if whole else _WIDTH
+    if track is None or track["track"] == "main":
+        if project["detail"]:
+            yield shorten(project["detail"], width)
+        yield from (f"warning: {shorten(warning, width)}" for warning in project["warnings"])
+    if track is None:
+        if project["condition"] == "not_initialized":
+            yield f"next: handoffd init {plain(project['project'])}"
+        return
+    if track["waits_for"]:
+        yield f"waits for: {shorten(track['waits_for'], width)}"
+    if track["last_error"] and track["last_error"] != track["waits_for"]:
+        yield f"last error: {shorten(track['last_error'], width)}"
+    if whole:
+        yield from _details(project, track)
+    if track["next_command"]:
+        yield f"next: {plain(track['next_command'])}"
+
+
+def _details(project: Json, track: Json) -> Iterator[str]:
+    yield f"root: {plain(project['project'])} (level {project['level']})"
+    if track["dispatch"]:
+        pid = f", process {track['pid']}" if track["pid"] else ""
+        yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}"
+    if track["reason"]:
+        yield f"reason: {track['reason']}"
+    if track["tests"]:
+        yield f"tests: {_counts(track['tests'])}"
+    failing = track["failing_tests"]
+    if failing:
+        more = f" and {len(failing) - _SHOWN_TESTS} more" if len(failing) > _SHOWN_TESTS else ""
+        yield f"failing: {', '.join(map(plain, failing[:_SHOWN_TESTS]))}{more}"
+    if track["lint_pass"] is not None:
+        yield f"post check: {'passed' if track['lint_pass'] else 'failed'}"
+    if track["human_note"]:
+        yield f"note: {plain(track['human_note'])}"
+    for key, word in (("blocked_by", "blocked by"), ("backlog", "backlog"), ("parked", "set aside")):
+        if track[key]:
+            yield f"{word}: {', '.join(map(plain, track[key]))}"
+
+
+def _counts(tests: Json) -> str:
+    return ", ".join(f"{count} {word}" for word, count in tests.items() if isinstance(count, int))

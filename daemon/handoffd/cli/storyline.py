@@ -1,0 +1,218 @@
+"""Following one story to its end: live progress, the questions at human steps, the final table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+
+LOOK_S = 0.1
+_MARKS = {
+    "pass": ("✓", "green"),
+    "failing": ("✗", "red"),
+    "timeout": ("⏱", "red"),
+    "needs_human": ("?", "yellow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person (or `--yes`) says at a human step."""
+
+    approve: bool
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """A decision at a human step, and how many dispatches there were before it."""
+
+    after: int
+    step: str
+    approved: bool
+
+    @property
+    def result(self) -> Text:
+        """What was decided, for the table."""
+        return Text("✓ approved", style="green") if self.approved else Text("✗ rejected", style="red")
+
+
+Ask = Callable[[Json], Answer]
+
+
+class Asking(Protocol):
+    """What is asked of the daemon: `control.client.Client` fits."""
+
+    def get(self, path: str, **query: object) -> Json:
+        """Return the answer to a read."""
+
+    def post(self, path: str, body: Json) -> Json:
+        """Return the answer to a verb."""
+
+
+class Storyline:
+    """One story of one project on one daemon, watched until it ends or waits for more than a gate."""
+
+    def __init__(self, client: Asking, project: str, console: Console, ask: Ask) -> None:
+        self._client = client
+        self._project = project
+        self._console = console
+        self._ask = ask
+        self._told: tuple[object, ...] = ()
+        self._gates: list[_Gate] = []
+
+    def follow(self) -> Json:
+        """Return the track as it stood in the end."""
+        while True:
+            track = self._watch()
+            if not self._at_gate(track):
+                return track
+            answer = self._ask(track)
+            self._gates.append(_Gate(len(self._runs()), track["step"], answer.approve))
+            verb = "approve" if answer.approve else "reject"
+            body: Json = {"project": self._project, "note": answer.note, "by": "demo"}
+            if not answer.approve:
+                body["reason"] = "needs_clarification"
+            self._client.post(f"/v1/verbs/{verb}", body)
+
+    def _watch(self) -> Json:
+        """Show progress until a person is needed or the story has ended."""
+        if not self._console.is_terminal:
+            return self._watch_plainly()
+        with Live(console=self._console, refresh_per_second=12, transient=True) as live:
+            while True:
+                track = self._track()
+                live.update(self._picture(track))
+                if _rests(track):
+                    return track
+                time.sleep(LOOK_S)
+
+    def _watch_plainly(self) -> Json:
+        while True:
+            track = self._track()
+            now = (track["step"], track["attempt"], track["status"], track["phase"])
+            if now != self._told:
+                self._told = now
+                phase = f" ({track['phase']})" if track["phase"] else ""
+                self._console.print(f"{track['step']} attempt {track['attempt']}: {track['status']}{phase}")
+            if _rests(track):
+                return track
+            time.sleep(LOOK_S)
+
+    def _track(self) -> Json:
+        view = self._client.get("/v1/status", project=self._project)["projects"][0]
+        track: Json = view["tracks"][0]
+        return track
+
+    def _at_gate(self, track: Json) -> bool:
+        return track["status"] == "needs_human" and str(track["next_command"]).startswith("handoffd approve")
+
+    def _picture(self, track: Json) -> RenderableType:
+        done = set(
+            track["steps"][: track["steps"].index(track["step"])] if track["step"] in track["steps"] else ()
+        )
+        line = Text("  ").join(_step(name, track, name in done) for name in track["steps"])
+        return Group(line, _now(track))
+
+    # --- the end ---------------------------------------------------------------------------------
+    def table(self) -> Table:
+        """Return what every attempt took and proved."""
+        table = Table(title=None, header_style="bold")
+        for name in ("step", "attempt", "seconds", "tests measured", "result"):
+            table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")
+        for place, run in enumerate([*self._runs(), None]):
+            for gate in (gate for gate in self._gates if gate.after == place):
+                table.add_row(gate.step, "1", "", "–", gate.result)
+            if run is not None:
+                table.add_row(run["step"], str(run["attempt"]), _seconds(run), _tests(run), _result(run))
+        return table
+
+    def _runs(self) -> list[Json]:
+        """Return the story's dispatches, oldest first."""
+        found: list[Json] = self._client.get("/v1/runs", project=self._project)["runs"]
+        return found[::-1]
+
+
+def _rests(track: Json) -> bool:
+    return track["step"] == "done" or track["status"] in {"needs_human", "timeout"}
+
+
+def _step(name: str, track: Json, done: bool) -> Text:
+    if done:
+        return Text(f"✓ {name}", style="green")
+    if name == track["step"]:
+        return Text(f"● {name}", style="bold cyan")
+    return Text(f"○ {name}", style="dim")
+
+
+def _now(track: Json) -> RenderableType:
+    phase = track["phase"] or track["status"]
+    what = {
+        "baseline": "running the tests as they stand before the story",
+        "starting": "starting the executor",
+        "executing": "the executor works",
+        "checking": "running the tests to check what was claimed",
+        "stopping": "ending the executor",
+    }.get(phase, phase)
+    return Spinner("dots", Text(f" {track['step']} attempt {track['attempt']}: {what}"))
+
+
+def _seconds(run: Json) -> str:
+    return f"{run['seconds']:.1f}" if run["seconds"] is not None else ""
+
+
+def _tests(run: Json) -> str:
+    tests = run["tests"]
+    if tests is None:
+        return "–"
+    if not tests["verified"]:
+        return "exit code only"
+    return f"{tests['pass']} pass, {tests['fail']} fail"
+
+
+def _result(run: Json) -> Text:
+    result = run.get("result") or "running"
+    mark, style = _MARKS.get(result, ("…", "dim"))
+    return Text(f"{mark} {result}", style=style)
+
+
+def ask_at_terminal(console: Console, project: str) -> Ask:
+    """Return how a person at this terminal is asked."""
+
+    def ask(track: Json) -> Answer:
+        console.print(f"[bold yellow]{track['step']}[/] of {track['story']} waits for your decision.")
+        console.print(f"  Look at: {project}/docs")
+        console.print(
+            "  Type [bold]y[/] to approve, [bold]n[/] to reject, anything else is a note with an approval."
+        )
+        said = input("> ").strip()
+        if said.lower() in {"n", "no"}:
+            return Answer(approve=False, note=input("What should change? ").strip() or None)
+        return Answer(approve=True, note=None if said.lower() in {"", "y", "yes"} else said)
+
+    return ask
+
+
+def approve_always(console: Console) -> Ask:
+    """Return a reviewer that approves; for demonstrations."""
+
+    def ask(track: Json) -> Answer:
+        console.print(f"[yellow]?[/] {track['step']} waits for a person: approved by --yes")
+        return Answer(approve=True)
+
+    return ask
+
+
+def can_ask() -> bool:
+    """Return whether there is a person at a terminal to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,105 @@
+"""What a verb's answer says to a person: what happened, why nothing follows, what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from handoffd.cli.wording import minutes, plain
+
+Json = dict[str, Any]
+
+
+def report(answer: Json) -> list[str]:
+    """Return the lines for an answer of `POST /v1/verbs/…`."""
+    lines = _REPORTS[answer["type"]](answer)
+    if answer["type"] == "error":
+        return lines
+    if answer.get("waits_for"):
+        lines.append(f"  waits for: {plain(answer['waits_for'])}")
+    if answer.get("next_command"):
+        lines.append(f"  next: {plain(answer['next_command'])}")
+    return lines
+
+
+def _accepted(answer: Json) -> list[str]:
+    return [f"{plain(answer['message'])} ({plain(answer['step'])}, {answer['status']})"]
+
+
+def _dispatched(answer: Json) -> list[str]:
+    where = f"{plain(answer['step'])}, attempt {answer['attempt']}"
+    return [f"{plain(answer['story'] or 'no story')}: {where}, is dispatched as {answer['dispatch']}"]
+
+
+def _done(answer: Json) -> list[str]:
+    return [plain(answer["summary"])]
+
+
+def _needs_human(answer: Json) -> list[str]:
+    return [plain(answer["message"]), *(f"  review: {plain(file)}" for file in answer["review"])]
+
+
+def _blocked(answer: Json) -> list[str]:
+    return [f"{plain(answer['step'])} is blocked: {plain(answer['reason'])}"]
+
+
+def _already_running(answer: Json) -> list[str]:
+    return [f"{plain(answer['step'])} has been running for {minutes(answer['elapsed_min'])} min"]
+
+
+def _timeout(answer: Json) -> list[str]:
+    return [plain(answer["message"])]
+
+
+def _error(answer: Json) -> list[str]:
+    message, instruction = answer["message"], answer["caller_instruction"]
+    lines = [f"handoffd: {plain(message)} [{answer['code']}]"]
+    advice = instruction.removeprefix(message).lstrip("; ")
+    return [*lines, f"  next: {plain(advice)}"] if advice else lines
+
+
+def _initialised(answer: Json) -> list[str]:
+    lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
+    lines += [f"  wrote {plain(name)}" for name in answer["created"]]
+    if ".ai/handoffd.yaml" in answer["created"] and answer["test_command"] is not None:
+        lines.append(f"  tests: {plain(' '.join(answer['test_command']))}   (change it in .ai/handoffd.yaml)")
+    if answer["missing"]:
+        missing = " and ".join(map(plain, answer["missing"]))
+        lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
+    lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
+    return [*lines, f"  next: handoffd start {plain(answer['project'])} STORY"]
+
+
+def _added(answer: Json) -> list[str]:
+    lines = [f"{plain(answer['name'])} is supervised: {plain(answer['project'])} (level {answer['level']})"]
+    if answer["condition"] not in {"ok", "not_initialized"}:
+        lines.append(f"  {answer['condition']}: {plain(answer['detail'] or '')}")
+    track = answer["tracks"][0] if answer["tracks"] else None
+    following = track["next_command"] if track else f"handoffd init {answer['project']}"
+    return [*lines, f"  next: {plain(following)}"] if following else lines
+
+
+def _removed(answer: Json) -> list[str]:
+    return [f"{plain(answer['name'])} is supervised no longer; its files and its history stay"]
+
+
+def _trusted(answer: Json) -> list[str]:
+    if not answer["trusted"]:
+        return ["nothing was held; the project's files are trusted as they are"]
+    return [f"in force from now on: {', '.join(map(plain, answer['trusted']))}"]
+
+
+_REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
+    "accepted": _accepted,
+    "dispatched": _dispatched,
+    "done": _done,
+    "needs_human": _needs_human,
+    "blocked": _blocked,
+    "already_running": _already_running,
+    "timeout": _timeout,
+    "error": _error,
+    "initialised": _initialised,
+    "added": _added,
+    "removed": _removed,
+    "trusted": _trusted,
+}

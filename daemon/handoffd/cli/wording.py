@@ -1,0 +1,78 @@
+"""How things look on a terminal: tables, times, and text of strangers made harmless.
+
+Names, notes and errors come from projects and agents; nothing of theirs may drive the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+_STYLES = {
+    "running": "green",
+    "pass": "green",
+    "done": "green",
+    "failing": "red",
+    "timeout": "red",
+    "needs_human": "yellow",
+    "interrupted": "yellow",
+    "not_started": "yellow",
+}
+
+
+def plain(text: str, *, lines: bool = False) -> str:
+    """Return `text` with everything escaped that is not a character on a screen.
+
+    `lines`: line breaks stay; else they become blanks.
+    """
+    if not lines:
+        text = " ".join(text.split())
+    return "".join(sign if sign.isprintable() or sign == "\n" else _escape(sign) for sign in text)
+
+
+def terminal_text(raw: bytes) -> str:
+    """Return an agent's output for a terminal: lines and tabs stay, control sequences are shown."""
+    text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else _escape(sign) for sign in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return `text` in one line of at most `width` characters."""
+    line = plain(text)
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def moment(at: str | None) -> str:
+    """Return a time of the API as local time; a dash for none."""
+    if at is None:
+        return "–"
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def minutes(value: float) -> str:
+    """Return minutes in few digits: `0.4`, `3.5`, `12`."""
+    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def styled(word: str) -> str:
+    """Return a status in its colour; click takes the colour off when nobody sees it."""
+    colour = _STYLES.get(word.split(maxsplit=1)[0] if word else "")
+    return click.style(word, fg=colour) if colour else word
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with aligned columns. Colours in cells do not count for the width."""
+    everything = [list(head), *map(list, rows)]
+    widths = [max(len(click.unstyle(row[column])) for row in everything) for column in range(len(head))]
+    return [_line(row, widths) for row in everything]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
+    return "  ".join(cells).rstrip()
+
+
+def _escape(sign: str) -> str:
+    return sign.encode("unicode_escape", "backslashreplace").decode("ascii")

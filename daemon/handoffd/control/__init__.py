@@ -1,0 +1,1 @@
+"""The verbs people give, and the socket they come in by."""

@@ -1,0 +1,146 @@
+"""What has happened, as the API tells it: events and runs as plain JSON, and events as they come.
+
+Numbers (`seq`) rise and are never used again, so a reader that was away asks on from the last one
+it saw. Where that cannot be honoured, a line of type `gap` says so instead of silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any, Final
+
+import anyio
+from pydantic import TypeAdapter
+
+from handoffd.clock import rfc3339
+from handoffd.engine.events import Exit, TestEvidence
+from handoffd.errors import StoreError
+from handoffd.store.journal import Journal
+from handoffd.store.records import Standing, StoredEvent, StoredRun
+
+Json = dict[str, Any]
+
+MOST_EVENTS = 1000
+_EXIT: Final = TypeAdapter(Exit)
+_TESTS: Final = TypeAdapter(TestEvidence)
+
+
+def event_json(event: StoredEvent) -> Json:
+    """Return one event: when, what, why, and where the track stood before and after."""
+    return {
+        "type": "event",
+        "seq": event.seq,
+        "at": rfc3339(event.at),
+        "project": event.key.project,
+        "track": event.key.track,
+        "kind": event.kind,
+        "why": event.why,
+        "before": _standing(event.before),
+        "after": _standing(event.after),
+        "event": event.event,
+        "result": addressed(event.result, event.key.project),
+    }
+
+
+def addressed(result: Json, root: str) -> Json:
+    """Return a result of the engine with its project's root in it: the engine knows no paths."""
+    told = result.get("caller_instruction")
+    if not isinstance(told, str):
+        return result
+    return {**result, "caller_instruction": told.replace("{project}", root)}
+
+
+def run_json(run: StoredRun) -> Json:
+    """Return one dispatch, from the decision to the verdict. What has not happened yet is None."""
+    return {
+        "run": run.id,
+        "project": run.key.project,
+        "track": run.key.track,
+        "story": run.story,
+        "step": run.step,
+        "attempt": run.attempt,
+        "executor": run.executor,
+        "decided_at": rfc3339(run.decided_at),
+        "started_at": _time(run.started_at),
+        "ended_at": _time(run.ended_at),
+        "seconds": None if run.exit is None else round(run.exit.seconds, 3),
+        "exit": None if run.exit is None else _EXIT.dump_python(run.exit, mode="json"),
+        "tests": None if run.tests is None else _tests_json(run.tests),
+        "result": run.result,
+        "why": run.why,
+    }
+
+
+def _tests_json(tests: TestEvidence) -> Json:
+    """Return what a test run proved, its three numbers first."""
+    dumped: Json = _TESTS.dump_python(tests, mode="json", by_alias=True)
+    return {**dumped.pop("counts"), **dumped}
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+async def latest(journal: Journal, project: str | None, count: int) -> list[StoredEvent]:
+    """Return the last `count` events, oldest first; of one root or of all."""
+    width = count if project is None else 4 * count
+    while True:
+        after = max(0, journal.newest - width)
+        found = await journal.events(after, project, max(width, count))
+        if len(found) >= count or after == 0:
+            return list(found[-count:])
+        width *= 4
+
+
+async def gap(journal: Journal, after: int) -> Json | None:
+    """Return the marker for events above `after` that are not to be had; None when all are."""
+    if after > journal.newest:
+        # Numbers only rise: the reader's come from a journal that is not this one.
+        return {"type": "gap", "after": after, "next": 1, "why": "the journal is another one, or older"}
+    first = await journal.events(after, None, 1)
+    if first and first[0].seq > after + 1:
+        return {"type": "gap", "after": after, "next": first[0].seq, "why": "older events are not kept"}
+    return None
+
+
+async def follow(
+    journal: Journal, after: int, project: str | None, closing: anyio.Event
+) -> AsyncIterator[Json]:
+    """Yield events above `after` as they are committed, gaps marked, until `closing` or the journal's end."""
+    missing = await gap(journal, after)
+    if missing is not None:
+        yield missing
+        after = missing["next"] - 1
+    while True:
+        newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
+        batch = await journal.events(after, project, MOST_EVENTS)
+        for event in batch:
+            yield event_json(event)
+        full = len(batch) == MOST_EVENTS
+        after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)
+        if not full and not await _newer(journal, after, closing):
+            return
+
+
+async def _newer(journal: Journal, seq: int, closing: anyio.Event) -> bool:
+    """Return True once there is an event above `seq`, False when there will be none."""
+    grown = False
+    async with anyio.create_task_group() as tasks:
+
+        async def leave() -> None:
+            await closing.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(leave)
+        try:
+            await journal.newer_than(seq)
+            grown = True
+        except StoreError:
+            grown = False  # the journal was closed
+        tasks.cancel_scope.cancel()
+    return grown and not closing.is_set()
+
+
+def _standing(standing: Standing | None) -> Json | None:
+    return None if standing is None else {"step": standing[0], "status": standing[1]}

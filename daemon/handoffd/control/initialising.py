@@ -1,0 +1,140 @@
+"""What `init` puts into a project, and what a new project is called.
+
+It never overwrites what is there: settings are written once, and the pointer for agents is a marked
+block that is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from handoffd.errors import StoreError
+from handoffd.execute.checks import detect_test_command
+from handoffd.settings import TestSettings
+from handoffd.store.projection import read_project_file, write_project_file
+
+MAX_BYTES = 1024 * 1024
+BEGIN = "<!-- handoffd: begin -->"
+END = "<!-- handoffd: end -->"
+SETTINGS = ".ai/handoffd.yaml"
+POINTER = "CLAUDE.md"
+EXPECTED = ("PROJECT_CONTEXT.md", "PROJECT_MEMORY.md")
+
+_POINTER = f"""{BEGIN}
+## How work goes here
+
+This project is worked on step by step, by hand-offs. Do only the step you were given, then write
+`.ai/HANDOFF.md` as your prompt describes. Never edit `.ai/STATE.json`, `.ai/step-rules.yaml` or
+`.ai/handoffd.yaml`: the orchestrator and the people who run it own them.
+{END}
+"""
+
+_BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What was written into a project, what it lacks of what is expected, and the tests it seems to have."""
+
+    created: tuple[str, ...]
+    missing: tuple[str, ...]
+    test_command: tuple[str, ...] | None
+
+
+def prepare_project(root: str) -> Prepared:
+    """Write what a project needs to be supervised, where it is missing. Raises StoreError."""
+    found = detect_test_command(frozenset(os.listdir(root)))
+    created = []
+    if _write_settings(root, found):
+        created.append(SETTINGS)
+    with suppress(StoreError):  # often a link to another tool's file: not ours to replace
+        if _write_pointer(root):
+            created.append(POINTER)
+    missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
+    test_command = found.command if found is not None else None
+    return Prepared(created=tuple(created), missing=missing, test_command=test_command)
+
+
+def is_bootstrapped(root: str) -> bool:
+    """Return whether the project already has what a bootstrap would make first."""
+    return Path(root, "PROJECT_CONTEXT.md").is_file()
+
+
+def project_name(root: str) -> str:
+    """Return what a project calls itself: package.json, pyproject.toml, go.mod, Cargo.toml, the folder."""
+    for file, reader in _NAMES:
+        try:
+            seen = read_project_file(Path(root), file, MAX_BYTES)
+            name = reader(seen.content.decode("utf-8")) if seen is not None else None
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue  # somebody else's file; that it is a link or broken is not our business
+        if isinstance(name, str) and name.strip() and name.isprintable():
+            return name.strip()[:100]
+    return Path(root).name
+
+
+def _from_package_json(text: str) -> object:
+    return json.loads(text).get("name")
+
+
+def _from_pyproject(text: str) -> object:
+    table = tomllib.loads(text)
+    return table.get("project", {}).get("name") or table.get("tool", {}).get("poetry", {}).get("name")
+
+
+def _from_go_mod(text: str) -> object:
+    found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
+    return found[1].rsplit("/", 1)[-1] if found else None
+
+
+def _from_cargo(text: str) -> object:
+    return tomllib.loads(text).get("package", {}).get("name")
+
+
+_NAMES: tuple[tuple[str, Callable[[str], object]], ...] = (
+    ("package.json", _from_package_json),
+    ("pyproject.toml", _from_pyproject),
+    ("go.mod", _from_go_mod),
+    ("Cargo.toml", _from_cargo),
+)
+
+
+def _write_settings(root: str, found: TestSettings | None) -> bool:
+    if read_project_file(Path(root), SETTINGS, MAX_BYTES) is not None:
+        return False
+    write_project_file(Path(root), SETTINGS, settings_text(found))
+    return True
+
+
+def settings_text(test: TestSettings | None) -> str:
+    """Return a first `.ai/handoffd.yaml`, with the test command that was found, or a place for one."""
+    lines = [
+        "# What handoffd does in this project. Every setting: docs/settings.md",
+        "# auto: true               # dispatch by itself as soon as the project is added",
+        "# executor: claude",
+        "# preset: with-commit      # or: go, web",
+    ]
+    if test is None or test.command is None:
+        return "\n".join([*lines, "# test:", "#   command: [make, test]", "#   report: exit", ""])
+    lines += ["test:", f"  command: {json.dumps(list(test.command))}", f"  report: {test.report}"]
+    if test.exclude_argument:
+        lines.append(f"  exclude_argument: {json.dumps(test.exclude_argument)}")
+    return "\n".join([*lines, ""])
+
+
+def _write_pointer(root: str) -> bool:
+    seen = read_project_file(Path(root), POINTER, MAX_BYTES)
+    text = seen.content.decode("utf-8", errors="surrogateescape") if seen is not None else ""
+    wanted = _BLOCK.sub("", text).rstrip("\n")
+    wanted = f"{wanted}\n\n{_POINTER}" if wanted else _POINTER
+    if wanted == text:
+        return False
+    write_project_file(Path(root), POINTER, wanted.encode("utf-8", errors="surrogateescape"))
+    return True

@@ -1,0 +1,48 @@
+"""What the control layer needs of the supervisor, declared on its own side.
+
+`app` hands over something that fits: the roster of the running daemon, or the same roster without
+its loops when a verb is given while no daemon runs.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from handoffd.engine.events import Verb
+from handoffd.engine.results import Result
+from handoffd.engine.views import Peek, ProjectView
+
+
+class Supervision(Protocol):
+    """The supervised projects. `project` arguments are absolute roots; see `find`."""
+
+    def find(self, name: str) -> str:
+        """Return the root of the project called (or lying at) `name`.
+
+        A path wins over a name; a path inside a project finds the project. Raises `NotFound`,
+        with the names there are in the hint, and `Refused` when a name fits several.
+        """
+
+    async def views(self) -> tuple[ProjectView, ...]:
+        """Return every project, by name."""
+
+    async def view(self, project: str) -> ProjectView:
+        """Return one project."""
+
+    async def add(self, root: str) -> ProjectView:
+        """Supervise one more project; adding it again changes nothing. Dispatches nothing."""
+
+    async def remove(self, project: str) -> ProjectView:
+        """Stop supervising a project; its files and its journal stay. Refused while it runs."""
+
+    async def give(self, project: str, verb: Verb) -> Result:
+        """Put a verb before the engine and return what it said."""
+
+    async def peek(self, project: str) -> Peek:
+        """Return what the next turn would do."""
+
+    async def trust(self, project: str) -> tuple[str, ...]:
+        """Put held settings and rules into force; return what changed, as dotted keys."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read the configuration and every project's files again; return what is wrong."""

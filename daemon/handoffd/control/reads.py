@@ -1,0 +1,134 @@
+"""What can be asked about the supervised projects, as plain JSON values.
+
+The same answers for every entrance: socket, command line, with a daemon and without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import to_thread
+from pydantic import TypeAdapter
+
+from handoffd.clock import Clock, rfc3339
+from handoffd.control.history import Json, addressed, event_json, latest, run_json
+from handoffd.control.ports import Supervision
+from handoffd.control.runlog import RunLog, find_log, has_log
+from handoffd.engine.views import Peek, ProjectView
+from handoffd.errors import NotFound, Refused
+from handoffd.execute.process import claimed
+from handoffd.store.journal import Journal
+
+API = 1
+"""Version of the JSON: keys may be added at any time; one that changes its meaning raises this."""
+
+_VIEW: Final = TypeAdapter(ProjectView)
+_PEEK: Final = TypeAdapter(Peek)
+_RUNS_SEARCHED: Final = 20
+
+
+class Reads:
+    """Questions. `daemon` tells whether loops run behind them, or only the process of one command."""
+
+    def __init__(
+        self, supervision: Supervision, journal: Journal, clock: Clock, runs_dir: Path, *, daemon: bool
+    ) -> None:
+        self._supervision = supervision
+        self.journal = journal
+        self._clock = clock
+        self._runs_dir = runs_dir
+        self.daemon = daemon
+
+    async def status(self, project: str | None = None) -> Json:
+        """Return every project's status, or one's."""
+        if project is None:
+            views = await self._supervision.views()
+        else:
+            views = (await self._supervision.view(self._supervision.find(project)),)
+        return {
+            "api": API,
+            "daemon": self.daemon,
+            "at": rfc3339(self._clock.now()),
+            "projects": [await self.status_of(view) for view in views],
+        }
+
+    async def status_of(self, view: ProjectView) -> Json:
+        """Return the view; without a daemon, with the processes that its records say are running."""
+        shown = plain(_VIEW, view)
+        for track in shown["tracks"]:
+            if track["dispatch"] is not None and not self.daemon:
+                track["pid"] = await to_thread.run_sync(self._living, track["dispatch"])
+        return shown
+
+    def _living(self, dispatch: str) -> int | None:
+        """Return the process id of what still runs of a dispatch: its executor, or a check of it."""
+        for run_dir in sorted(self._runs_dir.glob(f"{dispatch}*")):
+            run = claimed(run_dir)
+            if run is not None and run.is_running():
+                return run.pid
+        return None
+
+    async def projects(self) -> Json:
+        """Return every project in a few words."""
+        views = await self._supervision.views()
+        return {"projects": [_in_short(view) for view in views]}
+
+    async def project(self, project: str) -> Json:
+        """Return one project's status."""
+        return await self.status_of(await self._supervision.view(self._supervision.find(project)))
+
+    async def peek(self, project: str) -> Json:
+        """Return what the next turn of a project would do."""
+        root = self._supervision.find(project)
+        shown = plain(_PEEK, await self._supervision.peek(root))
+        return {**shown, "result": addressed(shown["result"], root)}
+
+    async def events(self, after: int | None, project: str | None = None, limit: int = 500) -> list[Json]:
+        """Return at most `limit` events above number `after`, oldest first; after None: the last ones."""
+        root = self.root_of(project)
+        if after is None:
+            found = await latest(self.journal, root, limit)
+        else:
+            found = list(await self.journal.events(after, root, limit))
+        return [event_json(event) for event in found]
+
+    async def runs(self, project: str | None = None, limit: int = 100) -> list[Json]:
+        """Return the latest dispatches, newest first."""
+        found = await self.journal.runs(self.root_of(project), limit)
+        return [run_json(run) for run in found]
+
+    async def log_of(self, project: str | None, run: str | None) -> RunLog:
+        """Return where the output of a run is: the one named, or the project's latest."""
+        if run is not None:
+            return await to_thread.run_sync(find_log, self._runs_dir, run)
+        if project is None:
+            raise Refused("name a project or a run", code="BAD_ARGUMENT", hint="handoffd runs")
+        root = self._supervision.find(project)
+        for known in await self.journal.runs(root, _RUNS_SEARCHED):
+            if await to_thread.run_sync(has_log, self._runs_dir, known.id):
+                return await to_thread.run_sync(find_log, self._runs_dir, known.id)
+        raise NotFound(f"no executor has run in {root} yet", hint=f"handoffd status {root}")
+
+    def root_of(self, project: str | None) -> str | None:
+        """Return the root of a project; None for None. Raises NotFound."""
+        return None if project is None else self._supervision.find(project)
+
+
+def _in_short(view: ProjectView) -> Json:
+    main = view.tracks[0] if view.tracks else None
+    return {
+        "project": view.project,
+        "name": view.name,
+        "level": view.level,
+        "condition": view.condition,
+        "story": main.story if main else None,
+        "step": main.step if main else None,
+        "status": main.status if main else None,
+    }
+
+
+def plain(adapter: TypeAdapter[Any], value: object) -> Json:
+    """Return a value of the engine as plain JSON."""
+    dumped: Json = adapter.dump_python(value, mode="json")
+    return dumped

@@ -1,0 +1,158 @@
+"""The control socket: HTTP for processes of the same account, and nobody else.
+
+The socket is 0600 in a folder of 0700; besides, every connection's credentials are asked of the
+kernel, and a stranger gets 403 before anything of his request is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+import structlog
+import uvicorn
+from anyio import to_thread
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from handoffd.control.peer import own_uid, peer_of
+from handoffd.control.routes import application, error_json
+from handoffd.control.service import Service
+from handoffd.errors import HandoffdError, Locked, Refused, StoreError
+
+log = structlog.get_logger(__name__)
+
+BACKLOG = 128
+STOP_S = 2.0
+"""How long requests in flight are waited for when the daemon stops."""
+_PROBE_S = 1.0
+
+
+class _PeerProtocol(H11Protocol):
+    """HTTP that knows its peer: the scope's client is its uid and its pid."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, with the credentials the kernel vouches for."""
+        super().connection_made(transport)
+        peer = peer_of(transport.get_extra_info("socket"))
+        self.client = (str(peer.uid), peer.pid)
+
+
+class _OnlyAccounts:
+    """Lets requests of some accounts through; others hear 403."""
+
+    def __init__(self, app: ASGIApp, uids: frozenset[int]) -> None:
+        self._app = app
+        self._uids = uids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        uid, pid = scope["client"]
+        if int(uid) in self._uids:
+            await self._app(scope, receive, send)
+            return
+        log.warning("connection refused", uid=int(uid), pid=pid)
+        refusal = Refused("this daemon answers its own account only", code="FORBIDDEN")
+        await JSONResponse(error_json(refusal), 403)(scope, receive, send)
+
+
+class ControlServer:
+    """Serves the API on a Unix socket until cancelled. `started` is set when it listens."""
+
+    def __init__(self, service: Service, path: Path, *, uids: frozenset[int] | None = None) -> None:
+        self._path = path
+        self.started = anyio.Event()
+        self._closing = anyio.Event()
+        api = application(service, self._closing)
+        config = uvicorn.Config(
+            cast("Any", _OnlyAccounts(api, uids if uids is not None else frozenset({own_uid()}))),
+            http=cast("Any", _PeerProtocol),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            date_header=False,
+        )
+        # Not `serve`: that would take the process's signals, which are the daemon's.
+        self._server = uvicorn.Server(config)
+
+    async def run(self) -> None:
+        """Listen and serve. Raises Locked when somebody answers on the socket already."""
+        listening = await to_thread.run_sync(_listen, self._path)
+        try:
+            await self._serve(listening)
+        finally:
+            listening.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        config = self._server.config
+        config.load()
+        self._server.lifespan = config.lifespan_class(config)
+        await self._server.startup(sockets=[listening])
+        self.started.set()
+        try:
+            # Not uvicorn's main loop: it wakes up ten times a second for headers we do not send.
+            await anyio.sleep_forever()
+        finally:
+            self._closing.set()
+            with anyio.move_on_after(STOP_S, shield=True):
+                await _stop_accepting(listening)
+                await self._server.shutdown(sockets=[listening])
+
+
+async def _stop_accepting(listening: socket.socket) -> None:
+    """Take no further connection, and let those that were just accepted become complete.
+
+    asyncio leaks one that is accepted in the same turn of the loop in which its server is closed.
+    """
+    asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+
+
+def _listen(path: Path) -> socket.socket:
+    """Return a listening socket at `path`, replacing one that nobody answers on."""
+    if len(os.fsencode(path)) > 90:
+        raise HandoffdError(
+            f"the socket's path is too long: {path}", hint="set HANDOFFD_RUNTIME_DIR to a shorter one"
+        )
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _answers(path):
+            raise Locked(f"somebody answers on {path} already", hint="handoffd status")
+        temporary.unlink(missing_ok=True)
+        return _bound(temporary, path)
+    except OSError as error:
+        raise StoreError(f"cannot listen on {path}: {error.strerror}") from error
+
+
+def _bound(temporary: Path, path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listening.bind(os.fspath(temporary))
+        temporary.chmod(0o600)  # before it listens: nobody can have connected yet
+        listening.listen(BACKLOG)
+        temporary.rename(path)  # only now can anybody find it
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,200 @@
+"""The verbs of handoffd, and with them its reads, once, for every entrance: socket, command line, library.
+
+Everything goes in and comes out as plain JSON values. What the engine refuses comes back as its
+`error` result; what cannot even be asked raises a `HandoffdError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import to_thread
+from pydantic import TypeAdapter
+
+from handoffd.clock import Clock
+from handoffd.control.history import Json, addressed
+from handoffd.control.initialising import is_bootstrapped, prepare_project, project_name
+from handoffd.control.peer import inside_executor
+from handoffd.control.ports import Supervision
+from handoffd.control.reads import Reads, plain
+from handoffd.control.verbs import EVENTS, checked, spec_of
+from handoffd.control.vocabulary import Arguments, VerbSpec
+from handoffd.engine.events import Initialised, Started, Verb
+from handoffd.engine.results import Result
+from handoffd.errors import NotFound, Refused
+from handoffd.store.journal import Journal
+
+_RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded."""
+
+    pid: int
+    by: str
+
+
+class Service(Reads):
+    """What people and programs can ask of the supervised projects, verbs included.
+
+    `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
+    without it no daemon runs here, only the process of one verb. `inside` tells of a process id whether
+    it belongs to an executor.
+    """
+
+    def __init__(
+        self,
+        supervision: Supervision,
+        journal: Journal,
+        clock: Clock,
+        *,
+        runs_dir: Path,
+        stop: Callable[[bool], None] | None = None,
+        inside: Callable[[int], bool] = inside_executor,
+    ) -> None:
+        super().__init__(supervision, journal, clock, runs_dir, daemon=stop is not None)
+        self._stop = stop
+        self._inside = inside
+        self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
+            "init": self.init,
+            "add": self.add,
+            "remove": self.remove,
+            "trust": self.trust,
+        }
+
+    async def call(self, verb: str, project: str, arguments: Arguments, caller: Caller) -> Json:
+        """Give a verb of the vocabulary and return what became of it.
+
+        Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
+        """
+        spec = spec_of(verb)
+        await self._guard(spec, project, arguments, caller.pid)
+        given = checked(spec.parameters, arguments)
+        if verb in self._plain_verbs:
+            return await self._plain_verbs[verb](project)
+        if verb == "start":
+            return await self._start(await self._ready(project), given, caller.by)
+        if verb == "custom":
+            story = f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
+            task = {**given, "story": story, "task_type": "custom", "instruction": given["text"]}
+            del task["text"]
+            return await self._start(await self._ready(project), task, caller.by)
+        return await self._give(self._supervision.find(project), EVENTS[verb](given, caller.by))
+
+    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, pid: int) -> None:
+        forced = bool(arguments.get("force")) and spec.guard != "never"
+        unknown = spec.guard == "unknown" and not self._knows(project)
+        guarded = spec.guard == "always" or forced or unknown
+        if guarded and await to_thread.run_sync(self._inside, pid):
+            raise Refused(
+                f"{spec.name} is for people: it was asked for by a process of an executor",
+                code="INSIDE_EXECUTOR",
+                hint="give it from a terminal of your own",
+            )
+
+    async def _start(self, root: str, given: Mapping[str, Any], by: str) -> Json:
+        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
+        return await self._give(root, Started(bootstrapped=bootstrapped, by=by, **given))
+
+    async def _give(self, root: str, verb: Verb) -> Json:
+        """Return the engine's result, and what a person would type next."""
+        result = addressed(plain(_RESULT, await self._supervision.give(root, verb)), root)
+        view = await self._supervision.view(root)
+        track = view.tracks[0] if view.tracks else None
+        return {
+            **result,
+            "project": root,
+            "waits_for": track.waits_for if track is not None else None,
+            "next_command": track.next_command if track is not None else f"handoffd init {root}",
+        }
+
+    def _knows(self, project: str) -> bool:
+        try:
+            self._supervision.find(project)
+        except NotFound:
+            return False
+        return True
+
+    async def _ready(self, project: str) -> str:
+        """Return the root of a project that is supervised and initialised, seeing to both."""
+        if self._knows(project):
+            root = self._supervision.find(project)
+        else:
+            root = (await self._supervision.add(_path(project))).project
+        await self._initialise(root)
+        return root
+
+    async def _initialise(self, root: str) -> None:
+        """Give the project its first STATE; one that has a STATE is left as it is."""
+        if (await self._supervision.view(root)).tracks:
+            return
+        name = await to_thread.run_sync(project_name, root)
+        result = await self._supervision.give(root, Initialised(project=name))
+        if result.type == "error":
+            raise Refused(result.message, code=result.code)
+
+    async def init(self, project: str) -> Json:
+        """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing."""
+        root = await to_thread.run_sync(_folder, _path(project))
+        prepared = await to_thread.run_sync(prepare_project, root)
+        await self._supervision.add(root)
+        await self._initialise(root)
+        view = await self._supervision.view(root)
+        return {
+            "type": "initialised",
+            "project": view.project,
+            "name": view.name,
+            "level": view.level,
+            "created": list(prepared.created),
+            "missing": list(prepared.missing),
+            "test_command": None if prepared.test_command is None else list(prepared.test_command),
+            "warnings": list(view.warnings),
+        }
+
+    async def add(self, project: str) -> Json:
+        """Supervise a project; dispatches nothing."""
+        view = await self._supervision.add(_path(project))
+        return {"type": "added", **await self.status_of(view)}
+
+    async def remove(self, project: str) -> Json:
+        """Supervise a project no longer; its files and its history stay."""
+        view = await self._supervision.remove(self._supervision.find(project))
+        return {"type": "removed", "project": view.project, "name": view.name}
+
+    async def trust(self, project: str) -> Json:
+        """Put held settings and rules of a project into force."""
+        root = self._supervision.find(project)
+        return {"type": "trusted", "project": root, "trusted": list(await self._supervision.trust(root))}
+
+    async def reload(self) -> Json:
+        """Read every project's files again; return what is wrong with them."""
+        return {"type": "reloaded", "problems": list(await self._supervision.reload())}
+
+    async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
+        """End the daemon; with `executors`, those first. Refused to executors."""
+        if self._stop is None:
+            raise NotFound("no daemon runs here", hint="handoffd run")
+        if await to_thread.run_sync(self._inside, caller.pid):
+            raise Refused("an executor cannot stop the daemon", code="INSIDE_EXECUTOR")
+        self._stop(executors)
+        return {"type": "stopping", "executors": executors}
+
+
+def _path(project: str) -> str:
+    """Return `project` if it can be a place on the disk; a name cannot."""
+    if not project.startswith("/"):
+        raise NotFound(
+            f"no supervised project is called {project[:80]}", hint="give the absolute path of its root"
+        )
+    return project
+
+
+def _folder(path: str) -> str:
+    folder = Path(path).resolve()
+    if not folder.is_dir():
+        raise NotFound(f"{path} is no folder", hint="give the root of a project")
+    return str(folder)

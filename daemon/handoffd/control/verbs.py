@@ -1,0 +1,103 @@
+"""From the arguments of a verb to the event it is for the engine.
+
+Arguments come as JSON from a socket that scripts and chat layers use, so each is checked here, with
+the allowed values in the error. `init`, `add`, `remove` and `trust` are no events; see `service.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from handoffd.control.vocabulary import MAX_TEXT, VERBS, Arguments, Parameter, VerbSpec
+from handoffd.engine import events
+from handoffd.engine.events import Verb
+from handoffd.errors import NotFound, Refused
+from handoffd.protocol.state import Reason
+from handoffd.protocol.story import check_story_id
+
+BAD_ARGUMENT = "BAD_ARGUMENT"
+
+EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
+    "approve": lambda given, by: events.Approved(note=given["note"], by=by),
+    "reject": lambda given, by: events.Rejected(reason=given["reason"], note=given["note"], by=by),
+    "retry": lambda _, by: events.Retried(by=by),
+    "skip": lambda _, by: events.Skipped(by=by),
+    "abort": lambda _, by: events.Aborted(by=by),
+    "pause": lambda _, by: events.Paused(by=by),
+    "resume": lambda _, by: events.Resumed(by=by),
+    "note": lambda given, by: events.Noted(text=given["text"], by=by),
+    "rollback": lambda given, by: events.RolledBack(step=given["step"], force=given["force"], by=by),
+    "reopen": lambda given, by: events.Reopened(step=given["step"], note=given["note"], by=by),
+    "confirm": lambda _, by: events.EditConfirmed(by=by),
+}
+"""The verbs that are one event each, with arguments that were checked."""
+
+
+def spec_of(verb: str) -> VerbSpec:
+    """Return a verb of the table; NotFound, with the verbs there are, for any other."""
+    spec = VERBS.get(verb)
+    if spec is None:
+        raise NotFound(f"there is no verb {verb[:80]!r}", hint=f"one of {', '.join(sorted(VERBS))}")
+    return spec
+
+
+def checked(parameters: tuple[Parameter, ...], given: Arguments) -> dict[str, Any]:
+    """Return every parameter with a valid value. Raises Refused (BAD_ARGUMENT) for anything else."""
+    unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
+    if unknown:
+        allowed = ", ".join(parameter.name for parameter in parameters) or "none"
+        raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
+    return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+
+
+def _value(parameter: Parameter, value: object) -> object:
+    if parameter.type == "flag":
+        return _flag(parameter, value)
+    if parameter.type == "stories":
+        return _stories(parameter, value)
+    if value is None or value == "":
+        if parameter.required:
+            raise _bad(f"{parameter.name} is missing: {parameter.help}")
+        return None
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise _bad(f"{parameter.name} must be a text of at most {MAX_TEXT} characters")
+    if not _is_text(value):
+        raise _bad(f"{parameter.name} holds half of a character; it cannot be written as UTF-8")
+    if parameter.type == "story":
+        return check_story_id(value)
+    return _reason(value) if parameter.type == "reason" else value
+
+
+def _flag(parameter: Parameter, value: object) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise _bad(f"{parameter.name} must be true or false")
+    return bool(value)
+
+
+def _stories(parameter: Parameter, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise _bad(f"{parameter.name} must be a list of story ids")
+    return tuple(check_story_id(name) for name in value)
+
+
+def _reason(value: str) -> Reason:
+    try:
+        return Reason(value)
+    except ValueError:
+        raise _bad(f"{value[:80]!r} is no reason (allowed: {', '.join(Reason)})") from None
+
+
+def _is_text(value: str) -> bool:
+    """Whether a string can be stored: JSON may hold lone surrogates, UTF-8 cannot."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bad(message: str) -> Refused:
+    return Refused(message, code=BAD_ARGUMENT)

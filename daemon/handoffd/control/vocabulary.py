@@ -1,0 +1,130 @@
+"""The verbs people can give, as one table: names, parameters, and which of them are for people only.
+
+The command line, the server and docs/cli.md are derived from it. Standard library only: the
+command line reads it at every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+MAX_TEXT = 64 * 1024
+"""Characters of a note or an instruction; more would crowd out the rest of a prompt."""
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a verb, beside its project."""
+
+    name: str
+    type: Literal["text", "story", "stories", "step", "reason", "flag"]
+    required: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbSpec:
+    """One verb. `guard` says when it is refused to processes of executors.
+
+    `always`: it opens a gate, lifts a limit or trusts something; `forced`: only when `force` is
+    given; `unknown`: only when forced, or for a project that is not supervised yet.
+    """
+
+    name: str
+    help: str
+    parameters: tuple[Parameter, ...] = ()
+    guard: Literal["never", "forced", "unknown", "always"] = "never"
+
+
+_NOTE = Parameter(name="note", type="text", help="what the next prompt shall say")
+_FORCE = Parameter(name="force", type="flag", help="do it although something speaks against it")
+_QUEUE = Parameter(name="queue", type="flag", help="begin when the story in flight is done")
+_TEAMS = Parameter(name="agent_teams", type="flag", help="ask the executor to lead an agent team")
+
+_SPECS: Final = (
+    VerbSpec(
+        name="init",
+        help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
+        guard="always",
+    ),
+    VerbSpec(name="add", help="Supervise a project; dispatches nothing.", guard="always"),
+    VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),
+    VerbSpec(
+        name="trust",
+        help="Put edits of a project's settings and rules that are held into force.",
+        guard="always",
+    ),
+    VerbSpec(
+        name="start",
+        help="Start a story.",
+        parameters=(
+            Parameter(name="story", type="story", required=True, help="its id, e.g. US-001"),
+            _QUEUE,
+            Parameter(name="force", type="flag", help="replace the story in flight, or do a done one again"),
+            Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
+            _TEAMS,
+        ),
+        guard="unknown",
+    ),
+    VerbSpec(
+        name="custom",
+        help="Start a custom task: an instruction of your own instead of a story.",
+        parameters=(
+            Parameter(name="text", type="text", required=True, help="what shall be done"),
+            _QUEUE,
+            _TEAMS,
+        ),
+        guard="unknown",
+    ),
+    VerbSpec(
+        name="approve",
+        help="Pass the human step the story waits at.",
+        parameters=(_NOTE,),
+        guard="always",
+    ),
+    VerbSpec(
+        name="reject",
+        help="Send the story back from the human step it waits at.",
+        parameters=(
+            Parameter(name="reason", type="reason", required=True, help="selects the step it goes back to"),
+            _NOTE,
+        ),
+        guard="always",
+    ),
+    VerbSpec(name="retry", help="Try the current step afresh, with all its attempts.", guard="always"),
+    VerbSpec(name="skip", help="Pass the current step without evidence; recorded as such.", guard="always"),
+    VerbSpec(name="abort", help="End the executor and close the story."),
+    VerbSpec(name="pause", help="Dispatch nothing more; what runs ends normally."),
+    VerbSpec(
+        name="resume",
+        help="Lift a pause; dispatch by itself; start the next story of the backlog.",
+        guard="always",
+    ),
+    VerbSpec(
+        name="note",
+        help="Say something in the next prompt.",
+        parameters=(Parameter(name="text", type="text", required=True, help="the note"),),
+    ),
+    VerbSpec(
+        name="rollback",
+        help="Go back to an earlier step.",
+        parameters=(
+            Parameter(name="step", type="step", required=True, help="an earlier step of the pipeline"),
+            _FORCE,
+        ),
+        guard="forced",
+    ),
+    VerbSpec(
+        name="reopen",
+        help="Take a story that is done up again.",
+        parameters=(Parameter(name="step", type="step", required=True, help="the step to begin at"), _NOTE),
+        guard="always",
+    ),
+    VerbSpec(name="confirm", help="Adopt the edit of STATE.json that is held.", guard="always"),
+)
+
+VERBS: Final[Mapping[str, VerbSpec]] = {spec.name: spec for spec in _SPECS}

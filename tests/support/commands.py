@@ -1,0 +1,70 @@
+"""The command line, called in this process or as a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handoffd.cli.main import main
+
+LIMIT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed, read as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed, line by line."""
+        return self.out.splitlines()
+
+
+class Commands:
+    """Calls `main` with words, as the console script does."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *words: str) -> Said:
+        """Return what the command says."""
+        self._capture.readouterr()
+        with pytest.raises(SystemExit) as exited:
+            main(words)
+        out, err = self._capture.readouterr()
+        code = exited.value.code
+        assert isinstance(code, int)
+        return Said(code, out, err)
+
+
+def environment(runtime: Path, **more: str) -> dict[str, str]:
+    """Return an environment in which `handoffd` finds the daemon at `runtime`, and no person's own."""
+    mine = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    places = {"HANDOFFD_RUNTIME_DIR": str(runtime), "HANDOFFD_STATE_DIR": str(runtime / "state")}
+    return {**mine, "HOME": str(runtime), **places, **more}
+
+
+def program(*words: str, env: Mapping[str, str]) -> Said:
+    """Run `python -m handoffd` to its end."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "handoffd", *words],
+        env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    return Said(ended.returncode, ended.stdout, ended.stderr)

@@ -1,0 +1,58 @@
+"""What the tests of the commands share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.support.commands import Commands, environment
+from tests.support.controlled import Controlled, controlled
+from tests.support.supervision import MemorySupervision, project_view, track_view
+
+
+@pytest.fixture
+def supervision() -> MemorySupervision:
+    """Two projects: one waits at its review, one is not initialised."""
+    return MemorySupervision(project_view("/srv/shop", track_view()), project_view("/srv/empty"))
+
+
+@pytest.fixture
+def control(supervision: MemorySupervision, monkeypatch: pytest.MonkeyPatch) -> Iterator[Controlled]:
+    """A daemon's socket over those projects, where commands look for it."""
+    with controlled(supervision) as lent:
+        _look_at(lent.runtime, monkeypatch)
+        yield lent
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """No daemon: an empty folder where commands look for one. Logging is put back afterwards."""
+    _look_at(tmp_path, monkeypatch)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield tmp_path
+    root.handlers[:], root.level = handlers, level
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def handoffd(capfd: pytest.CaptureFixture[str]) -> Commands:
+    """The command line."""
+    return Commands(capfd)
+
+
+def _look_at(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "STATE_DIRECTORY",
+        "RUNTIME_DIRECTORY",
+        "XDG_CONFIG_HOME",
+        "HANDOFFD_CONFIG",
+        "HANDOFFD_RUN",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment(runtime).items():
+        monkeypatch.setenv(name, value)

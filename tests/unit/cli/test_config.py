@@ -1,0 +1,50 @@
+"""`handoffd config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands
+
+
+def test_show_tells_every_setting_and_its_source(
+    alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file with its line, the variable, or the default."""
+    file = alone / "handoffd.yaml"
+    file.write_text("language: en\nexecute:\n  slots: 7\n", encoding="utf-8")
+    monkeypatch.setenv("HANDOFFD_EXECUTOR", "codex")
+
+    told = handoffd("--config", str(file), "config", "show", "--json").json
+
+    found = {one["key"]: (one["value"], one["source"]) for one in told["settings"]}
+    assert str(file) == told["file"]
+    assert (7, f"file {file}:3") == found["execute.slots"]
+    assert ("codex", "environment HANDOFFD_EXECUTOR") == found["executor"]
+    assert "default" == found["schedule.poll_s"][1]
+    text = handoffd("--config", str(file), "config", "show")
+    assert [f"execute.slots  7  file {file}:3"] == [
+        " ".join(line.split()).replace(" ", "  ", 2) for line in text.lines if "slots" in line
+    ]
+
+
+def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
+    """At once, each with its place."""
+    file = alone / "handoffd.yaml"
+    file.write_text("execute:\n  slots: none\nnonsense: 1\n", encoding="utf-8")
+
+    said = handoffd("--config", str(file), "config", "check")
+
+    assert (1, "") == (said.code, said.out)
+    assert f"{file}:2: execute.slots" in said.err
+    assert f"{file}:3: nonsense" in said.err
+
+
+def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:
+    """A file, or none."""
+    assert ["There is no settings file; the defaults hold."] == handoffd("config", "check").lines
+    file = alone / "handoffd.yaml"
+    file.write_text("language: en\n", encoding="utf-8")
+    assert [f"{file} can be used."] == handoffd("--config", str(file), "config", "check").lines
+    assert {"type": "valid", "file": None} == handoffd("config", "check", "--json").json

@@ -1,0 +1,189 @@
+"""The way from words to a verb, and from errors to text and exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import anyio
+import click
+import pytest
+from starlette.routing import Route
+from tests.support.commands import Commands, environment, program
+from tests.support.controlled import Controlled
+from tests.support.supervision import MemorySupervision
+from tests.unit.store.making import record
+
+import handoffd as package
+from handoffd.cli.main import LAZY, SECTIONS, cli
+from handoffd.clock import SystemClock
+from handoffd.control.routes import application
+from handoffd.control.service import Service
+from handoffd.control.vocabulary import VERBS
+
+
+def test_the_help_names_every_command_once(handoffd: Commands) -> None:
+    """Sections, verbs and the lazy table agree."""
+    listed = [name for names in SECTIONS.values() for name in names]
+
+    assert sorted([*VERBS, *LAZY]) == sorted(listed)
+    said = handoffd("--help")
+    assert 0 == said.code
+    assert all(f"\n  {name} " in said.out for name in listed)
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_every_lazy_command_is_there(name: str) -> None:
+    """The table points at commands of that very name."""
+    module, _, attribute = LAZY[name][0].partition(":")
+    command = getattr(import_module(module), attribute)
+
+    assert isinstance(command, click.Command)
+    assert name == command.name
+
+
+def test_the_version_is_the_packages() -> None:
+    """Also as a module, which is how other programs of ours start it."""
+    said = program("--version", env={})
+
+    assert (0, f"handoffd {package.__version__}\n", "") == (said.code, said.out, said.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["frob"], 2),
+        (["status", "--frob"], 2),
+        (["start"], 2),
+        (["status", "nope"], 4),
+        (["approve", "nope"], 4),
+        (["reject", "shop", "dunno"], 1),
+    ],
+)
+def test_exit_codes(control: Controlled, handoffd: Commands, words: list[str], code: int) -> None:
+    """Wrong usage is 2, not found 4, refused 1; all of it on stderr."""
+    said = handoffd(*words)
+
+    assert (code, "") == (said.code, said.out)
+    assert "Traceback" not in said.err
+
+
+def test_an_error_says_what_why_and_what_next(control: Controlled, handoffd: Commands) -> None:
+    """Two lines for a person."""
+    assert "handoffd: no supervised project is called or lies at nope\n  next: handoffd add nope\n" == (
+        handoffd("status", "nope").err
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["status", "nope", "--json"], "NOT_FOUND"), (["start", "--json"], "USAGE")]
+)
+def test_errors_are_json_for_programs(
+    control: Controlled, handoffd: Commands, words: list[str], code: str
+) -> None:
+    """On stdout, with nothing on stderr."""
+    said = handoffd(*words)
+
+    assert ("error", code, "") == (said.json["type"], said.json["code"], said.err)
+
+
+def test_text_of_strangers_cannot_drive_the_terminal(control: Controlled, handoffd: Commands) -> None:
+    """Also not in an error."""
+    assert "\x1b" not in handoffd("status", "\x1b[2Jx").err
+
+
+def test_the_way_to_the_daemon_is_short(control: Controlled) -> None:
+    """`status` imports nothing that takes long to import."""
+    code = (
+        "import sys; from handoffd.cli.main import main\ntry: main(['status'])\nfinally: print(*sys.modules)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(control.runtime), capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    table, _, modules = said.stdout.rstrip().rpartition("\n")
+
+    assert "US-001" in table
+    heavy = {"pydantic", "structlog", "rich", "anyio", "starlette", "ruamel", "asyncio", "handoffd.app"}
+    assert set() == heavy & set(modules.split())
+
+
+def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None:
+    """`handoffd events | head -1` ends quietly, with the code of what was not finished."""
+    for _ in range(300):
+        control.commit(record(why="x" * 400))
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "handoffd", "events", "--limit", "300"],
+        env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+
+        assert (b"", 1) == (process.stderr.read(), process.wait(30))
+
+
+def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
+    """With the code shells use for it."""
+    control.commit(record())
+    with subprocess.Popen(
+        [sys.executable, "-m", "handoffd", "events", "-f", "--after", "0", "--json"],
+        env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert 1 == json.loads(process.stdout.readline())["seq"]
+        process.send_signal(signal.SIGINT)
+
+        assert (130, b"") == (process.wait(30), process.stderr.read().strip())
+
+
+def _options(command: click.Command, path: str) -> list[tuple[str, str]]:
+    found = [(path, option) for one in command.params for option in one.opts if option.startswith("--")]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            inner = command.get_command(click.Context(command), name)
+            assert inner is not None
+            found += _options(inner, f"{path} {name}")
+    return found
+
+
+def test_every_command_and_option_is_documented() -> None:
+    """What is not on the page is not promised, and what is there is there."""
+    text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+    elsewhere = ("service", "demo", "rehearse")
+    commands = [name for names in SECTIONS.values() for name in names]
+
+    assert [] == [name for name in commands if f"handoffd {name}" not in text]
+    ours = [name for name in commands if name not in elsewhere]
+    everything = [pair for name in ours for pair in _options(_command(name), name)]
+    assert [] == [(path, option) for path, option in everything if option not in text]
+
+
+def test_every_path_of_the_api_is_documented() -> None:
+    """And no other."""
+    text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+    service = Service(MemorySupervision(), None, SystemClock(), runs_dir=Path())  # type: ignore[arg-type]
+    routes = application(service, anyio.Event()).routes
+    paths = {
+        f"{method} {route.path}"
+        for route in routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+    served = {path.replace(":path", "") for path in paths if not path.startswith("HEAD")}
+
+    assert served == set(re.findall(r"^\| `((?:GET|POST) [^?`]+)", text, re.MULTILINE))
+
+
+def _command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command

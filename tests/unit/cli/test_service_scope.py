@@ -1,0 +1,57 @@
+"""What differs between a person's service and an account's."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from handoffd.cli.service_scope import Machine, Scope, lingers
+
+
+def _scope(**environment: str) -> Scope:
+    return Scope(account=None, machine=Machine(environment={"HOME": "/home/alice", **environment}))
+
+
+@pytest.mark.parametrize(
+    ("environment", "state"),
+    [
+        ({}, "/home/alice/.local/state/handoffd"),
+        ({"XDG_STATE_HOME": "/data"}, "/data/handoffd"),
+        ({"XDG_STATE_HOME": "/data", "HANDOFFD_STATE_DIR": "/srv/h"}, "/srv/h"),
+    ],
+)
+def test_state_is_where_the_daemon_keeps_it(environment: dict[str, str], state: str) -> None:
+    """The same rule as the daemon's, so that people are sent to the right folder."""
+    assert Path(state) == _scope(**environment).state
+
+
+def test_a_person_is_asked_for_nothing() -> None:
+    """Names, folder and commands are those of the person's own systemd."""
+    scope = _scope()
+
+    assert ("handoffd-launcher.service", "handoffd.service") == scope.names
+    assert Path("/home/alice/.config/systemd/user") == scope.folder
+    assert "handoffd service status" == scope.command("status")
+    assert ("systemctl", "--user", "stop", "x") == scope.systemctl.argv("stop", "x")
+    assert "journalctl --user --unit handoffd.service --lines 50" == scope.journal
+
+
+def test_an_account_is_named_everywhere() -> None:
+    """Its units are instances, under the machine's systemd."""
+    account = pwd.getpwuid(os.getuid())
+    scope = Scope(account=account, machine=Machine(environment={}))
+    name = account.pw_name
+
+    assert (f"handoffd-launcher@{name}.service", f"handoffd@{name}.service") == scope.names
+    assert Path("/etc/systemd/system") == scope.folder
+    assert Path("/var/lib/handoffd", name) == scope.state
+    assert f"handoffd service status --system --user {name}" == scope.command("status")
+    assert ("systemctl", "stop", "x") == scope.systemctl.argv("stop", "x")
+
+
+def test_lingering_that_nobody_can_tell_is_unknown() -> None:
+    """Not the same as no."""
+    assert lingers(_scope(PATH="/nowhere")) is None

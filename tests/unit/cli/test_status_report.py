@@ -1,0 +1,129 @@
+"""The screen that tells the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from pydantic import TypeAdapter
+from tests.support.supervision import project_view, track_view
+
+from handoffd.cli.status_report import condition_of, report
+from handoffd.engine.views import ProjectView
+from handoffd.protocol.state import TestCounts
+
+_VIEW = TypeAdapter(ProjectView)
+
+
+def _status(*views: ProjectView, daemon: bool = True) -> dict[str, Any]:
+    return {"daemon": daemon, "projects": [_VIEW.dump_python(view, mode="json") for view in views]}
+
+
+def _lines(*views: ProjectView, daemon: bool = True, whole: bool = False) -> list[str]:
+    return [click.unstyle(line) for line in report(_status(*views, daemon=daemon), whole=whole)]
+
+
+RUNNING = track_view(
+    step="impl", attempt=2, max_attempts=5, status="running", phase="executing", executor="claude",
+    dispatch="d1", pid=4711, elapsed_min=3.24, timeout_min=10.0, waits_for=None, next_command=None,
+)  # fmt: skip
+
+
+def test_one_line_a_track_and_what_it_waits_for() -> None:
+    """Aligned, with the next command below what needs a person."""
+    assert [
+        "PROJECT  STORY   STEP        ATTEMPT  STATUS           MINUTES",
+        "api      US-001  impl 3/4    2 of 5   running          3.2 of 10",
+        "shop     US-001  review 2/4  1 of 1   needs_human      –",
+        "    waits for: a person's decision",
+        "    next: handoffd approve /srv/shop",
+        "empty    –       –           –        not_initialized  –",
+        "    next: handoffd init /srv/empty",
+    ] == _lines(
+        project_view("/srv/api", RUNNING), project_view("/srv/shop", track_view()), project_view("/srv/empty")
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "daemon", "said"),
+    [
+        ({}, True, "running"),
+        ({"phase": "checking"}, True, "running checking"),
+        ({}, False, "running (process alive, no daemon)"),
+        ({"pid": None}, False, "not running: will be judged at next start"),
+        ({"dispatch": None, "pid": None}, False, "running"),
+        ({"dispatch": None, "step": "done", "status": "pass"}, True, "done"),
+        ({"dispatch": None, "story": None, "status": "pending"}, True, "no story"),
+    ],
+)
+def test_nothing_is_said_to_run_that_does_not(changes: dict[str, Any], daemon: bool, said: str) -> None:
+    """A record alone is no process; an attempt that is not ours is what STATE.json says it is."""
+    track = {**_VIEW.dump_python(project_view("/srv/api", RUNNING), mode="json")["tracks"][0], **changes}
+    project = {"condition": "ok", "paused_by": None}
+
+    assert said == condition_of(project, track, daemon=daemon)
+
+
+def test_a_pause_shows_where_nothing_runs() -> None:
+    """What runs ends normally."""
+    project = {"condition": "ok", "paused_by": "eve"}
+
+    def said(status: str) -> str:
+        track = {"dispatch": None, "step": "impl", "story": "US-1", "status": status, "phase": None}
+        return condition_of(project, track, daemon=True)
+
+    assert ["paused", "running"] == [said("pending"), said("running")]
+
+
+def test_a_project_that_cannot_be_worked_on_says_why() -> None:
+    """Before anything else."""
+    sick = project_view("/srv/shop", track_view(), condition="missing", detail="/srv/shop is gone")
+
+    assert "missing" in _lines(sick)[1]
+    assert "    /srv/shop is gone" in _lines(sick)
+
+
+def test_one_project_is_told_whole() -> None:
+    """Nothing is cut, and all facts are there."""
+    long, failing = "x" * 300, tuple(f"t{n}" for n in range(12))
+    track = track_view(
+        status="failing", tests=TestCounts(passed=3, failed=1), failing_tests=failing,
+        lint_pass=False, human_note="be kind", blocked_by=("US-0",), backlog=("US-9",), parked=("US-8",),
+        last_error=long, reason="scope_warning",
+    )  # fmt: skip
+
+    whole = _lines(project_view("/srv/shop", track), whole=True)
+    short = _lines(project_view("/srv/shop", track))
+
+    assert f"    last error: {long}" in whole
+    assert f"    last error: {'x' * 99}…" in short
+    for said in (
+        "root: /srv/shop (level 2)", "reason: scope_warning", "tests: 3 pass, 1 fail, 0 skip",
+        "failing: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more", "post check: failed", "note: be kind",
+        "blocked by: US-0", "backlog: US-9", "set aside: US-8",
+    ):  # fmt: skip
+        assert f"    {said}" in whole
+
+
+def test_two_projects_of_one_name_are_told_apart() -> None:
+    """By where they lie."""
+    lines = _lines(project_view("/a/shop", track_view()), project_view("/b/shop", track_view()))
+
+    assert ["/a/shop", "/b/shop"] == [line.split()[0] for line in lines if line.startswith("/")]
+
+
+def test_what_agents_wrote_cannot_drive_the_terminal() -> None:
+    """Nor look like another line."""
+    evil = track_view(last_error="\x1b[2J\nshop US-001 done", story="US-1")
+
+    lines = _lines(project_view("/srv/shop", evil, name="sh\x1b[2Jop"))
+
+    assert not any("\x1b" in line for line in lines)
+    assert "    last error: \\x1b[2J shop US-001 done" in lines
+
+
+def test_no_project_and_no_daemon_are_said() -> None:
+    """With the command that changes it."""
+    assert ["No project is supervised: handoffd add PROJECT"] == _lines()
+    assert "No daemon runs: `handoffd run` goes on from here." == _lines(daemon=False)[-1]

@@ -1,0 +1,105 @@
+"""Following a story: what is shown, what is asked, and the table in the end."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from handoffd.cli.storyline import Answer, Storyline
+
+Json = dict[str, Any]
+
+
+def track(step: str, status: str, **more: Any) -> Json:
+    """Return a track as `status` tells it."""
+    gate = "handoffd approve /shop" if step == "review" else None
+    return {
+        "step": step, "status": status, "attempt": 1, "phase": None, "story": "US-001",
+        "steps": ["bdd", "review", "impl"], "next_command": gate, "last_error": None, **more,
+    }  # fmt: skip
+
+
+class ScriptedDaemon:
+    """Answers with one track after the other; verbs are written down."""
+
+    def __init__(self, *tracks: Json) -> None:
+        self._tracks = list(tracks)
+        self.given: list[Json] = []
+        self.runs: list[Json] = []
+
+    def get(self, path: str, **_: object) -> Json:
+        """Return the next track, or the runs newest first."""
+        if path == "/v1/runs":
+            return {"runs": self.runs[::-1]}
+        return {"projects": [{"tracks": [self._tracks.pop(0)]}]}
+
+    def post(self, path: str, body: Json) -> Json:
+        """Write the verb down."""
+        self.given.append({"path": path, **body})
+        return {"type": "accepted"}
+
+
+def follow(daemon: ScriptedDaemon, answer: Answer) -> tuple[Json, str]:
+    """Return the last track, and all that was printed with the table."""
+    output = io.StringIO()
+    console = Console(file=output, width=100)
+    storyline = Storyline(daemon, "/shop", console, lambda _: answer)
+    last = storyline.follow()
+    console.print(storyline.table())
+    return last, output.getvalue()
+
+
+def run(step: str, tests: Json | None = None) -> Json:
+    """Return a dispatch that passed, as the API tells it."""
+    return {"step": step, "attempt": 1, "seconds": 2.04, "tests": tests, "result": "pass"}
+
+
+def test_a_gate_is_answered_and_the_story_followed_to_its_end() -> None:
+    """The answer goes out as the verb, with its note; the decision stands in the table in its place."""
+    daemon = ScriptedDaemon(track("bdd", "running"), track("review", "needs_human"), track("done", "pass"))
+    daemon.runs = [run("bdd")]
+
+    last, printed = follow(daemon, Answer(approve=True, note="Mind the cents."))
+
+    assert "done" == last["step"]
+    (verb,) = daemon.given
+    assert ("/v1/verbs/approve", "Mind the cents.") == (verb["path"], verb["note"])
+    assert printed.index("│ bdd") < printed.index("│ review")
+    assert "✓ approved" in printed
+
+
+def test_a_rejection_carries_a_reason() -> None:
+    """A reviewer who says no sends the story back for clarification."""
+    daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
+
+    _, printed = follow(daemon, Answer(approve=False, note="Too vague."))
+
+    assert ("/v1/verbs/reject", "needs_clarification") == (daemon.given[0]["path"], daemon.given[0]["reason"])
+    assert "✗ rejected" in printed
+
+
+def test_a_story_that_waits_for_more_than_a_gate_ends_the_watch() -> None:
+    """Nobody is asked about what an approval would not mend."""
+    stuck = track("bdd", "needs_human", next_command="handoffd retry /shop", last_error="no attempt left")
+
+    last, _ = follow(ScriptedDaemon(stuck), Answer(approve=True))
+
+    assert stuck == last
+
+
+def test_the_table_tells_what_was_measured() -> None:
+    """Counts where there was a report, the exit code where there was none, a dash without a check."""
+    daemon = ScriptedDaemon(track("done", "pass"))
+    daemon.runs = [
+        run("bdd"),
+        run("impl", {"verified": True, "pass": 11, "fail": 1, "skip": 0}),
+        run("verify", {"verified": False, "pass": 0, "fail": 0, "skip": 0}),
+    ]
+
+    _, printed = follow(daemon, Answer(approve=True))
+
+    assert "11 pass, 1 fail" in printed
+    assert "exit code only" in printed
+    assert "2.0" in printed

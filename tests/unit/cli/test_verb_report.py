@@ -1,0 +1,53 @@
+"""What each kind of answer says."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from pydantic import TypeAdapter
+
+from handoffd.cli.verb_report import report
+from handoffd.engine import results
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        (
+            results.Dispatched(
+                project="shop", story="US-1", step="bdd", attempt=2, dispatch="d1", caller_instruction="wait"
+            ),
+            "US-1: bdd, attempt 2, is dispatched as d1",
+        ),
+        (results.Finished(story="US-1", summary="US-1 is done", caller_instruction="x"), "US-1 is done"),
+        (
+            results.NeedsHuman(step="review", message="look", caller_instruction="x", review=("docs/a.md",)),
+            "look\n  review: docs/a.md",
+        ),
+        (results.Blocked(step="bdd", reason="US-0", caller_instruction="x"), "bdd is blocked: US-0"),
+        (
+            results.AlreadyRunning(step="bdd", elapsed_min=3.5, last_error=None, caller_instruction="x"),
+            "bdd has been running for 3.5 min",
+        ),
+        (results.TimedOut(step="bdd", elapsed_min=9, message="over", caller_instruction="x"), "over"),
+        (
+            results.Refusal(code="NO", message="no", caller_instruction="no; wait"),
+            "handoffd: no [NO]\n  next: wait",
+        ),
+        (
+            results.Accepted(step="bdd", status="pending", message="\x1b[2J", caller_instruction="x"),
+            "\\x1b[2J (bdd, pending)",
+        ),
+    ],
+)
+def test_each_result_is_told(result: results.Result, line: str) -> None:
+    """In one line, or a few."""
+    adapter: TypeAdapter[results.Result] = TypeAdapter(results.Result)
+
+    assert line.split("\n") == report(adapter.dump_python(result, mode="json"))
+
+
+def test_no_result_is_forgotten() -> None:
+    """The cases above are all there are."""
+    assert 8 == len(get_args(results.Result))

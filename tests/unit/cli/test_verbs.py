@@ -1,0 +1,163 @@
+"""Verbs as commands: words, options, and what is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands
+from tests.support.controlled import Controlled
+
+from handoffd.cli.asking import account
+from handoffd.control.vocabulary import VERBS
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    EditConfirmed,
+    Noted,
+    Paused,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    Started,
+    Verb,
+)  # fmt: skip
+from handoffd.engine.results import Refusal
+from handoffd.protocol.state import Reason
+
+ME = account()
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (["approve", "shop"], Approved(by=ME)),
+        (["approve", "shop", "--note", "fine"], Approved(note="fine", by=ME)),
+        (["reject", "shop", "scope_warning"], Rejected(reason=Reason.SCOPE_WARNING, by=ME)),
+        (["retry", "shop"], Retried(by=ME)),
+        (["skip", "shop"], Skipped(by=ME)),
+        (["abort", "shop"], Aborted(by=ME)),
+        (["pause", "shop"], Paused(by=ME)),
+        (["resume", "shop"], Resumed(by=ME)),
+        (["note", "shop", "be quick"], Noted(text="be quick", by=ME)),
+        (["rollback", "shop", "bdd", "--force"], RolledBack(step="bdd", force=True, by=ME)),
+        (["reopen", "shop", "bdd"], Reopened(step="bdd", by=ME)),
+        (["confirm", "shop"], EditConfirmed(by=ME)),
+        (
+            ["start", "shop", "US-2", "--queue", "--blocked-by", "US-1", "--blocked-by", "US-3"],
+            Started(story="US-2", queue=True, blocked_by=("US-1", "US-3"), bootstrapped=False, by=ME),
+        ),
+        (
+            ["start", "shop", "US-2", "--agent-teams"],
+            Started(story="US-2", agent_teams=True, bootstrapped=False, by=ME),
+        ),
+    ],
+)
+def test_words_and_options_become_the_verb(
+    control: Controlled, handoffd: Commands, words: list[str], verb: Verb
+) -> None:
+    """What is typed reaches the project as what it means."""
+    said = handoffd(*words)
+
+    assert (0, "") == (said.code, said.err)
+    assert [("/srv/shop", verb)] == control.supervision.given
+
+
+def test_the_project_is_the_current_folder_unless_named(
+    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verb that needs one word, given one word, is about where one stands."""
+    monkeypatch.chdir(tmp_path)
+    control.supervision.projects[str(tmp_path)] = control.supervision.projects["/srv/shop"]
+
+    for words in (["note", "hello"], ["pause"], ["note", ".", "hello"]):
+        assert 0 == handoffd(*words).code
+
+    assert {str(tmp_path)} == {root for root, _ in control.supervision.given}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["note"], "TEXT is missing: the note"),
+        (["reject", "--note", "x"], "REASON is missing"),
+        (["custom", "shop", "fix", "the", "bug"], "put a text of several words into quotes: 'bug'"),
+        (["approve", "shop", "fine"], "put a text of several words into quotes: 'fine'"),
+    ],
+)
+def test_words_that_do_not_fit_are_usage_errors(
+    control: Controlled, handoffd: Commands, words: list[str], said: str
+) -> None:
+    """With the word that is missing or too much."""
+    answer = handoffd(*words)
+
+    assert 2 == answer.code
+    assert said in answer.err
+    assert [] == control.supervision.given
+
+
+def test_the_answer_says_what_and_what_next(control: Controlled, handoffd: Commands) -> None:
+    """For people."""
+    assert [
+        "taken (review, pass)",
+        "  waits for: a person's decision",
+        "  next: handoffd approve /srv/shop",
+    ] == handoffd("approve", "shop").lines
+
+
+def test_the_answer_is_json_for_programs(control: Controlled, handoffd: Commands) -> None:
+    """The very JSON of the API."""
+    told = handoffd("approve", "shop", "--json").json
+
+    assert ("accepted", "/srv/shop") == (told["type"], told["project"])
+
+
+def test_a_refusal_is_exit_code_1(control: Controlled, handoffd: Commands) -> None:
+    """With code and advice; as JSON on stdout."""
+    control.supervision.answer = Refusal(
+        code="WRONG_STEP", message="no gate", caller_instruction="no gate; wait"
+    )
+
+    said = handoffd("approve", "shop")
+    assert (1, "", "handoffd: no gate [WRONG_STEP]\n  next: wait\n") == (said.code, said.out, said.err)
+    said = handoffd("approve", "shop", "--json")
+    assert (1, "WRONG_STEP", "") == (said.code, said.json["code"], said.err)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(handoffd: Commands, verb: str) -> None:
+    """The project comes first in all of them."""
+    said = handoffd(verb, "--help")
+
+    assert f"handoffd {verb} [OPTIONS] [PROJECT]" in said.out
+    assert "--json" in said.out
+
+
+def test_add_remove_trust_and_init_say_what_they_did(
+    control: Controlled, handoffd: Commands, tmp_path: Path
+) -> None:
+    """And what comes next."""
+    control.supervision.held = ("test.command",)
+    root = tmp_path / "fresh"
+    root.mkdir()
+
+    assert [f"fresh is supervised: {root} (level 0)", f"  next: handoffd init {root}"] == (
+        handoffd("add", str(root)).lines
+    )
+    assert [
+        f"fresh is initialised: {root}",
+        "  wrote .ai/handoffd.yaml",
+        "  wrote CLAUDE.md",
+        "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step makes them",
+        f"  next: handoffd start {root} STORY",
+    ] == handoffd("init", str(root)).lines
+    assert ["in force from now on: test.command"] == handoffd("trust", "shop").lines
+    assert ["nothing was held; the project's files are trusted as they are"] == handoffd(
+        "trust", "shop"
+    ).lines
+    assert ["empty is supervised no longer; its files and its history stay"] == handoffd(
+        "remove", "empty"
+    ).lines

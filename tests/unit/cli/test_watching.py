@@ -1,0 +1,69 @@
+"""`handoffd status --watch`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.commands import environment
+from tests.support.controlled import Controlled
+from tests.support.supervision import project_view, track_view
+
+from handoffd.cli.asking import Answer
+from handoffd.cli.watching import changes, watch
+
+
+def _status(elapsed: float, status: str) -> dict[str, Any]:
+    track = {"elapsed_min": elapsed, "status": status}
+    return {"at": f"{elapsed}", "daemon": True, "projects": [{"tracks": [track]}]}
+
+
+def test_time_that_passes_is_no_news() -> None:
+    """A line of JSON comes when something has changed."""
+    statuses = [_status(1, "running"), _status(2, "running"), _status(3, "pass"), _status(4, "running")]
+
+    assert [statuses[0], statuses[2], statuses[3]] == list(changes(iter(statuses)))
+
+
+def test_the_screen_is_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """Until whoever watches has enough."""
+    seen = []
+
+    def ask() -> Answer:
+        seen.append(1)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return Answer({"daemon": True, "projects": []}, daemon=True)
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(ask, whole=False, as_json=False)
+
+    assert "No project is supervised" in capsys.readouterr().out
+
+
+def test_every_change_is_a_line_of_json(control: Controlled) -> None:
+    """For programs that follow."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "handoffd", "status", "shop", "--watch", "--json"],
+        env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        read: Callable[[], bytes] = process.stdout.readline
+        assert "needs_human" == _track(read())["status"]
+        view = control.supervision.projects["/srv/shop"]
+        control.supervision.projects["/srv/shop"] = replace(view, tracks=(track_view(status="pass"),))
+        assert "pass" == _track(read())["status"]
+        process.send_signal(signal.SIGINT)
+        assert 130 == process.wait(30)
+    assert project_view("/srv/shop").project == view.project
+
+
+def _track(line: bytes) -> dict[str, Any]:
+    track: dict[str, Any] = json.loads(line)["projects"][0]["tracks"][0]
+    return track

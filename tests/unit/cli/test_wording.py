@@ -1,0 +1,54 @@
+"""How things look on a terminal."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from handoffd.cli.wording import minutes, moment, plain, shorten, styled, table, terminal_text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("all is well", "all is well"),
+        ("two\nlines\tand a tab", "two lines and a tab"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("right\u202eleft", "right\\u202eleft"),
+        ("半 of \ud800", "半 of \\ud800"),
+    ],
+)
+def test_text_of_strangers_is_one_harmless_line(text: str, shown: str) -> None:
+    """Nothing in it drives the terminal, and nothing in it cannot be printed."""
+    assert shown == plain(text)
+
+
+def test_line_breaks_stay_where_they_are_meant() -> None:
+    """Errors that list problems, prompts."""
+    assert "one\ntwo\\x07" == plain("one\ntwo\x07", lines=True)
+
+
+def test_output_of_agents_keeps_its_shape_only() -> None:
+    """Lines and tabs; a return without a new line cannot hide what was before it."""
+    assert "a\tb\nc\\rd\\x1b]0;t\\x07" == terminal_text(b"a\tb\r\nc\rd\x1b]0;t\x07")
+
+
+def test_long_text_is_cut_visibly() -> None:
+    """Never longer than asked for."""
+    assert ("12345", "1234…") == (shorten("12345", 5), shorten("123456", 5))
+
+
+def test_columns_line_up_whatever_their_colour() -> None:
+    """Colours have no width; blanks at the end are left out."""
+    lines = table(("A", "STATUS", "C"), [("x", styled("pass"), "1"), ("long one", styled("failing"), "")])
+
+    assert ["A         STATUS   C", "x         pass     1", "long one  failing"] == [
+        click.unstyle(line) for line in lines
+    ]
+
+
+def test_numbers_and_times() -> None:
+    """Few digits; no time is a dash."""
+    assert ["0.4", "3", "3.5", "12"] == [minutes(value) for value in (0.42, 3.0, 3.5, 12.3)]
+    assert "–" == moment(None)
+    assert moment("2026-01-31T22:15:09.123Z").endswith(":15:09")

@@ -1,0 +1,147 @@
+"""What has happened, as JSON and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
+
+from handoffd.control.history import event_json, follow, gap, latest, run_json
+from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
+from handoffd.engine.results import NeedsHuman
+from handoffd.engine.track import Phase, TrackKey
+from handoffd.protocol.handoff import Absent
+from handoffd.protocol.state import Status
+from handoffd.store.journal import Journal
+
+OTHER = TrackKey("/srv/api")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    async with opened(tmp_path / "journal.db") as lent:
+        yield lent
+
+
+async def test_an_event_tells_when_where_what_and_why(journal: Journal) -> None:
+    """The keys that readers rely on."""
+    await journal.commit(record(why="somebody said so"))
+
+    told = event_json((await journal.events())[0])
+
+    assert ("event", 1, "2026-01-31T22:15:09.123Z") == (told["type"], told["seq"], told["at"])
+    assert ("/srv/shop", "main", "noted", "somebody said so") == (
+        told["project"], told["track"], told["kind"], told["why"],
+    )  # fmt: skip
+    assert (None, {"step": "bdd", "status": "pending"}) == (told["before"], told["after"])
+
+
+async def test_the_engines_advice_names_the_project(journal: Journal) -> None:
+    """What to type next is complete, although the engine knows no paths."""
+    waits = NeedsHuman(step="review", message="look", caller_instruction="handoffd approve {project}")
+    await journal.commit(record(result=waits))
+
+    assert (
+        "handoffd approve /srv/shop"
+        == event_json((await journal.events())[0])["result"]["caller_instruction"]
+    )
+
+
+async def test_a_run_tells_how_it_went(journal: Journal) -> None:
+    """Flat keys: what ran, for how long, with what end; what has not happened is null."""
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+    told = run_json((await journal.runs())[0])
+    assert ("d1", "/srv/shop", "main", "US-1", "bdd", 1) == tuple(
+        told[key] for key in ("run", "project", "track", "story", "step", "attempt")
+    )
+    assert [None] * 5 == [told[key] for key in ("started_at", "ended_at", "seconds", "exit", "tests")]
+
+    executing = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
+    await journal.commit(record(ExecutorStarted(dispatch="d1", pid=7), after=executing))
+    ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5), reading=Absent())
+    await journal.commit(record(ended, after=track(status=Status.PASS), at=NOW + timedelta(seconds=2)))
+
+    told = run_json((await journal.runs())[0])
+    assert (1.5, 0, "pass") == (told["seconds"], told["exit"]["code"], told["result"])
+    assert "2026-01-31T22:15:11.123Z" == told["ended_at"]
+
+
+async def test_the_latest_are_found_however_rare_a_project_is(journal: Journal) -> None:
+    """One project's last events come even when thousands of others' followed."""
+    await journal.commit(record(key=OTHER, why="first"))
+    await journal.commit(record(key=OTHER, why="second"))
+    for _ in range(60):
+        await journal.commit(record())
+
+    assert ["first", "second"] == [event.why for event in await latest(journal, OTHER.project, 5)]
+    assert ["second"] == [event.why for event in await latest(journal, OTHER.project, 1)]
+    assert [61, 62] == [event.seq for event in await latest(journal, None, 2)]
+
+
+async def test_following_gives_what_was_and_what_comes(journal: Journal) -> None:
+    """A reader that comes back misses nothing, and nothing of other projects is in its way."""
+    closing, seen = anyio.Event(), []
+    await journal.commit(record(why="before"))
+
+    async def read() -> None:
+        async for line in follow(journal, 0, KEY.project, closing):
+            seen.append(line["why"])
+            if len(seen) == 2:
+                closing.set()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await journal.commit(record(key=OTHER, why="elsewhere"))
+            await journal.commit(record(why="after"))
+
+    assert ["before", "after"] == seen
+
+
+async def test_a_follower_ends_with_the_server_and_with_the_journal(journal: Journal) -> None:
+    """Nobody hangs on a stream that cannot go on."""
+    closing = anyio.Event()
+
+    async def read(until: anyio.Event) -> None:
+        assert [] == [line async for line in follow(journal, 0, None, until)]
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, closing)
+            tasks.start_soon(read, anyio.Event())
+            await anyio.wait_all_tasks_blocked()
+            closing.set()
+            await anyio.wait_all_tasks_blocked()
+            await journal.close()
+
+
+async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Journal) -> None:
+    """A reader whose last number does not exist is told, and gets everything."""
+    await journal.commit(record(why="only one"))
+    closing, lines = anyio.Event(), []
+
+    with anyio.fail_after(10):
+        async for line in follow(journal, 99, None, closing):
+            lines.append(line)
+            if len(lines) == 2:
+                closing.set()
+
+    assert {"type": "gap", "after": 99, "next": 1} == {
+        key: lines[0][key] for key in ("type", "after", "next")
+    }
+    assert "only one" == lines[1]["why"]
+
+
+async def test_where_nothing_is_missing_there_is_no_gap(journal: Journal) -> None:
+    """Numbers that are kept, and the last one, are no reason for a marker."""
+    await journal.commit(record())
+    await journal.commit(record())
+
+    assert [None, None, None] == [await gap(journal, after) for after in (0, 1, 2)]

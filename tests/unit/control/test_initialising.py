@@ -1,0 +1,116 @@
+"""What `init` writes, and what a project is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd.configure import load_project
+from handoffd.control.initialising import (
+    BEGIN,
+    END,
+    is_bootstrapped,
+    prepare_project,
+    project_name,
+    settings_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("package.json", '{"name": "@acme/shop"}', "@acme/shop"),
+        ("pyproject.toml", '[project]\nname = "shop"', "shop"),
+        ("pyproject.toml", '[tool.poetry]\nname = "shop"', "shop"),
+        ("go.mod", "module example.org/acme/shop\n\ngo 1.23\n", "shop"),
+        ("Cargo.toml", '[package]\nname = "shop"', "shop"),
+        ("package.json", "{not json", "folder"),
+        ("package.json", '["name"]', "folder"),
+        ("package.json", '{"name": 5}', "folder"),
+        ("package.json", '{"name": "\\u001b[2J"}', "folder"),
+        ("package.json", "[" * 100_000, "folder"),
+        ("pyproject.toml", "[project\n", "folder"),
+    ],
+)
+def test_a_project_is_called_what_it_calls_itself(tmp_path: Path, file: str, text: str, name: str) -> None:
+    """A manifest that is broken is somebody else's business: then it is the folder's name."""
+    root = tmp_path / "folder"
+    root.mkdir()
+    (root / file).write_text(text, encoding="utf-8")
+
+    assert name == project_name(str(root))
+
+
+def test_a_manifest_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Nothing outside of the project is read."""
+    (tmp_path / "secret").write_text('{"name": "secret"}', encoding="utf-8")
+    root = tmp_path / "folder"
+    root.mkdir()
+    (root / "package.json").symlink_to(tmp_path / "secret")
+
+    assert "folder" == project_name(str(root))
+
+
+def test_people_s_files_are_kept(tmp_path: Path) -> None:
+    """Settings stay as they are; CLAUDE.md keeps its text and gets one block, once."""
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/handoffd.yaml").write_text("auto: true\n", encoding="utf-8")
+    (tmp_path / "CLAUDE.md").write_text("# Ours\n\nBe kind.\n", encoding="utf-8")
+
+    first, second = prepare_project(str(tmp_path)), prepare_project(str(tmp_path))
+
+    assert (("CLAUDE.md",), ()) == (first.created, second.created)
+    assert "auto: true\n" == (tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8")
+    text = (tmp_path / "CLAUDE.md").read_text(encoding="utf-8")
+    assert text.startswith("# Ours\n\nBe kind.\n\n" + BEGIN)
+    assert (1, 1) == (text.count(BEGIN), text.count(END))
+
+
+def test_an_older_block_is_replaced(tmp_path: Path) -> None:
+    """What people wrote around it stays."""
+    (tmp_path / "CLAUDE.md").write_text(f"above\n\n{BEGIN}\nold words\n{END}\n\nbelow\n", encoding="utf-8")
+
+    prepare_project(str(tmp_path))
+
+    text = (tmp_path / "CLAUDE.md").read_text(encoding="utf-8")
+    assert "old words" not in text
+    assert 1 == text.count(BEGIN)
+    assert text.index("above") < text.index("below")
+
+
+def test_a_pointer_file_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    """It is often shared with another tool; the rest is done all the same."""
+    (tmp_path / "AGENTS.md").write_text("shared", encoding="utf-8")
+    (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    prepared = prepare_project(str(tmp_path))
+
+    assert (".ai/handoffd.yaml",) == prepared.created
+    assert "shared" == (tmp_path / "AGENTS.md").read_text(encoding="utf-8")
+
+
+def test_a_test_command_that_is_found_is_written_down(tmp_path: Path) -> None:
+    """The settings are valid and say what was found."""
+    (tmp_path / "go.mod").write_text("module x\n", encoding="utf-8")
+
+    prepared = prepare_project(str(tmp_path))
+
+    written = load_project((tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8"), "handoffd.yaml")
+    assert prepared.test_command == written.test.command
+    assert ("go", "gotest") == (written.test.command and written.test.command[0], written.test.report)
+
+
+def test_settings_without_a_test_command_are_valid(tmp_path: Path) -> None:
+    """Everything in them is a comment."""
+    assert load_project(None, "x") == load_project(settings_text(None), "x")
+    assert prepare_project(str(tmp_path)).test_command is None
+
+
+def test_missing_documents_are_named(tmp_path: Path) -> None:
+    """One of the two is there; that one also says that no bootstrap is needed."""
+    assert not is_bootstrapped(str(tmp_path))
+    (tmp_path / "PROJECT_CONTEXT.md").write_text("x", encoding="utf-8")
+
+    assert ("PROJECT_MEMORY.md",) == prepare_project(str(tmp_path)).missing
+    assert is_bootstrapped(str(tmp_path))

@@ -1,0 +1,92 @@
+"""What can be asked, below the socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.supervision import MemorySupervision, project_view, track_view
+from tests.unit.store.making import dispatch, opened, record, track
+
+from handoffd.clock import SystemClock
+from handoffd.control.reads import Reads
+from handoffd.engine.events import Advanced
+from handoffd.engine.track import TrackKey
+from handoffd.errors import NotFound, Refused
+from handoffd.protocol.state import Status
+from handoffd.store.journal import Journal
+
+RUNS = Path("/nowhere/runs")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    async with opened(tmp_path / "journal.db") as lent:
+        yield lent
+
+
+def reads(supervision: MemorySupervision, journal: Journal, *, daemon: bool = True) -> Reads:
+    """Return what a daemon answers, or a command without one."""
+    return Reads(supervision, journal, SystemClock(), RUNS, daemon=daemon)
+
+
+async def test_status_is_of_all_or_of_one(supervision: MemorySupervision, journal: Journal) -> None:
+    """And says whether a daemon answers."""
+    asked = reads(supervision, journal)
+
+    assert ["/srv/shop", "/srv/empty"] == [one["project"] for one in (await asked.status())["projects"]]
+    assert ["/srv/shop"] == [one["project"] for one in (await asked.status("shop"))["projects"]]
+    assert (True, False) == (
+        (await asked.status())["daemon"],
+        (await reads(supervision, journal, daemon=False).status())["daemon"],
+    )
+
+
+async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: Journal) -> None:
+    """The records say running; the process id is there only if a process is."""
+    running = track_view(status="running", dispatch="20260131T221509-00000000", pid=1)
+    supervision = MemorySupervision(project_view("/srv/shop", running))
+
+    told = await reads(supervision, journal, daemon=False).status()
+
+    assert told["projects"][0]["tracks"][0]["pid"] is None
+
+
+async def test_projects_are_told_in_short(supervision: MemorySupervision, journal: Journal) -> None:
+    """One with a story, one without a STATE."""
+    told = await reads(supervision, journal).projects()
+
+    assert [("shop", "review", "needs_human"), ("empty", None, None)] == [
+        (one["name"], one["step"], one["status"]) for one in told["projects"]
+    ]
+
+
+async def test_events_are_the_last_ones_or_those_after_a_number(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """Both orders are oldest first."""
+    for why in ("one", "two", "three"):
+        await journal.commit(record(why=why))
+    asked = reads(supervision, journal)
+
+    assert ["two", "three"] == [event["why"] for event in await asked.events(None, "shop", 2)]
+    assert ["one", "two"] == [event["why"] for event in await asked.events(0, None, 2)]
+    assert [] == await asked.events(0, "empty", 10)
+
+
+async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervision, journal: Journal) -> None:
+    """Neither, or a project in which nothing ran, is answered with what to do."""
+    asked = reads(supervision, journal)
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    await journal.commit(
+        record(Advanced(dispatch="d1", executor="claude"), after=begun, key=TrackKey("/srv/shop"))
+    )
+
+    with pytest.raises(Refused):
+        await asked.log_of(None, None)
+    with pytest.raises(NotFound) as caught:
+        await asked.log_of("shop", None)
+
+    assert "no executor has run in /srv/shop yet" == caught.value.message

@@ -1,0 +1,203 @@
+"""The verbs and reads, below the socket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.supervision import MemorySupervision, project_view
+from tests.unit.store.making import opened
+
+from handoffd.clock import SystemClock
+from handoffd.control.service import Caller, Service
+from handoffd.engine.events import Approved, Initialised, Started
+from handoffd.engine.results import Refusal
+from handoffd.errors import NotFound, Refused
+from handoffd.store.journal import Journal
+
+EVE = Caller(pid=4711, by="eve")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    async with opened(tmp_path / "journal.db") as lent:
+        yield lent
+
+
+def service(
+    supervision: MemorySupervision, journal: Journal, *, inside: bool = False, daemon: bool = True
+) -> Service:
+    """Return a service, of a daemon unless told otherwise, whose callers belong to an executor or not."""
+    return Service(
+        supervision, journal, SystemClock(), runs_dir=Path(os.devnull).parent / "nowhere",
+        stop=(lambda _: None) if daemon else None, inside=lambda _: inside,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """A folder that is not supervised yet."""
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    return str(folder)
+
+
+# --- verbs ----------------------------------------------------------------------------------------
+async def test_a_verb_reaches_the_project_and_tells_what_comes_next(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """The engine's result comes back, with the place and the next command filled in."""
+    told = await service(supervision, journal).call("approve", "shop", {"note": "fine"}, EVE)
+
+    assert [("/srv/shop", Approved(note="fine", by="eve"))] == supervision.given
+    assert ("accepted", "/srv/shop") == (told["type"], told["project"])
+    assert "taken; see /srv/shop" == told["caller_instruction"]
+    assert "handoffd approve /srv/shop" == told["next_command"]
+
+
+async def test_what_the_engine_refuses_is_an_answer(supervision: MemorySupervision, journal: Journal) -> None:
+    """A refusal is a result of type error, not an exception."""
+    supervision.answer = Refusal(code="WRONG_STEP", message="no gate", caller_instruction="no gate; wait")
+
+    told = await service(supervision, journal).call("approve", "shop", {}, EVE)
+
+    assert ("error", "WRONG_STEP") == (told["type"], told["code"])
+
+
+async def test_start_makes_an_unknown_project_known_and_initialised(
+    supervision: MemorySupervision, journal: Journal, root: str
+) -> None:
+    """One command is enough to begin."""
+    await service(supervision, journal).call("start", root, {"story": "US-7"}, EVE)
+
+    assert [
+        (root, Initialised(project="fresh")),
+        (root, Started(story="US-7", bootstrapped=False, by="eve")),
+    ] == supervision.given
+
+
+async def test_start_leaves_an_initialised_project_as_it_is(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """Only the start is given."""
+    await service(supervision, journal).call("start", "shop", {"story": "US-7", "queue": True}, EVE)
+
+    assert [Started(story="US-7", bootstrapped=False, queue=True, by="eve")] == [
+        verb for _, verb in supervision.given
+    ]
+
+
+async def test_a_custom_task_gets_an_id_of_its_own(supervision: MemorySupervision, journal: Journal) -> None:
+    """The text is its instruction."""
+    await service(supervision, journal).call("custom", "shop", {"text": "tidy up"}, EVE)
+
+    started = supervision.given[0][1]
+    assert isinstance(started, Started)
+    assert ("custom", "tidy up") == (started.task_type, started.instruction)
+    assert started.story.removeprefix("CUSTOM-").isdigit()
+
+
+async def test_a_name_nobody_knows_is_not_taken_for_a_path(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """`start typo US-1` must not supervise a folder called typo below the daemon's own."""
+    for verb, given in (("start", {"story": "US-1"}), ("add", {}), ("init", {})):
+        with pytest.raises(NotFound):
+            await service(supervision, journal).call(verb, "typo", given, EVE)
+
+    assert {"/srv/shop", "/srv/empty"} == set(supervision.projects)
+
+
+async def test_init_says_what_it_wrote_and_what_is_missing(
+    supervision: MemorySupervision, journal: Journal, root: str
+) -> None:
+    """A second init writes nothing."""
+    first = await service(supervision, journal).call("init", root, {}, EVE)
+    second = await service(supervision, journal).call("init", root, {}, EVE)
+
+    assert ("initialised", root, "fresh") == (first["type"], first["project"], first["name"])
+    assert [".ai/handoffd.yaml", "CLAUDE.md"] == first["created"]
+    assert ["PROJECT_CONTEXT.md", "PROJECT_MEMORY.md"] == first["missing"]
+    assert [] == second["created"]
+
+
+async def test_init_of_what_is_no_folder_is_refused(supervision: MemorySupervision, journal: Journal) -> None:
+    """Nothing is made up."""
+    with pytest.raises(NotFound):
+        await service(supervision, journal).call("init", "/srv/does/not/exist", {}, EVE)
+
+
+async def test_trust_tells_what_was_held(supervision: MemorySupervision, journal: Journal) -> None:
+    """A person sees what is in force from now on."""
+    supervision.held = ("test.command",)
+
+    told = await service(supervision, journal).call("trust", "shop", {}, EVE)
+
+    assert {"type": "trusted", "project": "/srv/shop", "trusted": ["test.command"]} == told
+
+
+# --- who may --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("approve", {}), ("reject", {"reason": "scope_warning"}), ("retry", {}), ("skip", {}), ("resume", {}),
+        ("reopen", {"step": "bdd"}), ("confirm", {}), ("trust", {}), ("add", {}), ("init", {}),
+        ("start", {"story": "US-1", "force": True}), ("rollback", {"step": "bdd", "force": True}),
+    ],
+)  # fmt: skip
+async def test_an_executor_cannot_open_a_gate(
+    supervision: MemorySupervision, journal: Journal, verb: str, given: dict[str, object]
+) -> None:
+    """What is for people is refused to a process of a run, and nothing reaches the engine."""
+    with pytest.raises(Refused) as caught:
+        await service(supervision, journal, inside=True).call(verb, "/srv/shop", given, EVE)
+
+    assert "INSIDE_EXECUTOR" == caught.value.code
+    assert [] == supervision.given
+
+
+async def test_an_executor_cannot_bring_in_a_project(
+    supervision: MemorySupervision, journal: Journal, root: str
+) -> None:
+    """Adding a folder trusts its files, so starting an unknown one is for people, too."""
+    with pytest.raises(Refused) as caught:
+        await service(supervision, journal, inside=True).call("start", root, {"story": "US-1"}, EVE)
+
+    assert "INSIDE_EXECUTOR" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [("note", {"text": "x"}), ("custom", {"text": "x", "queue": True}), ("rollback", {"step": "bdd"})],
+)
+async def test_an_executor_may_do_what_opens_nothing(
+    supervision: MemorySupervision, journal: Journal, verb: str, given: dict[str, object]
+) -> None:
+    """Notes and follow-up tasks are welcome from anybody."""
+    await service(supervision, journal, inside=True).call(verb, "shop", given, EVE)
+
+    assert 1 == len(supervision.given)
+
+
+async def test_an_executor_cannot_stop_the_daemon(supervision: MemorySupervision, journal: Journal) -> None:
+    """Nor could it end those of others with it."""
+    with pytest.raises(Refused):
+        await service(supervision, journal, inside=True).stop(EVE, executors=True)
+
+
+async def test_without_a_daemon_there_is_nothing_to_stop(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """The verb says so."""
+    with pytest.raises(NotFound):
+        await service(supervision, journal, daemon=False).stop(EVE)
+
+
+async def test_reload_tells_the_problems(supervision: MemorySupervision, journal: Journal) -> None:
+    """Of every project."""
+    supervision.projects["/srv/bad"] = project_view("/srv/bad", detail="line 3")
+
+    assert ["/srv/bad: line 3"] == (await service(supervision, journal).reload())["problems"]

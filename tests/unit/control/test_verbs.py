@@ -1,0 +1,85 @@
+"""Arguments of verbs: what is let through, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from handoffd.control.verbs import EVENTS, checked, spec_of
+from handoffd.control.vocabulary import MAX_TEXT, VERBS
+from handoffd.engine.events import Approved, Rejected, RolledBack
+from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.protocol.state import Reason
+
+
+def _refusal(verb: str, given: dict[str, Any]) -> HandoffdError:
+    with pytest.raises(Refused) as caught:
+        checked(VERBS[verb].parameters, given)
+    return caught.value
+
+
+def test_missing_arguments_get_their_defaults() -> None:
+    """Optional texts are None, flags false, lists empty."""
+    given = checked(VERBS["start"].parameters, {"story": "US-1"})
+
+    assert {
+        "story": "US-1", "queue": False, "force": False, "blocked_by": (), "agent_teams": False,
+    } == given  # fmt: skip
+
+
+def test_verbs_become_events_with_the_name_of_whoever_gave_them() -> None:
+    """The engine learns who approved, rejected, rolled back."""
+    assert Approved(note=None, by="eve") == EVENTS["approve"](checked(VERBS["approve"].parameters, {}), "eve")
+    rejected = checked(VERBS["reject"].parameters, {"reason": "scope_warning", "note": "too much"})
+    assert Rejected(reason=Reason.SCOPE_WARNING, note="too much", by="eve") == EVENTS["reject"](
+        rejected, "eve"
+    )
+    back = checked(VERBS["rollback"].parameters, {"step": "bdd", "force": True})
+    assert RolledBack(step="bdd", force=True, by="eve") == EVENTS["rollback"](back, "eve")
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "said"),
+    [
+        ("approve", {"nope": 1}, "unknown argument 'nope' (allowed: note)"),
+        ("retry", {"note": "x"}, "unknown argument 'note' (allowed: none)"),
+        ("start", {}, "story is missing: its id, e.g. US-001"),
+        ("note", {"text": ""}, "text is missing: the note"),
+        ("note", {"text": 5}, f"text must be a text of at most {MAX_TEXT} characters"),
+        ("note", {"text": "x" * (MAX_TEXT + 1)}, f"text must be a text of at most {MAX_TEXT} characters"),
+        (
+            "note",
+            {"text": json.loads('"\\ud800"')},
+            "text holds half of a character; it cannot be written as UTF-8",
+        ),
+        ("rollback", {"step": "bdd", "force": "yes"}, "force must be true or false"),
+        ("start", {"story": "US-1", "blocked_by": "US-2"}, "blocked_by must be a list of story ids"),
+    ],
+)
+def test_a_wrong_argument_is_named(verb: str, given: dict[str, Any], said: str) -> None:
+    """Whoever asked can mend it."""
+    refusal = _refusal(verb, given)
+
+    assert ("BAD_ARGUMENT", said) == (refusal.code, refusal.message)
+
+
+def test_a_reason_that_is_none_is_answered_with_those_there_are() -> None:
+    """People need not look reasons up."""
+    assert all(reason in _refusal("reject", {"reason": "dunno"}).message for reason in Reason)
+
+
+@pytest.mark.parametrize("given", [{"story": "../../etc"}, {"story": "US-1", "blocked_by": ["a/b"]}])
+def test_a_story_id_cannot_leave_the_project(given: dict[str, Any]) -> None:
+    """Ids become parts of paths."""
+    assert "INVALID_STORY" == _refusal("start", given).code
+
+
+def test_an_unknown_verb_is_answered_with_the_known_ones() -> None:
+    """A typo costs one look."""
+    with pytest.raises(NotFound) as caught:
+        spec_of("aprove")
+
+    assert caught.value.hint is not None
+    assert "approve" in caught.value.hint

@@ -1,0 +1,43 @@
+"""The table of verbs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from handoffd.control.verbs import EVENTS
+from handoffd.control.vocabulary import VERBS
+
+
+def test_every_verb_is_an_event_or_one_of_those_that_do_more() -> None:
+    """The vocabulary and what carries it out cannot drift apart."""
+    more = {"init", "add", "remove", "trust", "start", "custom"}
+
+    assert set(VERBS) == set(EVENTS) | more
+
+
+def test_what_opens_a_gate_is_for_people_only() -> None:
+    """Approving, rejecting, skipping, trusting and the like are never an executor's to give."""
+    always = {name for name, spec in VERBS.items() if spec.guard == "always"}
+
+    assert {
+        "approve", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init",
+    } == always  # fmt: skip
+
+
+def test_whatever_can_be_forced_is_guarded() -> None:
+    """No verb takes `force` from an executor."""
+    forced = {name for name, spec in VERBS.items() if any(one.name == "force" for one in spec.parameters)}
+
+    assert {"start", "rollback"} == forced
+    assert all(VERBS[name].guard != "never" for name in forced)
+
+
+def test_the_table_costs_the_command_line_nothing() -> None:
+    """Reading it imports the standard library only."""
+    code = "import sys; import handoffd.control.vocabulary; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert not {"pydantic", "structlog", "anyio", "starlette"} & set(loaded.stdout.split())
