@@ -1,0 +1,324 @@
+"""The unit files that ship: complete, free of typing errors, and as hardened as promised.
+
+systemd's own programs judge them where they are installed; the rest is read here, so that a
+machine without systemd still finds a missing or misspelt key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import handoffd
+from handoffd.cli import unitfiles
+from handoffd.cli.unitfiles import Installation, UnitFile
+from handoffd.resources import shared
+
+NAMES = ("handoffd.service", "handoffd-launcher.service", "handoffd@.service", "handoffd-launcher@.service")
+DAEMONS = ("handoffd.service", "handoffd@.service")
+LAUNCHERS = ("handoffd-launcher.service", "handoffd-launcher@.service")
+
+KNOWN = {
+    "Unit": {"Description", "Wants", "After", "StartLimitIntervalSec", "StartLimitBurst"},
+    "Install": {"WantedBy"},
+    "Service": {
+        "Type", "NotifyAccess", "User", "ExecStart", "ExecReload", "Environment", "EnvironmentFile",
+        "StateDirectory", "StateDirectoryMode", "RuntimeDirectory", "RuntimeDirectoryMode",
+        "RuntimeDirectoryPreserve", "UMask", "Restart", "RestartSec", "RestartPreventExitStatus",
+        "WatchdogSec", "TimeoutStartSec", "TimeoutStopSec", "KillMode", "Delegate", "OOMPolicy",
+        "AmbientCapabilities", "CapabilityBoundingSet", "KeyringMode",
+        "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateMounts", "ProtectClock",
+        "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
+        "ProtectKernelTunables", "ProtectProc", "ProtectSystem", "RestrictAddressFamilies",
+        "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures",
+        "SystemCallErrorNumber", "SystemCallFilter",
+    },
+}  # fmt: skip
+
+# Need a mount or user namespace, or a capability, that a user manager does not have.
+NOT_FOR_USERS = {"AmbientCapabilities", "CapabilityBoundingSet", "ProcSubset", "User", "StateDirectory"}
+
+needs_analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed (Debian: apt install systemd)",
+)
+
+
+def _read(text: str) -> dict[str, dict[str, list[str]]]:
+    """Return section -> key -> values in order; fails on a line that is none of these."""
+    found: dict[str, dict[str, list[str]]] = {}
+    keys: dict[str, list[str]] | None = None
+    for line in text.splitlines():
+        if not line or line.startswith("#") or line == "@ENVIRONMENT@":
+            continue
+        if line.startswith("["):
+            assert line.endswith("]"), line
+            assert line[1:-1] not in found, f"{line} twice"
+            keys = found.setdefault(line[1:-1], {})
+            continue
+        key, equals, value = line.partition("=")
+        assert equals, line
+        assert keys is not None, line
+        keys.setdefault(key, []).append(value)
+    return found
+
+
+def _shipped(name: str) -> dict[str, dict[str, list[str]]]:
+    return _read(shared("systemd", name).read_text(encoding="utf-8"))
+
+
+def _service(name: str) -> dict[str, list[str]]:
+    return _shipped(name)["Service"]
+
+
+# --- read here ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_a_known_one(name: str) -> None:
+    """A misspelt key is ignored by systemd; here it is an error."""
+    for section, keys in _shipped(name).items():
+        assert set() == keys.keys() - KNOWN[section]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_that_is_not_a_list_is_given_once(name: str) -> None:
+    """The second value would silently win."""
+    lists = {"Environment", "EnvironmentFile", "SystemCallFilter"}
+    doubled = {key for key, values in _service(name).items() if len(values) > 1}
+
+    assert set() == doubled - lists
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_head_says_for_whom_it_is_and_what_surprises(name: str) -> None:
+    """Whoever opens the file with `systemctl cat` is told first."""
+    head = shared("systemd", name).read_text(encoding="utf-8").partition("[Unit]")[0]
+
+    assert "What may surprise you:" in head
+    assert "handoffd service install" in head
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_learns_when_a_program_is_ready(name: str) -> None:
+    """From the program itself, and from nobody it started."""
+    service = _service(name)
+
+    assert ["notify"] == service["Type"]
+    assert ["main"] == service["NotifyAccess"]
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_the_daemon_is_watched_and_restarted(name: str) -> None:
+    """A hang and a crash are answered; a bad configuration (78) is not tried again and again."""
+    service = _service(name)
+    expected = {
+        "WatchdogSec": ["60"], "Restart": ["on-failure"], "RestartPreventExitStatus": ["78"],
+        "KillMode": ["mixed"], "ExecReload": ["/bin/kill -HUP $MAINPID"], "NoNewPrivileges": ["yes"],
+    }  # fmt: skip
+
+    assert expected == {key: service[key] for key in expected}
+
+
+@pytest.mark.parametrize(
+    ("name", "launcher"),
+    [(DAEMONS[0], "handoffd-launcher.service"), (DAEMONS[1], "handoffd-launcher@%i.service")],
+)
+def test_the_daemon_wants_its_launcher_first_and_does_not_need_it(name: str, launcher: str) -> None:
+    """Wants, not Requires: the launcher's end must not be the daemon's."""
+    unit = _shipped(name)["Unit"]
+
+    assert [launcher] == unit["Wants"]
+    assert launcher in unit["After"][0].split()
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_agents_outlive_the_launchers_unit(name: str) -> None:
+    """Stopping it, or one agent that runs out of memory, ends no other agent."""
+    service = _service(name)
+    expected = {
+        "KillMode": ["process"],
+        "Delegate": ["yes"],
+        "OOMPolicy": ["continue"],
+    }
+
+    assert expected == {key: service[key] for key in expected}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_that_leaves_is_followed_by_a_new_one(name: str) -> None:
+    """Whatever ended it, and before a daemon that waits for it gives up."""
+    service = _service(name)
+
+    assert (["always"], ["100ms"]) == (service["Restart"], service["RestartSec"])
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_the_launcher_forbids_agents_nothing(name: str) -> None:
+    """Every restriction of it would be one of every agent."""
+    hardening = (
+        "Private",
+        "Protect",
+        "Restrict",
+        "SystemCall",
+        "NoNew",
+        "Lock",
+        "Capability",
+        "Memory",
+        "UMask",
+    )
+
+    assert [] == [key for key in _service(name) if key.startswith(hardening)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sockets_outlive_either_unit(name: str) -> None:
+    """Both units share the folder: the one that stops must not take the other's socket along."""
+    service = _service(name)
+
+    assert ["yes"] == service["RuntimeDirectoryPreserve"]
+    assert ["0700"] == service["RuntimeDirectoryMode"]
+
+
+@pytest.mark.parametrize(("daemon", "launcher"), list(zip(DAEMONS, LAUNCHERS, strict=True)))
+def test_daemon_and_launcher_meet_at_the_same_socket(daemon: str, launcher: str) -> None:
+    """The launcher listens in the folder the daemon looks in."""
+    folder = _service(daemon)["RuntimeDirectory"]
+
+    assert folder == _service(launcher)["RuntimeDirectory"]
+    assert f" %t/{folder[0]}/launcher.sock --foreground" in _service(launcher)["ExecStart"][0]
+
+
+@pytest.mark.parametrize("name", ["handoffd.service", "handoffd-launcher.service"])
+def test_user_units_ask_for_nothing_a_user_manager_cannot_do(name: str) -> None:
+    """Such a unit would fail to start (218/CAPABILITIES), or get a user namespace it must not have."""
+    keys = _service(name).keys()
+
+    assert [] == [key for key in keys if key in NOT_FOR_USERS or key.startswith(("Private", "Protect"))]
+
+
+@pytest.mark.parametrize("name", ["handoffd@.service", "handoffd-launcher@.service"])
+def test_the_instance_is_the_account(name: str) -> None:
+    """Nothing of a system unit runs as root."""
+    assert ["%i"] == _service(name)["User"]
+
+
+def test_an_accounts_state_is_its_own() -> None:
+    """One folder an account, closed to the others, and the daemon is told of it."""
+    service = _service("handoffd@.service")
+
+    assert (["handoffd/%i"], ["0700"]) == (service["StateDirectory"], service["StateDirectoryMode"])
+    assert ["HANDOFFD_STATE_DIR=%S/handoffd/%i HANDOFFD_RUNTIME_DIR=%t/handoffd/%i"] == service["Environment"]
+
+
+# --- started as the unit says ---------------------------------------------------------------------
+def test_the_launcher_answers_ready_to_the_units_command(tmp_path: Path) -> None:
+    """The command of the unit, as it is filled in for this installation, starts a launcher."""
+    installation = Installation(
+        program=Path("/usr/bin/env"), python=Path(sys.executable).resolve(),
+        package=Path(handoffd.__file__).resolve().parent,
+    )  # fmt: skip
+    launcher, _ = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin:/bin"})
+    (command,) = _read(launcher.text)["Service"]["ExecStart"]
+    argv = shlex.split(command.replace("%t", str(tmp_path)))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        process = subprocess.Popen(
+            argv, env={"NOTIFY_SOCKET": str(tmp_path / "notify")}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            said = manager.recv(4096).decode().splitlines()
+        finally:
+            process.kill()
+            process.wait(timeout=20)
+
+    assert "READY=1" in said
+    assert (tmp_path / "handoffd/launcher.sock").is_socket()
+
+
+# --- judged by systemd ----------------------------------------------------------------------------
+@pytest.fixture
+def filled(tmp_path: Path) -> dict[str, tuple[UnitFile, ...]]:
+    """Both forms, filled in with paths that need quoting, and written."""
+    home = tmp_path / "hand off 100%"
+    launcher = home / "handoffd/execute/runner/launcher.py"
+    launcher.parent.mkdir(parents=True)
+    for program in (home / "handoffd-program", home / "python3", launcher):
+        program.write_text("#!/bin/sh\n", encoding="utf-8")
+        program.chmod(0o755)
+    installation = Installation(
+        program=home / "handoffd-program", python=home / "python3", package=home / "handoffd"
+    )
+    account = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
+    forms = {
+        "user": unitfiles.user_units(
+            tmp_path, installation, {"PATH": f"/usr/bin:{home}", "XDG_STATE_HOME": "/a b"}
+        ),
+        "system": unitfiles.system_units(tmp_path, installation, account, f"{home}:/usr/bin"),
+    }
+    for file in (file for files in forms.values() for file in files):
+        file.path.write_text(file.text, encoding="utf-8")
+    return forms
+
+
+def _analyze(*words: str, runtime: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "XDG_RUNTIME_DIR": str(runtime),
+        "SYSTEMD_LOG_LEVEL": "notice",
+        "LC_ALL": "C",
+    }
+    return subprocess.run(
+        ["systemd-analyze", *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@needs_analyze
+@pytest.mark.parametrize("form", ["user", "system"])
+def test_systemd_has_nothing_to_say_against_them(
+    filled: dict[str, tuple[UnitFile, ...]], form: str, tmp_path: Path
+) -> None:
+    """It exits 0 on unknown keys, too; hence nothing on stderr."""
+    paths = [str(file.path) for file in filled[form]]
+
+    done = _analyze(f"--{form}", "verify", "--man=no", *paths, runtime=tmp_path)
+
+    assert ("", 0) == (done.stderr, done.returncode)
+
+
+@needs_analyze
+@pytest.mark.parametrize("form", ["user", "system"])
+def test_a_misspelt_key_is_found(filled: dict[str, tuple[UnitFile, ...]], form: str, tmp_path: Path) -> None:
+    """The check above can fail: it is not the tool that is silent."""
+    path = filled[form][1].path
+    path.write_text(path.read_text(encoding="utf-8").replace("KillMode=", "KilMode="), encoding="utf-8")
+
+    done = _analyze(
+        f"--{form}", "verify", "--man=no", *(str(file.path) for file in filled[form]), runtime=tmp_path
+    )
+
+    assert "KilMode" in done.stderr
+
+
+@needs_analyze
+def test_the_system_daemon_is_exposed_to_little(
+    filled: dict[str, tuple[UnitFile, ...]], tmp_path: Path
+) -> None:
+    """At most 3.0 of 10, by systemd's own measure."""
+    daemon = filled["system"][1].path
+
+    done = _analyze(
+        "security", "--offline=true", "--threshold=30", "--json=short", str(daemon), runtime=tmp_path
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert 50 < len(json.loads(done.stdout))
