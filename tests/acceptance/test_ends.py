@@ -1,0 +1,131 @@
+"""How attempts end, under the real daemon: hanging, lying still, half-written, garbage, stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.daemon import Daemon, running, sample
+from tests.support.eventually import eventually_sync
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A running daemon that finds a resting executor after a second."""
+    with running(tmp_path_factory.mktemp("daemon"), {"execute": {"handoff_grace_s": 1}}) as lent:
+        yield lent
+
+
+def start(daemon: Daemon, project: Path) -> None:
+    """Start the sample's story."""
+    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+
+
+def left_behind(project: Path) -> list[psutil.Process]:
+    """Return processes that still work in the project."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(project) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tmp_path: Path) -> None:
+    """The track says timeout, a person is told, and no process of the attempt is left."""
+    rules = "steps: {bdd: {timeout_min: 0.03}}"
+    project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
+
+    start(daemon, project)
+    track = daemon.wait_at(project, "bdd", "timeout", within_s=40)
+
+    assert "ran out of time" in track["last_error"]
+    eventually_sync(lambda: [n["kind"] for n in daemon.told(project)] == ["timeout"], within_s=10)
+    assert [] == left_behind(project)
+
+
+def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
+    """What was handed over before the time was up is not thrown away."""
+    rules = "steps: {bdd: {timeout_min: 0.05}}"
+    project = sample(tmp_path, script={"bdd": ["linger"]}, rules=rules)
+    with running(tmp_path, {"execute": {"handoff_grace_s": 60}}) as daemon:
+        start(daemon, project)
+        daemon.wait_at(project, "review", "needs_human", within_s=40)
+
+
+def test_an_executor_that_has_handed_over_and_rests_is_ended(daemon: Daemon, tmp_path: Path) -> None:
+    """Its hand-off counts; nobody waits for the timeout."""
+    project = sample(tmp_path, script={"bdd": ["linger"]})
+
+    start(daemon, project)
+    daemon.wait_at(project, "review", "needs_human", within_s=40)
+
+    assert "handoff_settled" in [event["kind"] for event in daemon.events(project)]
+
+
+def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    """A hand-off of another attempt is no hand-off; the attempt failed without one."""
+    project = sample(tmp_path, script={"bdd": ["stale", "pass"]})
+
+    start(daemon, project)
+    daemon.wait_at(project, "review", "needs_human")
+
+    first = daemon.runs(project)[0]
+    assert "failing" == first["result"]
+    assert "stale" in first["why"] or "stale" in str(daemon.events(project))
+
+
+@pytest.mark.parametrize("act", ["half", "garbage"])
+def test_a_broken_handoff_fails_at_the_exit_with_its_line(daemon: Daemon, tmp_path: Path, act: str) -> None:
+    """At the end of the process the attempt is failing, and the line is named."""
+    project = sample(tmp_path, script={"bdd": [act] * 3})
+
+    start(daemon, project)
+    track = daemon.wait_at(project, "bdd", "needs_human")
+
+    assert ".ai/HANDOFF.md:" in track["last_error"]
+
+
+def test_a_half_written_handoff_changes_nothing_while_the_executor_lives(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """It might still be writing; only its end makes it an error."""
+    project = sample(tmp_path, script={"bdd": ["half+hang"]})
+
+    start(daemon, project)
+    eventually_sync((project / ".ai/HANDOFF.md").exists, within_s=10)
+    before = daemon.events(project)[-1]["seq"]
+    daemon.verb("note", project, text="Still there?")
+    after = [event["kind"] for event in daemon.events(project) if event["seq"] > before]
+
+    assert {"noted"} == set(after) - {"executor_started"}
+    assert "running" == daemon.track(project)["status"]
+    assert "accepted" == daemon.verb("abort", project)["type"]
+    daemon.wait_for(project, lambda t: t["status"] == "needs_human")
+    assert [] == left_behind(project)
+
+
+def test_a_crash_costs_an_attempt_and_says_how(daemon: Daemon, tmp_path: Path) -> None:
+    """No hand-off and a signal: failing, with the signal in last_error."""
+    project = sample(tmp_path, script={"bdd": ["crash", "pass"]})
+
+    start(daemon, project)
+    daemon.wait_at(project, "review", "needs_human")
+
+    runs = [run for run in daemon.runs(project) if run["step"] == "bdd"]
+    assert [1, 2] == [run["attempt"] for run in runs]
+
+
+def test_a_state_file_written_by_the_executor_is_restored(daemon: Daemon, tmp_path: Path) -> None:
+    """STATE.json is ours while an executor runs, and a person is told."""
+    project = sample(tmp_path, script={"bdd": ["tamper"]})
+
+    start(daemon, project)
+    daemon.wait_at(project, "review", "needs_human")
+
+    steps = [run["step"] for run in daemon.runs(project)]
+    assert ["bdd", "sdd-delta", "contract"] == steps

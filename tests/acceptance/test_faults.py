@@ -1,0 +1,309 @@
+"""What goes wrong around the daemon: kills, full disks, mounts that hang, folders that move.
+
+In every case the status stays true, nothing runs twice, no result is lost, and no track runs for ever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.daemon import Daemon, Json, running
+from tests.support.eventually import eventually_sync
+
+from handoffd.store.lock import acquire, daemon_lock_path
+
+AGENT = """\
+cat > /dev/null
+echo "$HANDOFFD_STEP $HANDOFFD_ATTEMPT" >> starts.log
+until test -e {base}/release; do sleep 0.05; done
+test "$HANDOFFD_STEP" = scaffold && touch .added
+printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
+mv .ai/new .ai/HANDOFF.md
+"""
+"""Hands over when the test says so, and leaves a line for every start."""
+
+TESTS = """\
+echo tested >> tests.log
+until test -e {base}/tested; do sleep 0.05; done
+if test -e .added; then echo 1..2; echo not ok 2 - new; else echo 1..1; fi
+echo ok 1 - old
+"""
+
+SHORT = """\
+steps:
+  bdd: {next_on_pass: review, timeout_min: 5}
+"""
+CHECKED = """\
+steps:
+  bdd: {next_on_pass: scaffold, timeout_min: 5}
+  scaffold:
+    next_on_pass: review
+    post_check: 'echo checked >> checks.log; until test -e ../checked; do sleep 0.05; done'
+  review: {next_on_pass: update-memory}
+"""
+
+
+def settings(base: Path, **more: object) -> Json:
+    """Return settings with the agent as executor."""
+    (base / "agent.sh").write_text(AGENT.format(base=base))
+    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")]}
+    return {"executor": "agent", "executors": {"agent": agent}, **more}
+
+
+def make_project(base: Path, rules: str = SHORT, *, tests: bool = False) -> Path:
+    """Return a project of its own, with the step table `rules`."""
+    root = base / "shop"
+    (root / ".ai").mkdir(parents=True)
+    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
+    (root / ".ai/step-rules.yaml").write_text(rules)
+    if tests:
+        (base / "tests.sh").write_text(TESTS.format(base=base))
+        (root / ".ai/handoffd.yaml").write_text(
+            f"test: {{command: [/bin/sh, {base}/tests.sh], report: tap}}\n"
+        )
+    return root
+
+
+def start(daemon: Daemon, project: Path) -> Json:
+    """Start a story and return its track when the first executor runs."""
+    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+    return daemon.wait_for(project, lambda track: track["phase"] == "executing" and track["pid"])
+
+
+def lines(project: Path, name: str) -> list[str]:
+    """Return the lines that somebody has left in the project."""
+    file = project / name
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def condition(daemon: Daemon, project: Path) -> str:
+    """Return what is wrong with a project."""
+    found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
+    return found
+
+
+def kill_twice(daemon: Daemon, project: Path, phase: str, log: str, count: int) -> None:
+    """Kill the daemon when a phase is reached and its program has left so many lines, and once more."""
+    daemon.wait_for(project, lambda track: track["phase"] == phase)
+    eventually_sync(lambda: len(lines(project, log)) == count, within_s=20)
+    for _ in range(2):
+        daemon.kill()
+        daemon.start()
+
+
+def test_a_daemon_that_is_killed_in_any_phase_repeats_nothing(tmp_path: Path) -> None:
+    """Twice in each: while the baseline, an executor, the tests and the post_check run."""
+    project = make_project(tmp_path, CHECKED, tests=True)
+    release, tested, checked = (tmp_path / name for name in ("release", "tested", "checked"))
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        release.touch()
+        daemon.verb("start", project, story="US-001")
+        kill_twice(daemon, project, "baseline", "tests.log", 1)
+        release.unlink()
+        tested.touch()
+        kill_twice(daemon, project, "executing", "starts.log", 2)
+        tested.unlink()
+        release.touch()
+        kill_twice(daemon, project, "checking", "tests.log", 2)
+        tested.touch()
+        kill_twice(daemon, project, "checking", "checks.log", 1)
+        checked.touch()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["bdd 1", "scaffold 1"] == lines(project, "starts.log")
+        assert (2, 1) == (len(lines(project, "tests.log")), len(lines(project, "checks.log")))
+        assert ["pass", "pass"] == [run["result"] for run in daemon.runs(project)]
+
+
+def test_a_daemon_that_is_killed_while_it_ends_an_executor_goes_on_with_that(tmp_path: Path) -> None:
+    """The next one asks again; the abort is not forgotten."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        shim = psutil.Process(start(daemon, project)["pid"])
+        shim.suspend()
+        daemon.verb("abort", project)
+        daemon.wait_for(project, lambda track: track["phase"] in {"stopping", None})
+        daemon.kill()
+
+        daemon.start()
+
+        daemon.wait_at(project, "bdd", "needs_human")
+        assert not shim.is_running()
+
+
+def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(tmp_path: Path) -> None:
+    """What was left of it is ended first."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        shim = psutil.Process(start(daemon, project)["pid"])
+        (program,) = shim.children()
+        for process in (*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim):
+            process.kill()
+
+        eventually_sync(lambda: ["bdd 1", "bdd 1"] == lines(project, "starts.log"), within_s=30)
+        assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
+        (tmp_path / "release").touch()
+        daemon.wait_at(project, "review", "needs_human")
+
+
+def test_records_that_somebody_deleted_stop_nothing(tmp_path: Path) -> None:
+    """The hand-off is there; nobody crashes for a folder of ours."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        shutil.rmtree(daemon.state_dir / "runs" / start(daemon, project)["dispatch"])
+        (tmp_path / "release").touch()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert "crashed" not in (tmp_path / "daemon.log").read_text()
+
+
+def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path: Path) -> None:
+    """The project is told missing, and the hand-off counts when it is back."""
+    project, away = make_project(tmp_path), tmp_path / "away"
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        project.rename(away)
+        (tmp_path / "release").touch()
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")), within_s=20)
+        daemon.verb("pause", project)
+        assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
+
+        away.rename(project)
+        daemon.verb("resume", project)
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert [("bdd", 1, "pass")] == [
+            (run["step"], run["attempt"], run["result"]) for run in daemon.runs(project)
+        ]
+
+
+@pytest.mark.parametrize("name", [".ai/STATE.json", ".ai/HANDOFF.md"])
+def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> None:
+    """Whoever put it there takes it away; the story goes on."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        (project / name).unlink(missing_ok=True)
+        os.mkfifo(project / name)
+        (tmp_path / "release").touch()
+        daemon.wait_for(project, lambda track: track["phase"] != "executing")
+
+        if (project / name).is_fifo():
+            (project / name).unlink()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert "crashed" not in (tmp_path / "daemon.log").read_text()
+
+
+def test_a_full_disk_loses_no_result(tmp_path: Path) -> None:
+    """Verbs are refused, the status says why nothing moves, and it goes on when there is room."""
+    project = make_project(tmp_path)
+    (tmp_path / "state").mkdir()
+    with small_disk(tmp_path / "state"), running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        filling = tmp_path / "state/filling"
+        subprocess.run(["dd", "if=/dev/zero", f"of={filling}", "bs=4k"], check=False, capture_output=True)
+        (tmp_path / "release").touch()
+
+        eventually_sync(lambda: condition(daemon, project) == "io_error", within_s=20)
+        assert "error" == daemon.verb("note", project, text="Still there?")["type"]
+        eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["warning"])
+        filling.unlink()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["bdd 1"] == lines(project, "starts.log")
+
+
+def test_a_mount_that_hangs_takes_nobody_else_with_it(tmp_path: Path) -> None:
+    """More projects on it than there are threads; the others work, and the daemon begins and ends."""
+    mount = tmp_path / "mount"
+    lost = [mount / f"p{number}" for number in range(50)]
+    for root in lost:
+        (root / ".ai").mkdir(parents=True)
+    project = make_project(tmp_path)
+    (tmp_path / "release").touch()
+    with running(tmp_path, settings(tmp_path, projects=[str(root) for root in lost])) as daemon:
+        daemon.terminate()
+        with hanging_mount(mount):
+            daemon.start()
+
+            daemon.verb("start", project, story="US-001")
+            daemon.wait_at(project, "review", "needs_human")
+            eventually_sync(lambda: condition(daemon, lost[-1]) == "io_error", within_s=20)
+
+            os.kill(daemon.pid, signal.SIGHUP)  # what is read again does not answer
+            os.kill(daemon.pid, signal.SIGTERM)
+            eventually_sync(lambda: "stopped" in (tmp_path / "daemon.log").read_text().splitlines()[-1], 20)
+            daemon.kill()  # Python waits for the threads that hang in there
+
+
+def test_more_projects_than_files_a_process_may_usually_open(tmp_path: Path) -> None:
+    """Each one's lock is an open file, and the usual limit is a soft one."""
+    roots = [tmp_path / f"p{number}" for number in range(300)]
+    for root in roots:
+        (root / ".ai").mkdir(parents=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with running(tmp_path, settings(tmp_path, projects=[str(root) for root in roots])) as daemon:
+            eventually_sync(
+                lambda: {"not_initialized"} == {p["condition"] for p in daemon.get("/v1/status")["projects"]},
+                within_s=20,
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_starting_daemon_waits_for_a_verb_that_is_given_without_one(tmp_path: Path) -> None:
+    """It would end for a moment's sake otherwise."""
+    daemon = Daemon(tmp_path)
+    verb = acquire(daemon_lock_path(daemon.state_dir), "the state directory")
+    end_of_verb = threading.Timer(0.5, verb.release)
+    end_of_verb.start()
+    try:
+        daemon.start()
+    finally:
+        end_of_verb.join()
+        daemon.close()
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """Mount a disk of 4 MiB, where this account may."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@contextmanager
+def hanging_mount(place: Path) -> Iterator[None]:
+    """Mount a file system that nobody answers for, where this account may."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        nobody = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("there is no /dev/fuse here")
+    options = f"fd={nobody},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
+    if libc.mount(b"nobody", os.fsencode(place), b"fuse.nobody", 0, options.encode()) != 0:
+        os.close(nobody)
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield
+    finally:
+        os.close(nobody)  # whoever waits gets an error
+        libc.umount2(os.fsencode(place), 2)

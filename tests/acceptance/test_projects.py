@@ -1,0 +1,240 @@
+"""Projects under the real daemon: edited, paused, broken, mended, waiting, worked on by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.daemon import EXECUTORS, Daemon, prompts, running, sample
+from tests.support.eventually import eventually_sync
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A running daemon with a single slot, so that a second executor has to wait."""
+    settings = {"execute": {"slots": 1, "settle_s": 0.1}, "watch": {"sweep_s": 1}, "executors": EXTRA}
+    with running(tmp_path_factory.mktemp("daemon"), settings) as lent:
+        yield lent
+
+
+EXTRA = {"gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]}}
+
+
+def state_of(project: Path) -> Json:
+    """Return what STATE.json says."""
+    found: Json = json.loads((project / ".ai/STATE.json").read_text())
+    return found
+
+
+def edit_state(project: Path, **changes: object) -> None:
+    """Change STATE.json as an editor would: a new file in its place."""
+    changed = project / ".ai/changed.json"
+    changed.write_text(json.dumps({**state_of(project), **changes}))
+    changed.rename(project / ".ai/STATE.json")
+
+
+def initialised(daemon: Daemon, base: Path) -> Path:
+    """Return a project that is supervised and has a STATE, at Level 1."""
+    project = sample(base)
+    daemon.verb("add", project)
+    daemon.verb("init", project)
+    return project
+
+
+def test_adding_dispatches_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    """A project is at Level 1 until somebody starts a story."""
+    project = initialised(daemon, tmp_path)
+
+    view = daemon.get("/v1/status", project=str(project))["projects"][0]
+
+    assert 1 == view["level"]
+    assert [] == daemon.runs(project)
+
+
+def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> None:
+    """What another tool keeps in STATE.json is there after our own writes."""
+    project = initialised(daemon, tmp_path)
+    edited = {"x_team": {"lead": "ada"}, **state_of(project)}
+    (project / ".ai/STATE.json").write_text(json.dumps(edited))
+
+    eventually_sync(lambda: "state_edited" in [e["kind"] for e in daemon.events(project)], within_s=15)
+    daemon.verb("note", project, text="Hello.")
+
+    after = state_of(project)
+    assert "Hello." == after["human_note"]
+    assert ("x_team", {"lead": "ada"}) == next(iter(after.items()))
+
+
+def test_a_handoff_of_a_session_that_is_not_ours_is_heard(daemon: Daemon, tmp_path: Path) -> None:
+    """Level 1: a person runs an agent by hand; its hand-off moves the STATE and dispatches nothing."""
+    project = initialised(daemon, tmp_path)
+    edit_state(
+        project,
+        story="US-001",
+        step="bdd",
+        status="running",
+        dispatched_at="2026-01-01T00:00:00Z",
+        timeout_min=0,
+    )
+    daemon.wait_at(project, "bdd", "running")
+
+    draft = project / ".ai/draft"
+    draft.write_text("---\nstory: US-001\nstep: bdd\nstatus: pass\n---\nDone.\n")
+    draft.rename(project / ".ai/HANDOFF.md")
+
+    daemon.wait_at(project, "bdd", "pass")
+    assert [] == daemon.starts(project)
+
+
+def test_an_edit_past_a_gate_is_held_until_it_is_confirmed(daemon: Daemon, tmp_path: Path) -> None:
+    """Writing `scaffold` into STATE.json is not an approval."""
+    project = initialised(daemon, tmp_path)
+    edit_state(project, story="US-001", step="review", status="needs_human")
+    daemon.wait_at(project, "review", "needs_human")
+
+    edit_state(project, step="scaffold", status="pending")
+    daemon.wait_for(project, lambda t: "edited past the human step review" in (t["waits_for"] or ""))
+
+    eventually_sync(lambda: state_of(project)["step"] == "review", within_s=10)
+    eventually_sync(lambda: "needs_human" in [n["kind"] for n in daemon.told(project)], within_s=10)
+    daemon.verb("confirm", project)
+    daemon.wait_at(project, "scaffold", "pending")
+
+
+def test_an_unreadable_state_is_quarantined_and_mended(daemon: Daemon, tmp_path: Path) -> None:
+    """It is left alone, named with its place, and the project goes on when it is readable again."""
+    project = initialised(daemon, tmp_path)
+    good = (project / ".ai/STATE.json").read_text()
+    (project / ".ai/STATE.json").write_text(good.replace('"pending"', '"pondering"'))
+
+    def condition() -> str:
+        found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
+        return found
+
+    eventually_sync(lambda: condition() == "invalid_state", within_s=15)
+    detail = daemon.get("/v1/status", project=str(project))["projects"][0]["detail"]
+    assert "pondering" in detail
+    assert "needs_human" in detail  # the allowed values
+    (project / ".ai/STATE.json").write_text(good)
+    eventually_sync(lambda: condition() == "ok", within_s=15)
+
+
+def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: Path) -> None:
+    """STATE.json is a projection: losing it loses nothing."""
+    project = initialised(daemon, tmp_path)
+    before = state_of(project)
+
+    shutil.rmtree(project / ".ai")
+
+    eventually_sync((project / ".ai/STATE.json").exists, within_s=15)
+    assert before == state_of(project)
+
+
+def test_a_paused_project_dispatches_nothing_until_it_is_resumed(daemon: Daemon, tmp_path: Path) -> None:
+    """What runs ends normally; what follows waits."""
+    project = sample(tmp_path, executor="gated")
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_for(project, lambda t: t["phase"] == "executing")
+
+    daemon.verb("pause", project)
+    (project / ".ai/release").touch()
+
+    track = daemon.wait_at(project, "bdd", "pass")
+    assert track["waits_for"].startswith("paused by")
+    daemon.verb("resume", project)
+    daemon.wait_at(project, "review", "needs_human")
+
+
+def test_a_second_executor_waits_for_the_slot(daemon: Daemon, tmp_path: Path) -> None:
+    """Why a track waits is said, and it goes on by itself."""
+    first = sample(tmp_path / "a", executor="gated")
+    second = sample(tmp_path / "b", executor="gated")
+    daemon.verb("start", first, story="US-001")
+    daemon.wait_for(first, lambda t: t["phase"] == "executing")
+
+    daemon.verb("start", second, story="US-001")
+
+    daemon.wait_for(second, lambda t: "number 1 in line" in (t["waits_for"] or ""))
+    for project in (first, second):
+        (project / ".ai/release").touch()
+    for project in (first, second):
+        daemon.wait_at(project, "review", "needs_human")
+
+
+def test_an_edited_command_waits_for_trust(daemon: Daemon, tmp_path: Path) -> None:
+    """An agent that writes itself a friendlier check does not get it."""
+    project = initialised(daemon, tmp_path)
+    (project / ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: 'true', max_attempts: 9}}\n")
+
+    def warnings() -> list[str]:
+        found: list[str] = daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
+        return found
+
+    eventually_sync(lambda: any("steps.impl.post_check" in text for text in warnings()), within_s=15)
+    trusted = daemon.verb("trust", project)["trusted"]
+    assert {"steps.impl.max_attempts", "steps.impl.post_check"} == set(trusted)
+    assert [] == warnings()
+
+
+def test_peek_changes_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    """It shows the prompt that the next turn would send."""
+    project = initialised(daemon, tmp_path)
+    edit_state(project, story="US-001", step="bdd", status="pending")
+    daemon.wait_at(project, "bdd", "pending")
+    before = daemon.events(project)
+
+    seen = daemon.get("/v1/peek", project=str(project))
+
+    assert "dispatched" == seen["result"]["type"]
+    assert "step: bdd" in seen["prompt"]
+    assert before == daemon.events(project)
+
+
+def test_a_verb_moves_the_story_back(daemon: Daemon, tmp_path: Path) -> None:
+    """Rollback goes to an earlier step only, and the story is worked on from there."""
+    project = sample(tmp_path)
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_at(project, "review", "needs_human")
+
+    assert "ROLLBACK_FORWARD" == daemon.verb("rollback", project, step="impl")["code"]
+    assert "WRONG_STEP" == daemon.verb("skip", project)["code"]
+    assert "accepted" == daemon.verb("rollback", project, step="contract")["type"]
+
+    daemon.wait_at(project, "review", "needs_human")
+    assert 2 == sum(run["step"] == "contract" for run in daemon.runs(project))
+
+
+def test_an_executor_cannot_open_its_own_gate(tmp_path: Path) -> None:
+    """What opens a gate, trusts or forces is refused to a process of a run."""
+
+    def forger(daemon: Daemon) -> Json:
+        argv = [sys.executable, str(EXECUTORS / "forger.py"), str(daemon.socket)]
+        return {"executors": {"forger": {"extends": "command", "argv": argv}}}
+
+    project = sample(tmp_path, executor="forger")
+    with running(tmp_path, forger) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+
+        said = next((project / ".ai/runs").glob("*/output.log")).read_text()
+        assert 4 == said.count("INSIDE_EXECUTOR")
+
+
+def test_an_edit_between_two_attempts_takes_effect_at_the_next_one(daemon: Daemon, tmp_path: Path) -> None:
+    """The table is not read while an executor runs, but before the next is started."""
+    project = sample(tmp_path, executor="gated")
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_for(project, lambda t: t["phase"] == "executing")
+
+    (project / ".ai/step-rules.yaml").write_text("steps: {sdd-delta: {step_instruction: {en: Be brief.}}}\n")
+    (project / ".ai/release").touch()
+    daemon.wait_at(project, "review", "needs_human")
+
+    assert "Be brief." in prompts(project, "sdd-delta")[0]

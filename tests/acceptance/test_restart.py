@@ -1,0 +1,76 @@
+"""The daemon ends while an executor works; the next one finds it again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.daemon import EXECUTORS, running, sample
+from tests.support.eventually import eventually_sync
+
+GATED = {
+    "executors": {
+        "gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]},
+    }
+}
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_an_executor_outlives_the_daemon_and_is_adopted(tmp_path: Path, how: str) -> None:
+    """It is not started twice, its result is applied, and the story finishes."""
+    project = sample(tmp_path, executor="gated")
+    release = project / ".ai/release"
+    with running(tmp_path, GATED) as daemon:
+        release.touch()
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+        release.unlink()
+        daemon.verb("approve", project)
+        daemon.wait_at(project, "scaffold", "running")
+        release.touch()
+        daemon.wait_for(project, lambda t: t["step"] == "scaffold" and t["phase"] == "checking")
+        release.unlink()
+        before = daemon.wait_for(project, lambda t: t["step"] == "impl" and t["phase"] == "executing")
+
+        getattr(daemon, how)()
+        daemon.start()
+        adopted = daemon.wait_for(project, lambda t: t["pid"] is not None)
+        release.touch()
+
+        assert before["dispatch"] == adopted["dispatch"]
+        assert before["pid"] == adopted["pid"]
+        daemon.wait_at(project, "done", "pass")
+        dispatches = daemon.starts(project)
+        assert len(set(dispatches)) == len(dispatches)
+
+
+def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> None:
+    """The executor finishes while no daemon runs; its exit code was kept."""
+    project = sample(tmp_path, script={"bdd": ["slow:1"]})
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.kill()
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")), within_s=20)
+
+        daemon.start()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert 3 == len(daemon.starts(project))
+
+
+def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> None:
+    """The interrupted attempt is repeated by the next daemon, under its old number."""
+    project = sample(tmp_path, script={"bdd": ["hang", "pass"]})
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.stop(executors=True)
+        eventually_sync(lambda: not daemon.processes(), within_s=10)
+
+        daemon.start()
+        daemon.wait_at(project, "review", "needs_human")
+
+        attempts = [run["attempt"] for run in daemon.runs(project) if run["step"] == "bdd"]
+        assert [1, 1] == attempts

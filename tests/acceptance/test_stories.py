@@ -1,0 +1,150 @@
+"""Whole stories under the real daemon: every step a real process, every count measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.daemon import Daemon, prompts, running, sample
+from tests.support.eventually import eventually_sync
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A running daemon."""
+    with running(tmp_path_factory.mktemp("daemon")) as lent:
+        yield lent
+
+
+def start(daemon: Daemon, project: Path) -> None:
+    """Start the sample's story."""
+    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+
+
+def pass_review(daemon: Daemon, project: Path, **arguments: str) -> None:
+    """Approve at the review."""
+    daemon.wait_at(project, "review", "needs_human")
+    assert "accepted" == daemon.verb("approve", project, **arguments)["type"]
+
+
+def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
+    """Nobody is asked but at the review, and the project's own tests pass in the end."""
+    project = sample(tmp_path)
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_at(project, "done", "pass")
+
+    steps = [run["step"] for run in daemon.runs(project)]
+    assert ["bdd", "sdd-delta", "contract", "scaffold", "impl", "verify", "update-memory"] == steps
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q"], cwd=project, capture_output=True, check=False
+    )
+    assert 0 == tests.returncode, tests.stdout.decode()
+    eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)], within_s=10)
+
+
+def test_impl_fails_twice_then_passes(daemon: Daemon, tmp_path: Path) -> None:
+    """Each failure is an attempt, and the story goes on with the third."""
+    project = sample(tmp_path, script={"impl": ["fail", "fail", "pass"]})
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_at(project, "done", "pass")
+
+    attempts = [run["attempt"] for run in daemon.runs(project) if run["step"] == "impl"]
+    assert [1, 2, 3] == attempts
+
+
+def test_a_lie_is_measured(daemon: Daemon, tmp_path: Path) -> None:
+    """An impl that claims to pass while tests fail is failing, and says which."""
+    project = sample(tmp_path, script={"impl": ["lie", "pass"]})
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_at(project, "done", "pass")
+
+    verdicts = [e["why"] for e in daemon.events(project) if e["kind"] == "checks_finished"]
+    assert any("pass claimed, but" in why for why in verdicts)
+    assert "test_a_valid_code_lowers_the_total" in prompts(project, "impl")[1]
+
+
+def test_a_constitution_violation_goes_back_to_the_delta(daemon: Daemon, tmp_path: Path) -> None:
+    """The reason selects the route."""
+    project = sample(tmp_path, script={"impl": ["fail:constitution_violation", "pass"]})
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_at(project, "done", "pass")
+
+    steps = [run["step"] for run in daemon.runs(project)]
+    assert ["impl", "sdd-delta", "contract"] == steps[steps.index("impl") :][:3]
+
+
+def test_a_need_for_clarification_goes_to_the_review(daemon: Daemon, tmp_path: Path) -> None:
+    """What only a person can answer waits for one."""
+    project = sample(tmp_path, script={"impl": ["fail:needs_clarification", "pass"]})
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_for(project, lambda t: t["step"] == "review" and t["status"] == "needs_human")
+    eventually_sync(lambda: ["needs_human"] * 2 == [n["kind"] for n in daemon.told(project)], within_s=10)
+
+
+def test_a_rejected_review_is_routed_by_its_reason(daemon: Daemon, tmp_path: Path) -> None:
+    """The note is in the prompt of the step it leads to, and not in the one after."""
+    project = sample(tmp_path)
+
+    start(daemon, project)
+    daemon.wait_at(project, "review", "needs_human")
+    daemon.verb("reject", project, reason="constitution_violation", note="Use whole cents.")
+    pass_review(daemon, project)
+
+    steps = [run["step"] for run in daemon.runs(project)]
+    assert ["bdd", "sdd-delta", "contract", "sdd-delta", "contract"] == steps[:5]
+    assert "Use whole cents." in prompts(project, "sdd-delta")[1]
+    assert "Use whole cents." not in prompts(project, "contract")[1]
+
+
+def test_an_approvals_note_is_in_the_next_prompt_and_its_retry(daemon: Daemon, tmp_path: Path) -> None:
+    """Until the step it was given for has passed, no prompt forgets it."""
+    project = sample(tmp_path, script={"scaffold": ["fail", "pass"]})
+
+    start(daemon, project)
+    pass_review(daemon, project, note="Mind the rounding.")
+    daemon.wait_at(project, "done", "pass")
+
+    assert [True, True] == ["Mind the rounding." in text for text in prompts(project, "scaffold")]
+    assert ["Mind the rounding." in text for text in prompts(project, "impl")] == [False]
+
+
+def test_a_custom_instruction_is_in_every_attempts_prompt(daemon: Daemon, tmp_path: Path) -> None:
+    """A custom task is custom, update-memory, done; its text stays through its attempts."""
+    project = sample(tmp_path, script={"custom": ["fail", "pass"]})
+
+    assert "accepted" == daemon.verb("custom", project, text="Write down the opening hours.")["type"]
+    daemon.wait_at(project, "done", "pass")
+
+    assert [True, True] == ["Write down the opening hours." in text for text in prompts(project, "custom")]
+    steps = [run["step"] for run in daemon.runs(project)]
+    assert ["custom", "custom", "update-memory"] == steps
+
+
+def test_used_up_attempts_ask_a_person(daemon: Daemon, tmp_path: Path) -> None:
+    """The last attempt is followed by a notice, not by another one; a retry begins anew."""
+    project = sample(tmp_path, script={"bdd": ["fail", "fail", "fail", "pass"]})
+
+    start(daemon, project)
+    track = daemon.wait_at(project, "bdd", "needs_human")
+
+    assert ["max_attempts_exceeded"] == track["blocked_by"]
+    assert 3 == len(daemon.starts(project))
+    eventually_sync(lambda: daemon.told(project), within_s=10)
+    notice = daemon.told(project)[-1]
+    assert ("needs_human", f"handoffd retry {project}") == (notice["kind"], notice["action"])
+    daemon.verb("retry", project)
+    daemon.wait_at(project, "review", "needs_human")

@@ -1,0 +1,258 @@
+"""A real daemon in its own process, with its own state, for tests that need all of it.
+
+Talks to it over the real socket with a foreign HTTP client. Everything lives below one temporary
+folder; leaving the context ends the daemon, its executors and its launcher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from tests.support.eventually import eventually_sync
+
+from handoffd.rehearsal.sample import create
+
+Json = dict[str, Any]
+REPOSITORY = Path(__file__).parents[2]
+EXECUTORS = Path(__file__).parent / "executors"
+
+TEST_COMMAND = [
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "--continue-on-collection-errors",
+    "--junitxml={report}",
+]
+
+
+class Daemon:
+    """One state directory and, while it runs, the daemon that owns it."""
+
+    def __init__(self, base: Path, settings: Callable[[Daemon], Json] | Json | None = None) -> None:
+        self.base = base
+        self.state_dir = base / "state"
+        # A socket's path has room for about a hundred bytes, and pytest's folders are deep.
+        self.runtime_dir = Path(tempfile.mkdtemp(prefix="handoffd-"))
+        self.socket = self.runtime_dir / "control.sock"
+        self.notices = base / "notices.jsonl"
+        self.start_log = base / "starts.jsonl"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._config = base / "handoffd.yaml"
+        self._write_config(settings(self) if callable(settings) else settings or {})
+
+    def _write_config(self, settings: Json) -> None:
+        sink = self.base / "sink.sh"
+        sink.write_text(f"#!/bin/sh\ncat >> {self.notices}\n")
+        sink.chmod(0o755)
+        whole: Json = {
+            "state_dir": str(self.state_dir),
+            "runtime_dir": str(self.runtime_dir),
+            "executor": "rehearsal",
+            "notify": {"command": [str(sink)]},
+            "schedule": {"poll_s": 0.2},
+            **settings,
+        }
+        execute = whole.setdefault("execute", {})
+        execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG"])
+        self._config.write_text(json.dumps(whole))  # JSON is YAML
+
+    # --- its life --------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the daemon and wait until it answers."""
+        environment = {
+            **os.environ,
+            "HANDOFFD_REHEARSAL_LOG": str(self.start_log),
+            "PYTHONPATH": str(REPOSITORY / "daemon"),
+        }
+        log = (self.base / "daemon.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "handoffd", "run", "--config", str(self._config)],
+            stdout=log, stderr=log, env=environment, start_new_session=True,
+        )  # fmt: skip
+        log.close()
+        eventually_sync(self._answers, within_s=20)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.base / "daemon.log").read_text()
+        with socket.socket(socket.AF_UNIX) as probe:  # a refused connection, httpx leaves open
+            if probe.connect_ex(str(self.socket)) != 0:
+                return False
+        return bool(self.get("/v1/health")["api"] == 1)
+
+    def terminate(self) -> None:
+        """Ask the daemon to end, and wait for it."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the daemon without any chance to tidy up."""
+        self._end(signal.SIGKILL)
+
+    def stop(self, *, executors: bool) -> None:
+        """Ask the daemon over its API to end, and wait for it."""
+        assert self._process is not None
+        self.post("/v1/stop", {"executors": executors})
+        self._process.wait(30)
+        self._process = None
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait(20)
+        self._process = None
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def close(self) -> None:
+        """End everything that belongs to this daemon, gently or not."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.stop(executors=True)
+            except (httpx.HTTPError, ValueError, subprocess.TimeoutExpired):
+                self._end(signal.SIGKILL)
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        shutil.rmtree(self.runtime_dir, ignore_errors=True)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process that names this daemon's folders in its command line."""
+        mine = (str(self.state_dir), str(self.runtime_dir))
+        return [p for p in psutil.process_iter() if any(name in word for word in _words(p) for name in mine)]
+
+    # --- its API ---------------------------------------------------------------------------------
+    def get(self, path: str, **query: str) -> Json:
+        """Return the JSON at a path of the API."""
+        with self._client() as client:
+            answer: Json = client.get(path, params=query).json()
+            return answer
+
+    def post(self, path: str, body: Json) -> Json:
+        """Return the answer to a POST."""
+        with self._client() as client:
+            answer: Json = client.post(path, json=body).json()
+            return answer
+
+    def verb(self, verb: str, project: Path, **arguments: Any) -> Json:
+        """Give a verb and return what it said."""
+        return self.post(f"/v1/verbs/{verb}", {"project": str(project), **arguments})
+
+    def _client(self) -> httpx.Client:
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        return httpx.Client(transport=transport, base_url="http://handoffd", timeout=20)
+
+    def track(self, project: Path) -> Json:
+        """Return the main track of a project, as `status` tells it."""
+        view: Json = self.get("/v1/status", project=str(project))["projects"][0]
+        track: Json = view["tracks"][0]
+        return track
+
+    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 30) -> Json:
+        """Return the track once `done` says so."""
+        latest: Json = {}
+
+        def reached() -> bool:
+            nonlocal latest
+            latest = self.track(project)
+            return done(latest)
+
+        try:
+            eventually_sync(reached, within_s=within_s)
+        except AssertionError as error:
+            log = (self.base / "daemon.log").read_text()[-6000:]
+            raise AssertionError(f"{error}\nlast seen: {json.dumps(latest, indent=1)}\n{log}") from error
+        return latest
+
+    def wait_at(self, project: Path, step: str, status: str, within_s: float = 30) -> Json:
+        """Return the track once it stands at `step` with `status`."""
+        return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
+
+    def events(self, project: Path) -> list[Json]:
+        """Return everything recorded about a project."""
+        found: list[Json] = self.get("/v1/events", project=str(project), limit="1000")["events"]
+        return found
+
+    def runs(self, project: Path) -> list[Json]:
+        """Return a project's dispatches, oldest first."""
+        found: list[Json] = self.get("/v1/runs", project=str(project), limit="1000")["runs"]
+        return found[::-1]
+
+    def told(self, project: Path) -> list[Json]:
+        """Return the notices about a project that reached the person's command."""
+        return [notice for notice in _lines(self.notices) if notice["project"] == str(project)]
+
+    def starts(self, project: Path) -> list[str]:
+        """Return the dispatch ids under which a project's executors say they were started."""
+        mine = {run["run"] for run in self.runs(project)}
+        return [start["dispatch"] for start in _lines(self.start_log) if start["dispatch"] in mine]
+
+
+def _lines(file: Path) -> list[Json]:
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+
+
+def prompts(project: Path, step: str) -> list[str]:
+    """Return the prompts a project's executors were given for a step, oldest first."""
+    texts = [path.read_text() for path in sorted((project / ".ai/runs").glob("*/prompt.md"), key=_written)]
+    return [text for text in texts if f"step: {step}\n" in text]
+
+
+def sample(
+    base: Path, *, script: Json | None = None, rules: str | None = None, executor: str = "rehearsal"
+) -> Path:
+    """Return a fresh copy of the sample project, with a script for its rehearsals."""
+    project = create(base / "shop")
+    folder = project / ".ai"
+    folder.mkdir(exist_ok=True)
+    settings: Json = {"executor": executor, "test": {"command": TEST_COMMAND, "report": "junit"}}
+    (folder / "handoffd.yaml").write_text(json.dumps(settings))
+    if script is not None:
+        (folder / "rehearsal.json").write_text(json.dumps(script))
+    if rules is not None:
+        (folder / "step-rules.yaml").write_text(rules)
+    return project
+
+
+@contextlib.contextmanager
+def running(base: Path, settings: Callable[[Daemon], Json] | Json | None = None) -> Iterator[Daemon]:
+    """Lend a running daemon."""
+    daemon = Daemon(base, settings)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+_ALLOWED = ("HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TMPDIR", "USER")
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
