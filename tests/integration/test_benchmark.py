@@ -1,0 +1,105 @@
+"""The benchmark itself: that it runs to its end, says everything it promises, and leaves nothing.
+
+No time is judged here; a busy machine must not fail a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.support.eventually import eventually_sync
+
+REPOSITORY = Path(__file__).parents[2]
+ROUNDS = 5
+
+
+def bench(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
+    """Return what a small run of the benchmark finds, working below `base`."""
+    command = ["--projects", "20", "--rounds", str(ROUNDS), "--idle", "1", "--json", *arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.handoff_latency", *command],
+        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base), "PATH": path},
+        capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    """The folder the runs work in."""
+    # Sockets are made below it: their paths have room for a hundred bytes, pytest's folders are deep.
+    with tempfile.TemporaryDirectory(prefix="b-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def found(base: Path) -> dict[str, Any]:
+    """What one run found."""
+    return bench(base)
+
+
+@pytest.mark.parametrize("what", ["rename_to_exec_ms", "exit_to_exec_ms", "floor_ms"])
+def test_each_distribution_is_whole_and_in_order(found: dict[str, Any], what: str) -> None:
+    """Every hand-off was timed, and no percentile is above the next."""
+    values = found[what]
+
+    assert ROUNDS == values["n"]
+    assert sorted(values[name] for name in ("p50", "p90", "p99", "max")) == [
+        values[name] for name in ("p50", "p90", "p99", "max")
+    ]
+    assert values["p50"] > 0 or found["resolution_ms"]  # a coarse clock cannot tell
+
+
+def test_the_ratio_is_to_the_floor_of_the_same_run(found: dict[str, Any]) -> None:
+    """It says how many times as long as the floor handoffd takes, in the median."""
+    ours, floor = found["rename_to_exec_ms"]["p50"], found["floor_ms"]["p50"]
+
+    assert found["ratio"]["p50"] == pytest.approx(ours / floor, abs=0.1) if floor else found["ratio"] is None
+
+
+def test_a_number_comes_with_its_machine_and_the_cost_of_rest(found: dict[str, Any]) -> None:
+    """Cores, kernel, Python and file system; start, idle CPU and memory; the goal."""
+    assert {"cores", "kernel", "python", "file_system", "load"} == found["machine"].keys()
+    assert 20 == found["projects"]
+    assert found["idle"]["rss_mb"] > 1
+    assert found["idle"]["cpu_percent"] >= 0
+    assert found["start"]["ready_s"] > 0
+    assert {"p50": 50.0, "p99": 250.0} == found["goal_ms"]
+    within = all(found["rename_to_exec_ms"][name] < limit for name, limit in found["goal_ms"].items())
+    assert found["within_goal"] is within
+
+
+def test_nothing_is_left_behind(found: dict[str, Any], base: Path) -> None:
+    """No file, no daemon, no launcher, no executor."""
+    assert 20 == found["projects"]
+    assert [] == list(base.iterdir())
+    # A launcher leaves when its last shim has ended, not before.
+    eventually_sync(lambda: not any(_names(process, base) for process in psutil.process_iter(["cmdline"])))
+
+
+def test_without_a_compiler_a_script_is_timed_and_said_to_be_coarse(tmp_path: Path, base: Path) -> None:
+    """The benchmark still runs, and tells that its clock has steps of 10 ms."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("mv", "sh"):
+        (programs / name).symlink_to(f"/bin/{name}")
+
+    found = bench(base, path=str(programs))
+
+    assert found["executor"].startswith("shell script")
+    assert 10 == found["resolution_ms"]
+
+
+def _names(process: psutil.Process, folder: Path) -> bool:
+    return any(str(folder) in word for word in process.info["cmdline"] or ())
