@@ -1,0 +1,441 @@
+"""What holds for the tree as a whole: every part has its test, its place in the docs, and its limits."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+from tests.support.generate import ROOT, drifted
+from tests.support.jsonschemas import complaints
+
+from handoffd.control.vocabulary import VERBS
+from handoffd.engine.effects import Effect
+from handoffd.engine.events import Event
+from handoffd.engine.results import Result
+from handoffd.errors import HandoffdError, InvalidFile
+from handoffd.execute import registry
+from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.protocol import yamltext
+from handoffd.protocol.handoff import FileMark, Found, HandoffMark
+from handoffd.protocol.handoff_text import handoff_pieces
+from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
+from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.schema import schemas
+from handoffd.protocol.state import Reason, State, Status
+from handoffd.settings import ProjectSettings, Settings
+from handoffd.supervise.project_files import shipped_layers
+
+PACKAGE = ROOT / "daemon" / "handoffd"
+UNIT = ROOT / "tests" / "unit"
+DOCS = ROOT / "docs"
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+PRESETS = sorted(path.stem for path in (ROOT / "config" / "presets").glob("*.yaml"))
+
+# --- lists that may only get shorter ------------------------------------------------------------------
+
+WITHOUT_UNIT_TEST: Mapping[str, str] = {
+    "app.py": "the composition root: tests/acceptance and tests/integration boot it whole",
+    "store/records.py": "values without behaviour, tested with the journal",
+}
+"""Modules with code and no test file of their own, each with the reason."""
+
+TESTS_OF_NO_MODULE: Mapping[str, str] = {
+    "engine/test_machine.py": "the whole state machine at once, whatever sequence of events it is given",
+}
+"""Test files below tests/unit that mirror no module, each with the reason."""
+
+LONG_MODULES: Mapping[str, int] = {}
+"""Modules of more than 400 lines, with how many they may have."""
+
+LONG_FUNCTIONS: Mapping[str, int] = {}
+"""Functions of more than 60 lines, with how many they may have."""
+
+MODULE_LINES, FUNCTION_LINES = 400, 60
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}
+
+
+# --- the tree -----------------------------------------------------------------------------------------
+def parsed(module: Path) -> ast.Module:
+    """Return the syntax tree of a module of the package."""
+    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield every function and method."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def has_code(module: Path) -> bool:
+    """Return whether a module defines anything that can be tested."""
+    return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for node in parsed(module).body
+    )
+
+
+def test_files_of(module: Path) -> set[Path]:
+    """Return where the test of a module may be: mirrored whole, or in the folder of its top package."""
+    *packages, _ = module.parts
+    stem = packages[-1] if module.stem == "__init__" and packages else module.stem
+    if module.stem == "__init__":
+        packages = packages[:-1]
+    return {Path(*folders, f"test_{stem}.py") for folders in (packages, packages[:1])}
+
+
+test_files_of.__test__ = False  # type: ignore[attr-defined]  # no test, whatever its name says to pytest
+
+
+def test_every_module_with_code_has_its_test_file() -> None:
+    """Where one looks for a module's test is where it is."""
+    missing = {
+        str(module)
+        for module in MODULES
+        if has_code(module) and not any((UNIT / path).exists() for path in test_files_of(module))
+    }
+
+    assert sorted(WITHOUT_UNIT_TEST) == sorted(missing)
+
+
+def test_every_test_file_has_its_module() -> None:
+    """What was tested and is gone takes its test with it."""
+    mirrored = {path for module in MODULES for path in test_files_of(module)}
+    lost = {str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py")} - {
+        str(path) for path in mirrored
+    }
+
+    assert sorted(TESTS_OF_NO_MODULE) == sorted(lost)
+
+
+def test_no_module_is_longer_than_can_be_read_at_once() -> None:
+    """What is longer is known, and may only get shorter."""
+    lengths = {str(module): len((PACKAGE / module).read_text("utf-8").splitlines()) for module in MODULES}
+
+    assert LONG_MODULES == {module: lines for module, lines in lengths.items() if lines > MODULE_LINES}
+
+
+def test_no_function_is_longer_than_can_be_read_at_once() -> None:
+    """What is longer is known, and may only get shorter."""
+    found = {
+        f"{module}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for module in MODULES
+        for node in functions(parsed(module))
+    }
+
+    assert LONG_FUNCTIONS == {name: lines for name, lines in found.items() if lines > FUNCTION_LINES}
+
+
+def test_every_module_says_what_it_is_about() -> None:
+    """By its name already."""
+    assert [] == [module for module in MODULES if {module.stem, *module.parts[:-1]} & NAMES_THAT_SAY_NOTHING]
+
+
+def test_the_top_level_holds_the_layout_and_nothing_else() -> None:
+    """Source below daemon/, what ships as data below config/ and systemd/."""
+    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    layout = {"pyproject.toml", "README.md", "daemon", "config", "systemd", "tests"}
+    small_files = {"LICENSE", "CHANGELOG.md", "Makefile", "docs"}
+
+    assert set() == names - layout - small_files - {"dist", "build", "htmlcov"}
+
+
+# --- the documentation --------------------------------------------------------------------------------
+def text_of(*names: str) -> str:
+    """Return the text of documents below docs/."""
+    return "\n".join((DOCS / name).read_text(encoding="utf-8") for name in names)
+
+
+def not_named(names: Iterator[str] | list[str], text: str) -> list[str]:
+    """Return those of `names` that do not stand in `text` between backticks, alone or as a word."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    quoted = set(re.findall(r"[A-Za-z0-9_.-]+", " ".join(re.findall(r"`([^`]+)`", prose))))
+    return [name for name in names if name not in quoted]
+
+
+def flat(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all settings of a model."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        inner = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        yield from flat(inner, f"{prefix}{name}.") if inner else (f"{prefix}{name}",)
+
+
+def kinds(union: Any, key: str = "kind") -> list[str]:
+    """Return the tags of the members of a union."""
+    return [member.__dataclass_fields__[key].default for member in get_args(union)]
+
+
+@pytest.mark.parametrize("model", [Settings, ProjectSettings])
+def test_every_setting_has_a_place_in_the_docs(model: type[BaseModel]) -> None:
+    """With its default and what it means."""
+    assert [] == not_named(flat(model), text_of("settings.md"))
+
+
+def test_everything_of_the_protocol_has_a_place_in_the_docs() -> None:
+    """Fields, statuses, reasons, steps, verbs, events, orders and results."""
+    steps = build_rulebook(shipped_layers(None)).steps
+    names = [
+        *State.model_fields, *Status, *Reason, *steps, *VERBS, *kinds(Event), *kinds(Effect),
+        *kinds(Result, "type"),
+    ]  # fmt: skip
+
+    assert [] == not_named(names, text_of("protocol.md"))
+
+
+def test_every_verb_has_a_place_in_the_manual_of_the_command_line() -> None:
+    """As it is typed."""
+    manual = text_of("cli.md")
+
+    assert [] == [verb for verb in VERBS if f"handoffd {verb}" not in manual]
+
+
+def families(error: type[HandoffdError] = HandoffdError) -> Iterator[type[HandoffdError]]:
+    """Yield every family of errors for people."""
+    yield error
+    for family in error.__subclasses__():
+        yield from families(family)
+
+
+def test_every_exit_code_has_a_place_in_the_docs() -> None:
+    """0 and 2 are the convention's, the others the families' own."""
+    codes = {0, 2, *(family.exit_code for family in families())}
+    rows = {row.strip() for row in re.findall(r"^\|([^|]*)\|", text_of("cli.md"), re.MULTILINE)}
+
+    assert set() == {str(code) for code in codes} - rows
+
+
+def error_codes() -> set[str]:
+    """Return every code with which the package refuses something, from its source."""
+    nodes = (node for module in MODULES for node in ast.walk(parsed(module)))
+    found = {text for node in nodes for text in _codes(node)}
+    return {text for text in found if re.fullmatch(r"[A-Z][A-Z_]+", text)}
+
+
+def _codes(node: ast.AST) -> set[str]:
+    match node:
+        case ast.Call(func=ast.Name(id="refuse" | "_undo"), args=[_, code, *_]):
+            return _texts(code)
+        case (
+            ast.keyword(arg="code", value=value)
+            | ast.Assign(targets=[ast.Name(id="default_code")], value=value)
+        ):
+            return _texts(value)
+    return set()
+
+
+def _texts(node: ast.expr) -> set[str]:
+    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+
+
+def test_every_error_code_has_a_place_in_the_docs() -> None:
+    """Scripts depend on them."""
+    assert len(error_codes()) > 20
+    assert [] == not_named(sorted(error_codes()), text_of("protocol.md", "cli.md"))
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    """`make schema` mends this."""
+    assert [] == drifted()
+
+
+def test_every_dependency_is_explained() -> None:
+    """What users have to install has a reason that is written down."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.split(r"[<>=!\[ ;]", requirement)[0] for requirement in project["dependencies"]]
+
+    assert [] == [name for name in names if f"`{name}`" not in text_of("decisions.md")]
+
+
+DECLARED_AHEAD = {"pathspec", "psutil"}
+"""Dependencies that nothing imports yet; this list, too, may only get shorter."""
+
+
+def test_every_dependency_is_used() -> None:
+    """What users have to install is imported by the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    modules = {"ruamel.yaml": "ruamel"}
+    names = {re.split(r"[<>=!\[ ;]", requirement)[0] for requirement in project["dependencies"]}
+    imported = {
+        name.split(".")[0]
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        for name in imports_of(node)
+    }
+
+    unused = {name for name in names if modules.get(name, name.replace("-", "_")) not in imported}
+    assert set() == unused - DECLARED_AHEAD
+
+
+def imports_of(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    """Whoever has a minute needs no more."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [] == [command for command in ("make demo", "make test") if command not in readme]
+
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    """To a file that is there, and to a heading that it has."""
+    broken = []
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        name, _, heading = target.partition("#")
+        file = (document.parent / name).resolve() if name else document
+        if not file.exists() or (heading and heading not in anchors(file)):
+            broken.append(target)
+
+    assert [] == broken
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the names under which a document's headings can be linked to."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def fenced(document: str, language: str) -> list[str]:
+    """Return the examples of one language in a document."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_in_the_docs_are_valid() -> None:
+    """Whoever copies one gets no error: the table, the hand-off, the executor."""
+    (table,), (handoff,) = fenced("protocol.md", "yaml"), fenced("protocol.md", "markdown")
+    (executor,) = fenced("settings.md", "yaml")
+
+    rules = build_rulebook((*shipped_layers(None), Layer("example", table)))
+    seen = HandoffTexts(
+        handoff=handoff.encode(), mark=HandoffMark(handoff=FileMark(digest="d", inode=1, mtime_ns=1))
+    )
+    found = read_handoff(seen, Expected(story="US-005", step="impl", attempt=2))
+    settings = plain("example", executor)
+    book = load_book(shipped_layer(), registry.Layer(file="example", definitions=settings["executors"]))
+
+    assert "security" in rules.path("story")
+    assert isinstance(found, Found)
+    assert (Status.PASS, ()) == (found.handoff.status, found.warnings)
+    assert settings["executor"] in book.names
+
+
+# --- schemas and the data they describe ---------------------------------------------------------------
+def plain(name: str, text: str) -> Any:
+    """Return what a YAML text holds."""
+    return yamltext.load(text, file=name).data
+
+
+def configuration() -> Iterator[tuple[str, Path]]:
+    """Yield each shipped configuration file with the schema that describes it."""
+    config = ROOT / "config"
+    yield "settings.schema.json", config / "handoffd.example.yaml"
+    for path in (config / "step-rules.yaml", *(config / "presets").glob("*.yaml")):
+        yield "step-rules.schema.json", path
+
+
+@pytest.mark.parametrize(("schema", "path"), list(configuration()), ids=lambda value: Path(value).name)
+def test_shipped_configuration_satisfies_its_schema(schema: str, path: Path) -> None:
+    """What an editor marks as wrong is wrong."""
+    assert [] == complaints(plain(path.name, path.read_text(encoding="utf-8")), schemas()[schema])
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests/data/states").glob("*.json")), ids=lambda path: path.name
+)
+def test_states_of_released_versions_satisfy_their_schema(path: Path) -> None:
+    """Other tools check with it what they write."""
+    assert [] == complaints(json.loads(path.read_text(encoding="utf-8")), schemas()["state.schema.json"])
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests/data/handoffs").glob("*.md")), ids=lambda path: path.name
+)
+def test_front_matters_satisfy_their_schema(path: Path) -> None:
+    """Those that can be read: what is begun and broken, no schema can describe."""
+    schema = schemas()["handoff.schema.json"]
+    try:
+        pieces = handoff_pieces(path.read_bytes())
+    except InvalidFile:
+        assert path.stem in {"bomb", "unclosed", "unparsable"}
+    else:
+        assert [] == complaints(typed(pieces.fields.values if pieces.fields else {}, schema), schema)
+
+
+def typed(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a front matter, which are read as text, as the types that they stand for."""
+    whole = {name for name, part in schema["properties"].items() if _type(part) == "integer"}
+    found: dict[str, Any] = {key: None if value == "null" else value for key, value in values.items()}
+    return {key: int(value) if key in whole and value is not None else value for key, value in found.items()}
+
+
+def _type(part: Mapping[str, Any]) -> object:
+    return part.get("anyOf", [part])[0].get("type")
+
+
+def test_a_schema_refuses_what_its_reader_refuses() -> None:
+    """The judge used here is no rubber stamp."""
+    rules = schemas()["step-rules.schema.json"]
+    wrong = {"steps": {"bdd": {"max_attempts": 0, "tests": "blue", "speed": 9}}}
+
+    assert 3 <= len(complaints(wrong, rules))
+    assert [] != complaints({"project": "", "step": "bdd", "status": "done"}, schemas()["state.schema.json"])
+
+
+# --- the shipped step tables --------------------------------------------------------------------------
+def reachable(rules: RuleBook) -> set[str]:
+    """Return the steps that some pipeline can come to, by passes and failures."""
+    pending = [
+        step for pipeline in rules.pipelines.values() for step in (pipeline.first, pipeline.bootstrap) if step
+    ]
+    found: set[str] = set()
+    while pending:
+        step = pending.pop()
+        if step == DONE or step in found:
+            continue
+        found.add(step)
+        pending += [rules.steps[step].next_on_pass, *rules.steps[step].on_fail.values()]
+    return found
+
+
+@pytest.mark.parametrize("preset", [None, *PRESETS])
+def test_every_preset_is_a_valid_table_in_which_each_step_passes_to_done(preset: str | None) -> None:
+    """Every target exists; nothing goes round in a circle of passes; circles of failures are counted."""
+    rules = build_rulebook(shipped_layers(preset))
+
+    for step, rule in rules.steps.items():
+        walk = [step]
+        while walk[-1] != DONE:
+            assert len(walk) <= len(rules.steps), walk
+            walk.append(rules.steps[walk[-1]].next_on_pass)
+        assert 1 <= rule.max_visits < 100
+        assert set(rule.on_fail.values()) <= set(rules.steps)
+
+
+def test_no_shipped_step_is_out_of_reach() -> None:
+    """`commit` is reached by the preset that is for it, every other step in the table as it ships."""
+    plain_table = build_rulebook(shipped_layers(None))
+
+    assert {"commit"} == set(plain_table.steps) - reachable(plain_table)
+    assert set() == set(plain_table.steps) - reachable(build_rulebook(shipped_layers("with-commit")))
+
+
+def test_every_shipped_step_has_an_instruction_in_every_language() -> None:
+    """A step that an executor does, that is; a person needs no prompt."""
+    steps = build_rulebook(shipped_layers(None)).steps
+    for language in ("en", "zh-TW"):
+        folder = ROOT / "config" / "prompts" / language / "steps"
+        assert set(steps) == {path.stem for path in folder.glob("*.j2")}
