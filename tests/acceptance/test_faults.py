@@ -96,7 +96,7 @@ def condition(daemon: Daemon, project: Path) -> str:
 def kill_twice(daemon: Daemon, project: Path, phase: str, log: str, count: int) -> None:
     """Kill the daemon when a phase is reached and its program has left so many lines, and once more."""
     daemon.wait_for(project, lambda track: track["phase"] == phase)
-    eventually_sync(lambda: len(lines(project, log)) == count, within_s=20)
+    eventually_sync(lambda: len(lines(project, log)) == count)
     for _ in range(2):
         daemon.kill()
         daemon.start()
@@ -151,7 +151,7 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
         for process in (*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim):
             process.kill()
 
-        eventually_sync(lambda: ["bdd 1", "bdd 1"] == lines(project, "starts.log"), within_s=30)
+        eventually_sync(lambda: ["bdd 1", "bdd 1"] == lines(project, "starts.log"))
         assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
         (tmp_path / "release").touch()
         daemon.wait_at(project, "review", "needs_human")
@@ -175,7 +175,7 @@ def test_an_executor_that_ends_while_its_project_is_away_loses_nothing(tmp_path:
         start(daemon, project)
         project.rename(away)
         (tmp_path / "release").touch()
-        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")), within_s=20)
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
         daemon.verb("pause", project)
         assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
 
@@ -216,7 +216,7 @@ def test_a_full_disk_loses_no_result(tmp_path: Path) -> None:
         subprocess.run(["dd", "if=/dev/zero", f"of={filling}", "bs=4k"], check=False, capture_output=True)
         (tmp_path / "release").touch()
 
-        eventually_sync(lambda: condition(daemon, project) == "io_error", within_s=20)
+        eventually_sync(lambda: condition(daemon, project) == "io_error")
         assert "error" == daemon.verb("note", project, text="Still there?")["type"]
         eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["warning"])
         filling.unlink()
@@ -240,7 +240,7 @@ def test_a_mount_that_hangs_takes_nobody_else_with_it(tmp_path: Path) -> None:
 
             daemon.verb("start", project, story="US-001")
             daemon.wait_at(project, "review", "needs_human")
-            eventually_sync(lambda: condition(daemon, lost[-1]) == "io_error", within_s=20)
+            eventually_sync(lambda: condition(daemon, lost[-1]) == "io_error")
 
             os.kill(daemon.pid, signal.SIGHUP)  # what is read again does not answer
             os.kill(daemon.pid, signal.SIGTERM)

@@ -64,7 +64,7 @@ def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> 
     edited = {"x_team": {"lead": "ada"}, **state_of(project)}
     (project / ".ai/STATE.json").write_text(json.dumps(edited))
 
-    eventually_sync(lambda: "state_edited" in [e["kind"] for e in daemon.events(project)], within_s=15)
+    eventually_sync(lambda: "state_edited" in [e["kind"] for e in daemon.events(project)])
     daemon.verb("note", project, text="Hello.")
 
     after = state_of(project)
@@ -102,8 +102,8 @@ def test_an_edit_past_a_gate_is_held_until_it_is_confirmed(daemon: Daemon, tmp_p
     edit_state(project, step="scaffold", status="pending")
     daemon.wait_for(project, lambda t: "edited past the human step review" in (t["waits_for"] or ""))
 
-    eventually_sync(lambda: state_of(project)["step"] == "review", within_s=10)
-    eventually_sync(lambda: "needs_human" in [n["kind"] for n in daemon.told(project)], within_s=10)
+    eventually_sync(lambda: state_of(project)["step"] == "review")
+    eventually_sync(lambda: "needs_human" in [n["kind"] for n in daemon.told(project)])
     daemon.verb("confirm", project)
     daemon.wait_at(project, "scaffold", "pending")
 
@@ -118,12 +118,12 @@ def test_an_unreadable_state_is_quarantined_and_mended(daemon: Daemon, tmp_path:
         found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
         return found
 
-    eventually_sync(lambda: condition() == "invalid_state", within_s=15)
+    eventually_sync(lambda: condition() == "invalid_state")
     detail = daemon.get("/v1/status", project=str(project))["projects"][0]["detail"]
     assert "pondering" in detail
     assert "needs_human" in detail  # the allowed values
     (project / ".ai/STATE.json").write_text(good)
-    eventually_sync(lambda: condition() == "ok", within_s=15)
+    eventually_sync(lambda: condition() == "ok")
 
 
 def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: 
 
     shutil.rmtree(project / ".ai")
 
-    eventually_sync((project / ".ai/STATE.json").exists, within_s=15)
+    eventually_sync((project / ".ai/STATE.json").exists)
     assert before == state_of(project)
 
 
@@ -177,7 +177,7 @@ def test_an_edited_command_waits_for_trust(daemon: Daemon, tmp_path: Path) -> No
         found: list[str] = daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
         return found
 
-    eventually_sync(lambda: any("steps.impl.post_check" in text for text in warnings()), within_s=15)
+    eventually_sync(lambda: any("steps.impl.post_check" in text for text in warnings()))
     trusted = daemon.verb("trust", project)["trusted"]
     assert {"steps.impl.max_attempts", "steps.impl.post_check"} == set(trusted)
     assert [] == warnings()

@@ -52,7 +52,7 @@ def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> N
         daemon.verb("start", project, story="US-001")
         daemon.wait_for(project, lambda t: t["phase"] == "executing")
         daemon.kill()
-        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")), within_s=20)
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
 
         daemon.start()
 
@@ -67,7 +67,7 @@ def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> N
         daemon.verb("start", project, story="US-001")
         daemon.wait_for(project, lambda t: t["phase"] == "executing")
         daemon.stop(executors=True)
-        eventually_sync(lambda: not daemon.processes(), within_s=10)
+        eventually_sync(lambda: not daemon.processes())
 
         daemon.start()
         daemon.wait_at(project, "review", "needs_human")

@@ -44,7 +44,7 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q"], cwd=project, capture_output=True, check=False
     )
     assert 0 == tests.returncode, tests.stdout.decode()
-    eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)], within_s=10)
+    eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)])
 
 
 def test_impl_fails_twice_then_passes(daemon: Daemon, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_need_for_clarification_goes_to_the_review(daemon: Daemon, tmp_path: P
     start(daemon, project)
     pass_review(daemon, project)
     daemon.wait_for(project, lambda t: t["step"] == "review" and t["status"] == "needs_human")
-    eventually_sync(lambda: ["needs_human"] * 2 == [n["kind"] for n in daemon.told(project)], within_s=10)
+    eventually_sync(lambda: ["needs_human"] * 2 == [n["kind"] for n in daemon.told(project)])
 
 
 def test_a_rejected_review_is_routed_by_its_reason(daemon: Daemon, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_used_up_attempts_ask_a_person(daemon: Daemon, tmp_path: Path) -> None:
 
     assert ["max_attempts_exceeded"] == track["blocked_by"]
     assert 3 == len(daemon.starts(project))
-    eventually_sync(lambda: daemon.told(project), within_s=10)
+    eventually_sync(lambda: daemon.told(project))
     notice = daemon.told(project)[-1]
     assert ("needs_human", f"handoffd retry {project}") == (notice["kind"], notice["action"])
     daemon.verb("retry", project)

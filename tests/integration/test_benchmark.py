@@ -28,7 +28,7 @@ def bench(base: Path, *arguments: str, path: str = os.environ["PATH"]) -> dict[s
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.handoff_latency", *command],
         cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base), "PATH": path},
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -239,7 +239,7 @@ def test_the_launcher_answers_ready_to_the_units_command(tmp_path: Path) -> None
             said = manager.recv(4096).decode().splitlines()
         finally:
             process.kill()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
     assert "READY=1" in said
     assert (tmp_path / "handoffd/launcher.sock").is_socket()

@@ -84,7 +84,7 @@ class Daemon:
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
         log.close()
-        eventually_sync(self._answers, within_s=20)
+        eventually_sync(self._answers)
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -157,7 +157,7 @@ class Daemon:
 
     def _client(self) -> httpx.Client:
         transport = httpx.HTTPTransport(uds=str(self.socket))
-        return httpx.Client(transport=transport, base_url="http://handoffd", timeout=20)
+        return httpx.Client(transport=transport, base_url="http://handoffd", timeout=60)
 
     def track(self, project: Path) -> Json:
         """Return the main track of a project, as `status` tells it."""
@@ -165,7 +165,7 @@ class Daemon:
         track: Json = view["tracks"][0]
         return track
 
-    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 30) -> Json:
+    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 60) -> Json:
         """Return the track once `done` says so."""
         latest: Json = {}
 
@@ -181,7 +181,7 @@ class Daemon:
             raise AssertionError(f"{error}\nlast seen: {json.dumps(latest, indent=1)}\n{log}") from error
         return latest
 
-    def wait_at(self, project: Path, step: str, status: str, within_s: float = 30) -> Json:
+    def wait_at(self, project: Path, step: str, status: str, within_s: float = 60) -> Json:
         """Return the track once it stands at `step` with `status`."""
         return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
 

@@ -18,7 +18,7 @@ _FIRST_S = 0.002
 _LONGEST_S = 0.05
 
 
-async def eventually(condition: Callable[[], Value | Awaitable[Value]], within_s: float = 10) -> Value:
+async def eventually(condition: Callable[[], Value | Awaitable[Value]], within_s: float = 60) -> Value:
     """Return the first true value of `condition`, which may be a coroutine function.
 
     Raises AssertionError when there is none within `within_s` seconds.
@@ -35,7 +35,7 @@ async def eventually(condition: Callable[[], Value | Awaitable[Value]], within_s
     raise AssertionError("unreachable")
 
 
-def eventually_sync(condition: Callable[[], Value], within_s: float = 10) -> Value:
+def eventually_sync(condition: Callable[[], Value], within_s: float = 60) -> Value:
     """Return the first true value of `condition`; AssertionError when there is none in time."""
     for pause_s in _pauses(within_s):
         value = condition()

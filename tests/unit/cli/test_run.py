@@ -35,7 +35,7 @@ def _daemon(place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         env=environment(place), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
     ) as process:  # fmt: skip
         try:
-            eventually_sync(lambda: _answers(place) or process.poll() is not None, within_s=30)
+            eventually_sync(lambda: _answers(place) or process.poll() is not None)
             assert process.poll() is None, log.read_text(encoding="utf-8")
             yield process
         finally:

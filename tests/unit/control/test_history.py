@@ -96,7 +96,7 @@ async def test_following_gives_what_was_and_what_comes(journal: Journal) -> None
             if len(seen) == 2:
                 closing.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await journal.commit(record(key=OTHER, why="elsewhere"))
@@ -112,7 +112,7 @@ async def test_a_follower_ends_with_the_server_and_with_the_journal(journal: Jou
     async def read(until: anyio.Event) -> None:
         assert [] == [line async for line in follow(journal, 0, None, until)]
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read, closing)
             tasks.start_soon(read, anyio.Event())
@@ -127,7 +127,7 @@ async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Jou
     await journal.commit(record(why="only one"))
     closing, lines = anyio.Event(), []
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async for line in follow(journal, 99, None, closing):
             lines.append(line)
             if len(lines) == 2:

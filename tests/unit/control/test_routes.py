@@ -19,7 +19,7 @@ from handoffd.engine.results import Refusal
 
 class _Raw(http.client.HTTPConnection):
     def __init__(self, control: Controlled) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = str(control.socket)
 
     def connect(self) -> None:

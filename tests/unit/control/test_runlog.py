@@ -58,7 +58,7 @@ async def test_without_following_it_is_what_there_is_now(written: Written) -> No
     """A run that goes on is shown as far as it has come."""
     written.write(b"so far\n")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         assert b"so far\n" == await _all(pieces(written.log, follow=False, closing=anyio.Event()))
 
 
@@ -67,7 +67,7 @@ async def test_following_ends_with_the_run_and_misses_nothing(written: Written) 
     written.write(b"first\n")
     seen = []
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async for piece in pieces(written.log, follow=True, closing=anyio.Event()):
             seen.append(piece)
             if len(seen) == 1:
@@ -82,7 +82,7 @@ async def test_following_ends_with_the_server(written: Written) -> None:
     closing, seen = anyio.Event(), []
     written.write(b"so far\n")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async for piece in pieces(written.log, follow=True, closing=closing):
             seen.append(piece)
             closing.set()

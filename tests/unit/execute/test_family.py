@@ -39,7 +39,7 @@ family = family.Family()
 def told(body: str) -> list[str]:
     """Return the words that a program prints which has a family."""
     command = [sys.executable, "-I", "-S", "-c", HEAD + body, PACKAGE]
-    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=20).stdout.split()
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.split()
 
 
 def test_the_main_process_gives_the_result() -> None:

@@ -38,7 +38,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def begin(path: Path) -> int:
     """Start a launcher in the background and return its pid."""
-    subprocess.run([*PROGRAM, str(path)], check=True, timeout=20, capture_output=True)
+    subprocess.run([*PROGRAM, str(path)], check=True, timeout=60, capture_output=True)
     return int(ask(path, "hello").split()[2])
 
 
@@ -288,7 +288,7 @@ def test_folder_that_others_can_write_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.parent.chmod(0o777)
 
-    done = subprocess.run([*PROGRAM, str(path)], check=False, timeout=20, capture_output=True, text=True)
+    done = subprocess.run([*PROGRAM, str(path)], check=False, timeout=60, capture_output=True, text=True)
 
     assert 1 == done.returncode
     assert "writable by nobody else" in done.stderr
@@ -297,7 +297,7 @@ def test_folder_that_others_can_write_is_refused(path: Path) -> None:
 
 def test_wrong_usage_is_explained(path: Path) -> None:
     """Without one absolute path there is nothing to listen at."""
-    done = subprocess.run([*PROGRAM, "relative"], check=False, timeout=20, capture_output=True, text=True)
+    done = subprocess.run([*PROGRAM, "relative"], check=False, timeout=60, capture_output=True, text=True)
 
     assert 2 == done.returncode
     assert done.stderr.startswith("usage: launcher.py")
@@ -324,7 +324,7 @@ def test_another_account_is_not_served(path: Path) -> None:
     )
     command = [PYTHON, "-I", "-S", "-c", code, str(path.parent), path.name]
 
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
 
     assert done.stdout in ("refused\n", "answer b''\n")
 
@@ -373,7 +373,7 @@ def test_retired_service_makes_room_at_once_and_its_runs_keep_their_launcher(
 
     ask(path, "retire")
 
-    assert 0 == service.wait(timeout=10)
+    assert 0 == service.wait(timeout=60)
     assert not answers(path)
     assert is_running(shim_pid)
     os.kill(shim_pid, signal.SIGKILL)
@@ -391,7 +391,7 @@ def test_service_that_is_stopped_ends_no_run(
 
     service.send_signal(number)
 
-    assert -number == service.wait(timeout=10)
+    assert -number == service.wait(timeout=60)
     eventually_sync(lambda: not answers(path))
     assert is_running(shim_pid)
     assert is_running(old)
@@ -404,11 +404,11 @@ def test_service_that_was_replaced_makes_room(path: Path, service: subprocess.Po
     """Its socket is another launcher's now; the manager may start it again, and it gets it back."""
     begin(path)
 
-    assert 0 == service.wait(timeout=10)
+    assert 0 == service.wait(timeout=60)
 
 
 def test_service_fails_when_its_launcher_is_killed(path: Path, service: subprocess.Popen[bytes]) -> None:
     """The service manager starts another one, and says that something was wrong."""
     os.kill(int(ask(path, "hello").split()[2]), signal.SIGKILL)
 
-    assert 1 == service.wait(timeout=10)
+    assert 1 == service.wait(timeout=60)

@@ -42,7 +42,7 @@ async def socket(tmp_path: Path) -> AsyncIterator[Path]:
 
 async def ended(run: Run) -> ExitRecord:
     """Return how `run` ended; fails if that takes long."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return await run.wait()
 
 
@@ -329,7 +329,7 @@ async def test_unit_that_brings_another_version_is_not_waited_for(tmp_path: Path
     """It would again and again; the run is started, and the log says where to look."""
     with unit(program(copied(tmp_path, "0.0.9")), socket) as manager:
         await eventually(lambda: launchers(socket))
-        with capture_logs() as logs, anyio.fail_after(10):
+        with capture_logs() as logs, anyio.fail_after(60):
             launcher = Launcher(socket, managed=True, limits=Limits(unit_s=60))
             run = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sh", "-c", "exit 3"))
 

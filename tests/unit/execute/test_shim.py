@@ -32,7 +32,7 @@ def begin(root: Path, spec: RunSpec, *prefix: str) -> Path:
     run_dir = root / "state" / spec.run_id
     run_dir.mkdir(parents=True)
     records.write(str(run_dir), "spec.json", spec.to_json())
-    subprocess.run([*prefix, *PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    subprocess.run([*prefix, *PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
     return run_dir
 
 
@@ -136,7 +136,7 @@ def test_unreadable_specification_ends_with_the_reason(root: Path) -> None:
     run_dir = root / "r1"
     run_dir.mkdir()
     (run_dir / "spec.json").write_text("{}")
-    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
 
     record = finish(run_dir)
 
@@ -152,7 +152,7 @@ def test_run_that_is_claimed_is_left_alone(root: Path) -> None:
     claim = Claim(pid=1, started=1, boot_id="another")
     records.claim(str(run_dir), "claim", claim.to_text())
 
-    done = subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    done = subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
 
     assert b"claimed\n" == done.stdout
     eventually_sync(lambda: not processes(str(run_dir)))
@@ -184,7 +184,7 @@ def test_start_is_dated_before_anything_the_program_does(root: Path) -> None:
     spec = run_spec(root, "r1", "touch", str(root / "made")).to_json().rstrip("}\n")
     # So large that a tick of the clock that stamps files passes between the claim and the start.
     records.write(str(run_dir), "spec.json", f'{spec}, "padding": [{"0, " * 500_000}0]}}')
-    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=20)
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=subprocess.PIPE, timeout=60)
     finish(run_dir)
 
     claimed_ns = records.claimed_ns(str(run_dir), "claim")
@@ -320,7 +320,7 @@ def test_records_are_written_on_a_full_disk(root: Path) -> None:
         f"cat {run_dir}/start.json {run_dir}/exit.json",
     )
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "\n".join(steps)]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
     if done.returncode in (1, 77):
         pytest.skip(f"this machine does not let us mount a small disk: {done.stderr.strip()}")
 

@@ -55,7 +55,7 @@ def test_term_asks_and_others_do_nothing(number: int, *, asked: bool, woken: boo
     """What the parent was asked is not asked of its child, nor the other way; a child's end wakes."""
     command = [sys.executable, "-I", "-S", "-u", "-c", PROGRAM, PACKAGE, str(number)]
 
-    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
 
     expected = [(asked, woken), (False, False), (True, True), (asked, True)]
     assert [f"{first} {second}" for first, second in expected] == done.stdout.splitlines()

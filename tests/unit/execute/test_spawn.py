@@ -34,7 +34,7 @@ except spawn.Refusal as refusal:
 def spawned(cwd: str, *argv: str, path: str = "/usr/bin:/bin") -> str:
     """Return what a program and then its parent have written."""
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, PACKAGE, path, cwd, *argv]
-    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=20).stdout
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
 
 
 def test_child_runs_where_it_was_told_to_and_its_parent_does_not_stay_there(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def standing_program(*words: str, **more: str) -> subprocess.Popen[str]:
 def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -> None:
     """Nobody closes stdin here: only what the launcher says, or its end, ends the process in front."""
     with standing_program(*words) as front:
-        assert code == front.wait(timeout=10)
+        assert code == front.wait(timeout=60)
         assert front.stdin is not None
         front.stdin.close()
 
@@ -74,7 +74,7 @@ def test_it_stays_as_long_as_the_launcher_keeps_its_place() -> None:
         assert front.stdin is not None
         front.stdin.close()
 
-        assert 4 == front.wait(timeout=10)
+        assert 4 == front.wait(timeout=60)
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -99,4 +99,4 @@ def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
     with standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "nobody")) as front:
         assert front.stderr is not None
         assert "No such file or directory" in front.stderr.readline()
-        assert 0 == front.wait(timeout=10)
+        assert 0 == front.wait(timeout=60)

@@ -92,7 +92,7 @@ def test_exact_signal_needs_the_right_start_time() -> None:
 
         tree.signal_exactly(child.pid, started, signal.SIGKILL)
 
-        assert -signal.SIGKILL == child.wait(timeout=10)
+        assert -signal.SIGKILL == child.wait(timeout=60)
 
 
 def test_walk_of_nobody_is_empty() -> None:
@@ -122,7 +122,7 @@ def test_another_users_process_is_reported_as_refused() -> None:
     )
     package = str(Path(tree.__file__).parents[3])
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, package], capture_output=True, check=False, timeout=20
+        [sys.executable, "-I", "-S", "-c", code, package], capture_output=True, check=False, timeout=60
     )
 
     assert b"True True\n" == done.stdout, done.stderr

@@ -47,7 +47,7 @@ def told(body: str, root: Path) -> list[str]:
     run_dir.mkdir()
     records.write(str(run_dir), "spec.json", run_spec(root, "r1", "sh", "-c", "exit 3").to_json())
     command = [sys.executable, "-I", "-S", "-c", PROGRAM + body, PACKAGE, str(root / "marker"), str(run_dir)]
-    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
     return done.stdout.splitlines()
 
 

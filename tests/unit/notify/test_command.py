@@ -116,7 +116,7 @@ async def test_what_a_program_leaves_behind_does_not_outlive_it(tmp_path: Path) 
 async def test_a_cancelled_delivery_leaves_no_process(tmp_path: Path) -> None:
     """When the daemon stops, its notification programs stop."""
     pid: int | None = None
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(sink('echo $$ > "$1"; sleep 1000', tmp_path / "pid").deliver, NOTICE)
             pid = await eventually(lambda: read_pid(tmp_path / "pid"))

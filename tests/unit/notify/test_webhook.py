@@ -34,7 +34,7 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            thread.join(timeout=10)
+            thread.join(timeout=60)
             assert not thread.is_alive()
 
 
@@ -119,7 +119,7 @@ async def test_a_cancelled_delivery_lets_go_of_the_connection() -> None:
             pass
         closed.set()
 
-    with talking(talk) as port, anyio.fail_after(20):
+    with talking(talk) as port, anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(sink(f"http://127.0.0.1:{port}/", timeout_s=60).deliver, NOTICE)
             await eventually(accepted.is_set)

@@ -83,7 +83,7 @@ def test_a_killed_holder_leaves_nothing_behind(tmp_path: Path) -> None:
     with held_elsewhere(path) as process:
         inode = path.stat().st_ino
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
 
         assert holder_of(path) is None
         with acquire(path, "it"):

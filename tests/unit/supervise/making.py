@@ -157,7 +157,7 @@ def unwritable(house: House, table: str = "events", operation: str = "INSERT") -
 
 
 def _execute(house: House, statement: str) -> None:
-    with closing(sqlite3.connect(house.services.settings.journal, timeout=10)) as saboteur:
+    with closing(sqlite3.connect(house.services.settings.journal, timeout=60)) as saboteur:
         saboteur.execute(statement)
         saboteur.commit()
 

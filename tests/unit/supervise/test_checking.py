@@ -65,7 +65,7 @@ class Play:
 
     async def baseline(self) -> BaselineMeasured:
         """Measure the tests before the story."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             return await self.checks.baseline(MeasureBaseline(dispatch="d1", story="US-001"), 10)
 
     async def measure(self, dispatch: str = "d1", **order: Any) -> ChecksFinished:
@@ -73,7 +73,7 @@ class Play:
         values: dict[str, Any] = {
             "tests": "green", "check_timeout_min": 1, "post_check": None, "post_check_timeout_s": 10,
         } | order  # fmt: skip
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             return await self.checks.measure(
                 RunChecks(dispatch=dispatch, story="US-001", step="impl", attempt=1, **values), 0
             )

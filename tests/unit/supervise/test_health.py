@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.unit.supervise.making import house
 
@@ -33,12 +34,14 @@ async def test_an_error_stands_for_a_condition(tmp_path: Path, error: HandoffdEr
 
 async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
     """The same again is no news, and neither is that all is well."""
-    async with house(tmp_path) as here:
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
         health = Health(str(tmp_path), here.services)
+        tasks.start_soon(here.services.notifier.run)
 
         for _ in range(3):
             health.mark("io_error", "no space left")
         health.mark("ok")
 
-        assert 0 == await here.services.notifier.drain(5)
+        assert 0 == await here.services.notifier.drain(30)
         assert ["no space left"] == [notice.why for notice in here.told.notices]
+        tasks.cancel_scope.cancel()

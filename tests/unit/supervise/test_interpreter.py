@@ -120,7 +120,7 @@ async def test_a_start_is_done_when_the_process_runs_and_its_end_is_a_fact(tmp_p
 
         await stage.order(StopTree(dispatch="d1", why=StopReason.ABORT))
 
-        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited), within_s=20)
+        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
         await eventually(stage.all_done)
 
 
@@ -181,7 +181,7 @@ async def test_an_executor_that_runs_is_found_again(tmp_path: Path) -> None:
         await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorStarted))
         assert {"d1": run.pid} == {name: live.pid for name, live in stage.interpreter.attempts.live.items()}
         run.stop()
-        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited), within_s=20)
+        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
         assert [] == processes(f"{tmp_path}/state/runs/d1")
 
 
@@ -255,7 +255,7 @@ async def test_a_stop_that_comes_during_the_start_is_not_lost(tmp_path: Path) ->
             Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.ABORT)
         )
 
-        await eventually(lambda: not stage.box.busy, within_s=20)
+        await eventually(lambda: not stage.box.busy)
 
         assert isinstance(stage.box.facts[-1], ExecutorExited | SpawnRefused)
 

@@ -132,7 +132,7 @@ async def test_a_journal_that_cannot_be_read_ends_no_daemon(tmp_path: Path) -> N
 
 def _replace_body(here: House, body: str) -> str:
     """Write over what the journal has of the first track; return what was there."""
-    with closing(sqlite3.connect(here.services.settings.journal, timeout=10)) as database:
+    with closing(sqlite3.connect(here.services.settings.journal, timeout=60)) as database:
         ((before,),) = database.execute("SELECT body FROM tracks LIMIT 1").fetchall()
         database.execute("UPDATE tracks SET body = ? WHERE body = ?", (body, before))
         database.commit()

@@ -213,7 +213,7 @@ async def test_our_own_executor_is_stopped_at_its_deadline(tmp_path: Path) -> No
         here.clock.ahead_s += 61
         await project.poll()
 
-        await eventually(lambda: shown(project)["status"] == "timeout", within_s=20)
+        await eventually(lambda: shown(project)["status"] == "timeout")
         assert "ran out of time" in str(shown(project)["last_error"])
         assert 0 == project.live_runs
 
@@ -233,7 +233,7 @@ async def test_an_edit_while_an_executor_runs_is_undone(tmp_path: Path) -> None:
 
         assert project.main.pid() is not None
         await project.end_executors("the test")
-        await eventually(lambda: project.live_runs == 0, within_s=20)
+        await eventually(lambda: project.live_runs == 0)
 
 
 async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ async def test_what_a_first_look_finds_is_followed_up(tmp_path: Path) -> None:
         at(root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
 
         async with living(here, root, await here.journal.tracks()) as project:
-            await eventually(lambda: shown(project)["status"] == "pass", within_s=20)
+            await eventually(lambda: shown(project)["status"] == "pass")
             assert "checked\n" == at(root, "checks").read_text()
             state = shown(project)
         at(root, ".ai/STATE.json").write_text(json.dumps(state | {"step": "update-memory"}))

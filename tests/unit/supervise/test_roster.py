@@ -133,7 +133,7 @@ async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
 
         at(root, "go").touch()
         async with daemon(here) as roster:
-            await eventually(lambda: shown(root)["step"] == "review", within_s=20)
+            await eventually(lambda: shown(root)["step"] == "review")
         assert [1, 1] == [run.attempt for run in await here.journal.runs()]
 
 
@@ -151,7 +151,7 @@ async def test_an_executor_is_adopted_by_the_next_daemon(tmp_path: Path) -> None
         async with daemon(here):
             assert 1 == here.services.slots.in_use
             at(root, "go").touch()
-            await eventually(lambda: shown(root)["step"] == "review", within_s=20)
+            await eventually(lambda: shown(root)["step"] == "review")
         assert "x\n" == at(root, "starts").read_text()
 
 
@@ -167,7 +167,7 @@ async def test_without_loops_a_verb_is_taken_and_left_to_the_daemon(tmp_path: Pa
         assert ("bdd", "pending") == (shown(root)["step"], shown(root)["status"])
 
         async with daemon(here):
-            await eventually(lambda: shown(root)["step"] == "review", within_s=20)
+            await eventually(lambda: shown(root)["step"] == "review")
 
 
 async def test_trust_and_reload_tell_what_they_found(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ async def test_a_project_that_is_removed_while_it_waits_leaves_the_line(tmp_path
         await roster.remove(second)
         (tmp_path / "go").touch()
 
-        await eventually(lambda: shown(first)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(first)["step"] == "review")
         assert (0, 0) == (roster.crashes, here.services.slots.in_use)
 
 
@@ -322,7 +322,7 @@ async def test_nobody_waits_for_an_answer_of_a_project_that_was_removed(tmp_path
             except HandoffdError as error:
                 told.append(error.code)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
                     tasks.start_soon(note)
@@ -338,7 +338,7 @@ async def test_a_project_can_be_added_again_while_it_is_being_removed(tmp_path: 
         root = make_project(tmp_path)
         await begun(roster, root)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(roster.remove, root)
                 tasks.start_soon(roster.add, root)
@@ -380,7 +380,7 @@ async def test_what_the_poller_cannot_tell_of_one_project_is_not_the_others_busi
         here.clock.ahead_s += 61
         await roster.poll()
 
-        await eventually(lambda: shown(good)["status"] == "timeout", within_s=20)
+        await eventually(lambda: shown(good)["status"] == "timeout")
         (here.services.run_dir(run.id) / "claim").rmdir()
 
 
@@ -411,7 +411,7 @@ async def test_executors_are_ended_even_if_that_cannot_be_recorded(tmp_path: Pat
             await begun(roster, make_project(tmp_path / name), Started(story="US-001"))
         await eventually(lambda: len(list(here.services.settings.runs_dir.glob("*/start.json"))) == 2)
 
-        with unwritable(here), anyio.fail_after(30):
+        with unwritable(here), anyio.fail_after(60):
             await roster.end_executors("the test")
 
             assert [] == processes(f"{tmp_path}/agent.sh")

@@ -72,10 +72,10 @@ async def test_a_started_story_runs_to_its_gate_by_itself(tmp_path: Path) -> Non
     async with house(tmp_path) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
 
-        await eventually(lambda: shown(here)["status"] == "needs_human", within_s=20)
+        await eventually(lambda: shown(here)["status"] == "needs_human")
         assert ("review", 0) == (shown(here)["step"], here.services.slots.in_use)
         await track.give(Approved())
-        await eventually(lambda: shown(here)["step"] == "done", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "done")
         assert [run.result for run in await here.journal.runs()] == ["pass", "pass"]
 
 
@@ -100,7 +100,7 @@ async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> No
 
         here.services.slots.release(other)
 
-        await eventually(lambda: shown(here)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "review")
 
 
 async def test_what_cannot_be_prepared_asks_a_person_and_starts_nothing(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -
 
         await track.give(Aborted(by="me"))
 
-        await eventually(lambda: shown(here)["status"] == "needs_human", within_s=20)
+        await eventually(lambda: shown(here)["status"] == "needs_human")
         assert ("aborted by me", 0, None) == (shown(here)["last_error"], track.attempts.count, track.pid())
 
 
@@ -129,7 +129,7 @@ async def test_a_result_is_applied_once(tmp_path: Path) -> None:
     """The end of an attempt, told a second time, is about no dispatch in flight."""
     async with house(tmp_path, f"{HAND_OVER}") as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
-        await eventually(lambda: shown(here)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "review")
         (run,) = await here.journal.runs()
         before = here.journal.newest
 
@@ -153,7 +153,7 @@ async def test_a_state_file_that_cannot_be_written_stops_dispatches_and_is_told(
         state.rmdir()
         await track.standing.project()
         track.wake()
-        await eventually(lambda: shown(here)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "review")
 
 
 async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_a_turn_that_failed_holds_no_slot_and_is_taken_again(tmp_path: Pat
             assert ("accepted", 0) == (decision.result.type, here.services.slots.in_use)
         track.remind()
 
-        await eventually(lambda: shown(here)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "review")
 
 
 async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
@@ -227,11 +227,11 @@ async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) 
         await eventually(lambda: track.pid() is not None)
         with unwritable(here):
             at(track.key.project, "go").touch()
-            await eventually(lambda: track.standing.trouble, within_s=20)
-            with pytest.raises(StoreError), anyio.fail_after(20):
+            await eventually(lambda: track.standing.trouble)
+            with pytest.raises(StoreError), anyio.fail_after(60):
                 await track.give(Noted(text="lost"))
 
-        await eventually(lambda: shown(here)["step"] == "review", within_s=20)
+        await eventually(lambda: shown(here)["step"] == "review")
         assert ["pass"] == [run.result for run in await here.journal.runs()]
         assert None is track.standing.trouble
 
@@ -242,7 +242,7 @@ async def test_half_a_character_from_an_agent_stops_nothing(tmp_path: Path) -> N
     async with house(tmp_path, half) as here, track_in(here) as track:
         await track.give(Started(story="US-001"))
 
-        await eventually(lambda: shown(here)["attempt"] != 1, within_s=20)
+        await eventually(lambda: shown(here)["attempt"] != 1)
 
 
 async def test_who_asks_a_track_that_has_ended_is_told_so(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_who_asks_a_track_that_has_ended_is_told_so(tmp_path: Path) -> Non
     async with house(tmp_path) as here:
         async with track_in(here) as track:
             pass
-        with pytest.raises(Refused), anyio.fail_after(5):
+        with pytest.raises(Refused), anyio.fail_after(60):
             await track.give(Noted(text="Still there?"))
         track.post(Noted(text="Nobody hears this."))
         track.wake()

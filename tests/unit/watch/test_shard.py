@@ -47,7 +47,7 @@ async def running(watch: Watch | None) -> AsyncIterator[Deliveries]:
         deliveries.fault = await watch.run(deliveries.take, anyio.CapacityLimiter(1))
         deliveries.ended = True
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             yield deliveries
@@ -69,7 +69,7 @@ async def test_a_burst_on_one_project_is_one_hint_in_its_batch(tmp_path: Path) -
     (tmp_path / "b" / ".ai" / "notes.md").write_text("x", encoding="utf-8")
 
     async with running(watch) as got:
-        await eventually(lambda: bool(got.touched), within_s=10)
+        await eventually(lambda: bool(got.touched))
 
     assert {} == refused
     assert ([str(tmp_path / "a")], []) == (got.touched, got.moved)
@@ -84,7 +84,7 @@ async def test_names_we_do_not_know_never_reach_the_event_loop(tmp_path: Path) -
         for number in range(50):
             (tmp_path / "b" / ".ai" / f"noise-{number}").touch()
         (tmp_path / "a" / ".ai" / "HANDOFF.md").touch()
-        await eventually(lambda: bool(got.touched), within_s=10)
+        await eventually(lambda: bool(got.touched))
 
     assert ([str(tmp_path / "a")], 1) == (got.touched, got.batches)
 
@@ -99,7 +99,7 @@ async def test_the_folder_itself_is_reported_as_moved(tmp_path: Path) -> None:
         (tmp_path / "a" / ".ai").rename(tmp_path / "a" / "old")
         (tmp_path / "b" / ".ai").rmdir()
         (tmp_path / "d" / ".ai").mkdir()
-        await eventually(lambda: 3 <= len(set(got.moved)), within_s=10)
+        await eventually(lambda: 3 <= len(set(got.moved)))
 
     assert {str(tmp_path / name) for name in "abd"} == set(got.moved)
 
@@ -111,7 +111,7 @@ async def test_stop_ends_it_without_a_fault(tmp_path: Path) -> None:
 
     async with running(watch) as got:
         watch.stop()
-        await eventually(lambda: got.ended, within_s=10)
+        await eventually(lambda: got.ended)
 
     assert got.fault is None
 
@@ -122,7 +122,7 @@ async def test_a_name_that_is_no_utf8_ends_it_and_names_the_project(tmp_path: Pa
 
     async with running(watch) as got:
         os.close(os.open(os.fsencode(tmp_path / "b" / ".ai") + b"/\xff\xfe", os.O_CREAT | os.O_WRONLY))
-        await eventually(lambda: got.ended, within_s=10)
+        await eventually(lambda: got.ended)
 
     assert got.fault is not None
     assert str(tmp_path / "b") == got.fault.root
@@ -136,7 +136,7 @@ async def test_a_folder_that_vanished_costs_only_itself(tmp_path: Path) -> None:
     watch, refused = open_watch(places, SETTINGS)
     async with running(watch) as got:
         (tmp_path / "c" / ".ai" / "HANDOFF.md").touch()
-        await eventually(lambda: bool(got.touched), within_s=10)
+        await eventually(lambda: bool(got.touched))
 
     assert [str(tmp_path / "b")] == list(refused)
     assert [str(tmp_path / "c")] == got.touched
@@ -165,12 +165,12 @@ def test_at_the_systems_limit_what_fits_is_watched(
     places = _projects(tmp_path, *map(str, range(10)))
     script = f'echo {value} > /proc/sys/user/{limit} && exec "$@"'
     argv = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", sys.executable, "-c"]
-    if subprocess.run([*argv, ""], capture_output=True, check=False, timeout=20).returncode:
+    if subprocess.run([*argv, ""], capture_output=True, check=False, timeout=60).returncode:
         pytest.skip("no user namespaces here")
 
     done = subprocess.run(
         [*argv, _AT_THE_LIMIT, *(place.root for place in places)],
-        capture_output=True, check=False, timeout=20, text=True, env={**os.environ, "PYTHONPATH": "daemon"},
+        capture_output=True, check=False, timeout=60, text=True, env={**os.environ, "PYTHONPATH": "daemon"},
     )  # fmt: skip
 
     assert (expected, "") == (done.stdout.strip(), done.stderr)

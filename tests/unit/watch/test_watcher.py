@@ -51,7 +51,7 @@ async def watching(settings: WatchSettings, *roots: Path) -> AsyncIterator[tuple
             group.start_soon(watcher.run)
             for root in roots:
                 watcher.add(str(root))
-            await eventually(lambda: len(roots) == len(hints.count), within_s=20)
+            await eventually(lambda: len(roots) == len(hints.count))
             yield watcher, hints
             group.cancel_scope.cancel()
 
@@ -253,7 +253,7 @@ async def test_a_folder_that_comes_and_goes_all_the_time_is_left_to_the_sweep(tm
             (restless / ".ai").mkdir()
             return str(restless) in watcher.degraded
 
-        await eventually(degraded_by_unrest, within_s=30)
+        await eventually(degraded_by_unrest)
         publish(quiet, "heard")
         await eventually(hints.saw(quiet, "heard"))
 
@@ -270,7 +270,7 @@ async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path) -> None:
 
     watcher = Watcher(touched, NO_SWEEP)
     watcher.add(str(root))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(watcher.run)
             await eventually(lambda: 1 == calls[str(root)])
@@ -285,7 +285,7 @@ async def test_it_can_be_run_again_after_it_ended(tmp_path: Path) -> None:
     watcher = Watcher(hints.take, NO_SWEEP)
     watcher.add(str(root))
     for text in ("first", "second"):
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(watcher.run)
                 publish(root, text)
@@ -301,7 +301,7 @@ async def test_a_thousand_projects(tmp_path: Path) -> None:
     async with watching(NO_SWEEP, *roots) as (watcher, hints):
         for root in roots:
             publish(root, "x")
-        await eventually(lambda: all(hints.saw(root, "x")() for root in roots), within_s=30)
+        await eventually(lambda: all(hints.saw(root, "x")() for root in roots))
         assert {} == watcher.degraded
 
 
