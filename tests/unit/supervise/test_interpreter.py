@@ -88,9 +88,11 @@ class Play:
         """Return how many orders the next daemon would perform again."""
         return len(await self._here.journal.pending_effects())
 
-    async def all_done(self) -> bool:
-        """Return whether every order is marked done, which lasting work does when it likes."""
-        return not await self.undone()
+    async def until_done(self) -> None:
+        """Wait until every order is marked done, which lasting work does when it likes."""
+        with anyio.fail_after(60):
+            while await self.undone():
+                await anyio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -116,12 +118,12 @@ async def test_a_start_is_done_when_the_process_runs_and_its_end_is_a_fact(tmp_p
         staged(here)
         await stage.order(SPAWN)
         await eventually(lambda: [type(fact) for fact in stage.box.facts] == [ExecutorStarted])
-        await eventually(stage.all_done)
+        await stage.until_done()
 
         await stage.order(StopTree(dispatch="d1", why=StopReason.ABORT))
 
         await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
-        await eventually(stage.all_done)
+        await stage.until_done()
 
 
 async def test_a_start_of_a_dispatch_that_is_not_in_flight_any_more_is_dropped(tmp_path: Path) -> None:
@@ -289,6 +291,7 @@ async def test_an_order_that_cannot_be_marked_done_stops_nothing(tmp_path: Path)
             await stage.order(StopTree(dispatch="d1", why=StopReason.ABORT))
 
             await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorExited))
+            await eventually(lambda: not stage.box.busy)
         assert 2 == await stage.undone()
 
 
