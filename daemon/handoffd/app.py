@@ -130,16 +130,18 @@ async def _lock(settings: Settings, within_s: float) -> FileLock:
 
 def _services(settings: Settings, journal: Journal) -> Services:
     clock = SystemClock()
+    environment = dict(os.environ)
+    managed = ServiceManager.from_environment(environment, clock).present
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
     return Services(
         settings=settings,
         journal=journal,
-        launcher=Launcher(settings.launcher_socket),
+        launcher=Launcher(settings.launcher_socket, managed=managed),
         executors=load_book(shipped_layer(), own),
         notifier=Notifier(settings.notify, clock),
         slots=Slots(settings.execute.slots),
         clock=clock,
-        environment=dict(os.environ),
+        environment=environment,
     )
 
 

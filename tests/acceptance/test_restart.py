@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.support.daemon import EXECUTORS, running, sample
+from tests.support.daemon import EXECUTORS, Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.runs import descends, unit
+
+import handoffd
 
 GATED = {
     "executors": {
@@ -74,3 +79,20 @@ def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> N
 
         attempts = [run["attempt"] for run in daemon.runs(project) if run["step"] == "bdd"]
         assert [1, 1] == attempts
+
+
+def test_under_a_service_manager_agents_belong_to_the_launchers_unit(tmp_path: Path) -> None:
+    """The daemon waits for the launcher of the other unit; one of its own would end with it."""
+    project = sample(tmp_path, script={"bdd": ["hang"]})
+    program = Path(handoffd.__file__).parent / "execute/runner/launcher.py"
+    daemon = Daemon(tmp_path)
+    with closing(daemon), closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as manager:
+        manager.bind(str(daemon.runtime_dir / "notify.sock"))
+        daemon.environment["NOTIFY_SOCKET"] = str(daemon.runtime_dir / "notify.sock")
+        daemon.start()
+        daemon.verb("start", project, story="US-001")
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/spec.json")))
+        with unit(program, daemon.runtime_dir / "launcher.sock") as launcher:
+            running_now = daemon.wait_for(project, lambda t: t["phase"] == "executing")
+
+            assert descends(running_now["pid"], launcher)

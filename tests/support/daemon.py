@@ -50,6 +50,8 @@ class Daemon:
         self.socket = self.runtime_dir / "control.sock"
         self.notices = base / "notices.jsonl"
         self.start_log = base / "starts.jsonl"
+        self.environment: dict[str, str] = {}
+        """What the daemon finds in its environment beside what every test has there."""
         self._process: subprocess.Popen[bytes] | None = None
         self._config = base / "handoffd.yaml"
         self._write_config(settings(self) if callable(settings) else settings or {})
@@ -77,6 +79,7 @@ class Daemon:
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),
             "PYTHONPATH": str(REPOSITORY / "daemon"),
+            **self.environment,
         }
         log = (self.base / "daemon.log").open("ab")
         self._process = subprocess.Popen(
