@@ -6,6 +6,7 @@ while no daemon runs: same locks, same code path, nothing dispatched.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -45,6 +46,9 @@ STATUS_EVERY_S = 10.0
 
 LOCK_S = 5.0
 """How long a starting daemon waits for a verb that is being carried out without one."""
+
+BEGIN_LIMIT_S = 60.0
+"""A project that has not begun by then lies on a disk that does not answer."""
 
 MOST_FILES = 65_536
 """More than this nobody needs; programs that close every number they might have open take long then."""
@@ -203,7 +207,15 @@ class Daemon:
             ("control", server.run),
             ("signals", self._follow_signals),
             ("watchdog", self._manager.run),
+            ("collector", self._spare_the_collector),
         ]
+
+    async def _spare_the_collector(self) -> None:
+        """Take what projects are made of out of its sight: it stays, and looking at it all is a pause."""
+        with anyio.move_on_after(BEGIN_LIMIT_S):
+            await self._roster.begun()
+        gc.collect()
+        gc.freeze()
 
     async def _add_configured(self, root: str) -> None:
         try:

@@ -63,6 +63,11 @@ class Roster:
         finally:
             self.close()
 
+    async def begun(self) -> None:
+        """Return when every project there is now has been looked at; never, if one cannot be."""
+        for project in tuple(self._projects.values()):
+            await project.begun.wait()  # no limit: the caller knows how long is too long
+
     def touched(self, root: str) -> None:
         """Pass a hint on to the project it is about."""
         project = self._projects.get(root)

@@ -91,7 +91,7 @@ class Play:
     async def until_done(self) -> None:
         """Wait until every order is marked done, which lasting work does when it likes."""
         with anyio.fail_after(60):
-            while await self.undone():
+            while await self.undone():  # noqa: ASYNC110 - the journal tells nobody of it
                 await anyio.sleep(0.01)
 
 

@@ -119,6 +119,23 @@ async def test_a_project_that_crashes_is_restarted_and_no_other_one_notices(tmp_
         await eventually(lambda: roster.crashes == 1)
 
 
+async def test_it_has_begun_when_every_project_was_looked_at(tmp_path: Path) -> None:
+    """Not before: a project without its loop has not."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        async with daemon(here) as roster:
+            await roster.add(root)
+            with anyio.fail_after(60):
+                await roster.begun()
+            assert "not_initialized" == (await roster.view(root)).condition
+
+        idle = Roster(here.services)
+        await idle.load()
+        with anyio.move_on_after(0.1) as limit:
+            await idle.begun()
+        assert limit.cancelled_caught
+
+
 async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
     """The next daemon repeats the attempt, under its old number."""
     async with house(tmp_path, f"test -e go || sleep 600\n{HAND_OVER}") as here:
