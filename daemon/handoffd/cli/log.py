@@ -2,56 +2,105 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 
-from handoffd.cli.asking import project_argument
+from handoffd.cli.asking import either, project_argument
 from handoffd.cli.place import Place
-from handoffd.cli.wording import terminal_text
-from handoffd.errors import NoDaemon
+from handoffd.control.client import Json
+from handoffd.errors import HandoffdError, NoDaemon
+
+if TYPE_CHECKING:
+    from handoffd.cli.transcript import Line
+    from handoffd.control.runlog import RunLog
+    from handoffd.execute.executor import ResultLine
+
+_RUN_HEADER = "X-Handoffd-Run"
+_LATEST = 20
+_MOST_RUNS = 1000
 
 
 @click.command()
 @project_argument
 @click.option("--run", "run_id", metavar="RUN", help="The run to show; `handoffd runs` lists them.")
 @click.option("--follow", "-f", is_flag=True, help="Go on while it runs.")
+@click.option("--raw", is_flag=True, help="Print the bytes as they were written.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 @click.pass_obj
-def log(place: Place, project: str | None, run_id: str | None, follow: bool) -> None:
+def log(
+    place: Place, project: str | None, run_id: str | None, follow: bool, raw: bool, as_json: bool
+) -> None:
     """Print the output of PROJECT's latest run, or of the run named.
 
-    A check of a run is a run, too: RUN.tests, RUN.baseline, RUN.post. On a terminal, control
-    sequences are shown instead of obeyed.
+    Lines of an agent's JSON stream are put into words, and control sequences are shown instead of
+    obeyed. A check of a run is a run, too: RUN.tests, RUN.baseline, RUN.post.
     """
-    named = place.project(project) if project is not None or run_id is None else None
-    for piece in _pieces(place, named, run_id, follow=follow):
-        if sys.stdout.isatty():
-            click.echo(terminal_text(piece), nl=False)
+    if raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    named = place.project(project) if run_id is None else None
+    with ExitStack() as open_streams:
+        run, pieces = _opened(place, named, run_id, follow, open_streams)
+        if raw:
+            _print_raw(pieces)
         else:
-            sys.stdout.buffer.write(piece)
+            _print_lines(pieces, _stream_of(place, named, run), as_json=as_json)
+
+
+def _print_raw(pieces: Iterator[bytes]) -> None:
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
         sys.stdout.flush()
 
 
-def _pieces(place: Place, project: str | None, run: str | None, *, follow: bool) -> Iterator[bytes]:
-    with ExitStack() as open_streams:
-        query = {"project": project, "run": run, "follow": int(follow)}
-        try:
-            stream = open_streams.enter_context(place.client().stream("/v1/log", **query))
-        except NoDaemon:
-            yield from _kept(place, project, run, follow=follow)
-            return
-        yield from stream.pieces()
+def _print_lines(pieces: Iterator[bytes], keys: ResultLine | None, *, as_json: bool) -> None:
+    from handoffd.cli.transcript import Transcript
+
+    transcript = Transcript(keys, whole_lines=as_json)
+    try:
+        for piece in pieces:
+            _print(transcript.feed(piece), as_json=as_json)
+    finally:  # after Ctrl-C, too
+        _print(transcript.end(), as_json=as_json)
 
 
-def _kept(place: Place, project: str | None, run: str | None, *, follow: bool) -> Iterator[bytes]:
-    """Yield the output as it lies on the disk: agents go on writing without a daemon."""
+def _print(lines: Iterator[Line], *, as_json: bool) -> None:
+    for line in lines:
+        if as_json:
+            click.echo(json.dumps({"line": line.text, "kind": line.kind}, ensure_ascii=False))
+        else:
+            click.echo(line.text, nl=line.ended)
+    sys.stdout.flush()
+
+
+def _opened(
+    place: Place, project: str | None, run: str | None, follow: bool, open_streams: ExitStack
+) -> tuple[str, Iterator[bytes]]:
+    """Return the id of a run and its output, which comes as it is asked for."""
+    query = {"project": project, "run": run, "follow": int(follow)}
+    try:
+        stream = open_streams.enter_context(place.client().stream("/v1/log", **query))
+    except NoDaemon:
+        found = _found(place, project, run)
+        return found.run, _kept(found, follow=follow)
+    return stream.header(_RUN_HEADER) or "", stream.pieces()
+
+
+def _found(place: Place, project: str | None, run: str | None) -> RunLog:
+    """Return where an output lies on the disk: agents go on writing without a daemon."""
     from handoffd.cli import offline
+
+    return offline.look(place.settings(), lambda service: service.log_of(project, run))
+
+
+def _kept(found: RunLog, *, follow: bool) -> Iterator[bytes]:
     from handoffd.control.runlog import LOOK_S, Tail
 
-    found = offline.look(place.settings(), lambda service: service.log_of(project, run))
     tail = Tail(found)
     while True:
         over = not follow or found.is_over()
@@ -62,3 +111,33 @@ def _kept(place: Place, project: str | None, run: str | None, *, follow: bool) -
             return
         else:
             time.sleep(LOOK_S)  # until Ctrl-C, or until the run is over
+
+
+def _stream_of(place: Place, project: str | None, run: str) -> ResultLine | None:
+    """Return how the stream of a run's executor is described; None for plain text.
+
+    An executor that the settings do not know (any more) is taken to print plain text.
+    """
+    from handoffd.execute.registry import Layer, load_book, shipped_layer
+
+    if "." in run:
+        return None  # a check: what it prints is its own
+    try:
+        name = _executor_of(place, project, run)
+        own = Layer(file="handoffd.yaml", definitions=place.settings().executors)
+        executor = load_book(shipped_layer(), own).executors.get(name or "")
+    except HandoffdError:
+        return None  # the output is there all the same
+    return executor.result if executor is not None and executor.output == "stream-json" else None
+
+
+def _executor_of(place: Place, project: str | None, run: str) -> str | None:
+    limit = _MOST_RUNS if project is None else _LATEST  # of a project it is the latest that has an output
+
+    def without() -> Json:
+        from handoffd.cli import offline
+
+        return {"runs": offline.look(place.settings(), lambda service: service.runs(project, limit))}
+
+    answer = either(place, lambda client: client.get("/v1/runs", project=project, limit=limit), without)
+    return next((known["executor"] for known in answer.json["runs"] if known["run"] == run), None)

@@ -70,8 +70,6 @@ class InvocationContext:
 
     python: str
     prompt_file: str
-    model: str | None = None
-    """Takes the place of the executor's own `model`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +86,8 @@ class Invocation:
 def invocation(executor: Executor, context: InvocationContext) -> Invocation:
     """Return how to start `executor` once; raises ConfigurationError when it is only a pattern."""
     if not executor.argv:
-        raise ConfigurationError(
-            f"executor {executor.name!r} has no argv", hint=f"give one that says `extends: {executor.name}`"
-        )
+        message = f"executor {executor.name!r} has no argv: choose one that says `extends: {executor.name}`"
+        raise ConfigurationError(message, hint="handoffd config show")
     return Invocation(
         argv=_filled(executor.argv, executor, context),
         env=executor.env,
@@ -99,14 +96,9 @@ def invocation(executor: Executor, context: InvocationContext) -> Invocation:
     )
 
 
-def version_argv(executor: Executor, context: InvocationContext) -> tuple[str, ...] | None:
-    """Return the argv that prints the program's version; None when there is none."""
-    return None if executor.version is None else _filled(executor.version, executor, context)
-
-
 def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationContext) -> tuple[str, ...]:
     values = {
-        "{model}": context.model or executor.model,
+        "{model}": executor.model,
         "{prompt_file}": context.prompt_file,
         "{python}": context.python,
     }

@@ -215,6 +215,6 @@ def _status_command() -> str:
 def _cannot_launch(reason: str) -> HandoffdError:
     return HandoffdError(
         f"no process could be started for the run: {reason or 'its shim ended at once'}",
-        hint="handoffd doctor",
+        hint="handoffd config show",  # where the state and runtime directories are
         code="CANNOT_LAUNCH",
     )

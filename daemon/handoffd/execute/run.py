@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 Record = TypeVar("Record", base.StartRecord, base.ExitRecord, base.RunSpec)
 
 _REMAINS_TRIES = 200
+_LOOK_AGAIN_S = 0.02
 
 
 class Run:
@@ -33,15 +34,36 @@ class Run:
     def __init__(self, run_dir: Path, claim: base.Claim) -> None:
         self.run_dir = run_dir
         self._claim = claim
+        self._start: base.StartRecord | None = None
+
+    @property
+    def shim_pid(self) -> int:
+        """The process id of the shim, through which everything that is asked of the run goes."""
+        return self._claim.pid
 
     @property
     def pid(self) -> int:
-        """The process id of the shim; the program's own is in `start_record`."""
-        return self._claim.pid
+        """The process id of the program; the shim's for as long as it has not started it."""
+        start = self.start_record()
+        return self.shim_pid if start is None else start.pid
 
     def start_record(self) -> base.StartRecord | None:
         """Return when and as what the program was started; None when it was not (yet)."""
-        return _record(self.run_dir, base.START, base.StartRecord)
+        if self._start is None:  # it is written once
+            self._start = _record(self.run_dir, base.START, base.StartRecord)
+        return self._start
+
+    async def started(self) -> base.StartRecord | None:
+        """Return the start record, waiting for it while there is a shim that may still write it.
+
+        None when the shim has ended without having started the program, or without having said so.
+        """
+        while True:
+            over = not self.is_running()  # before looking: nothing comes later
+            start = self.start_record()
+            if start is not None or over:
+                return start
+            await anyio.sleep(_LOOK_AGAIN_S)  # it is there at once but for one adopted at that very moment
 
     async def wait(self) -> base.ExitRecord:
         """Return how the run ended, once no process of it is left.
@@ -91,9 +113,9 @@ class Run:
 
     def vitals(self) -> base.Vitals:
         """Return the signs of life of everything below the shim; zeros when there is nothing."""
-        members = tree.descendants(self.pid) if self.is_running() else []
+        members = tree.descendants(self.shim_pid) if self.is_running() else []
         seen = [stat for member in members if (stat := proc.stat(member.pid))]
-        shim = proc.stat(self.pid) if members else None
+        shim = proc.stat(self.shim_pid) if members else None
         # The shim reaps orphans, so what they used up is found with it; its own use is no sign of life.
         ticks = sum(stat.cpu + stat.reaped_cpu for stat in seen) + (shim.reaped_cpu if shim else 0)
         return base.Vitals(
@@ -110,7 +132,7 @@ class Run:
     def _pidfd(self) -> int | None:
         """Return a descriptor of exactly this run's shim, or None when it is gone."""
         try:
-            pidfd = os.pidfd_open(self.pid)
+            pidfd = os.pidfd_open(self.shim_pid)
         except ProcessLookupError:
             return None
         if self.is_running():

@@ -8,11 +8,12 @@ right type is passed over.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from handoffd.execute.executor import Executor, ResultLine
+from handoffd.execute.messages import Part, decoded, parts_of
 from handoffd.execute.reports.report import printable
 
 MAX_TEXT_CHARS = 500
@@ -44,17 +45,23 @@ def stream_verdict(executor: Executor, output: bytes) -> StreamVerdict:
     keys = executor.result
     if executor.output != "stream-json" or keys is None:
         return StreamVerdict()
-    for line in reversed(output.split(b"\n")[-MAX_LINES:]):
-        found = _result(line.strip(), keys)
-        if found is not None:
-            return _verdict(found, keys)
+    for line in reversed(_lines(output)):
+        data = decoded(line)
+        if data is not None and (verdict := verdict_in(data, keys)) is not None:
+            return verdict
     return StreamVerdict()
+
+
+def verdict_in(data: Mapping[str, Any], keys: ResultLine) -> StreamVerdict | None:
+    """Return what one line's object says about the run; None when it is no result line."""
+    return _verdict(data, keys) if data.get("type") == keys.type else None
 
 
 def last_words(verdict: StreamVerdict, output: bytes) -> str:
     """Return what people should read of a stream: a few lines, the most telling last; perhaps none.
 
-    Without a result line that is what stands between the stream's lines, most likely standard error.
+    Without a result line (it was ended, or it crashed) that is what it said and did last, and what
+    follows that without being of the stream, most likely standard error.
     """
     lines = []
     if verdict.error is not None:
@@ -63,28 +70,47 @@ def last_words(verdict: StreamVerdict, output: bytes) -> str:
         lines.append(f"it said: {verdict.said}")
     if verdict.denied:
         lines.append(f"it was not permitted to use {', '.join(verdict.denied)}")
-    return "\n".join(lines) or _plain_lines(output)
+    return "\n".join(lines or _last_lines(output))
 
 
-def _plain_lines(output: bytes) -> str:
-    lines = [line.strip() for line in output.split(b"\n")[-MAX_LINES:]]
+def plain_words(text: str) -> str:
+    """Return what an agent without a stream has printed: its lines as they are, but harmless."""
+    lines = [printable(line.replace("\t", " ")) for line in text.splitlines()]
+    return "\n".join(lines) + ("\n" if text.endswith("\n") else "")
+
+
+def _last_lines(output: bytes) -> list[str]:
+    """Return what the agent said last, the tool it called after that, and what was printed since."""
+    since: list[bytes] = []
+    called: list[str] = []
+    for line in reversed(_lines(output)):
+        if not called:
+            since.append(line.strip())
+        for part in reversed(parts_of(decoded(line) or {})):
+            if part.kind == "said" and (said := _one_line(part.text)):
+                return [f"it said: {said}", *called, *_plain_lines(since[::-1])]
+            if part.kind == "tool" and not called:
+                called.append(_call(part))
+    return [*called, *_plain_lines(since[::-1])]
+
+
+def _call(part: Part) -> str:
+    argument = _one_line(part.text)
+    return f"it called {printable(part.tool)[:64]}" + (f": {argument}" if argument else "")
+
+
+def _plain_lines(lines: list[bytes]) -> list[str]:
     # The first line may be the end of a longer one.
     plain = [line for line in lines if not line.startswith(b"{") and not line.endswith(b"}")]
     texts = (printable(line.decode("utf-8", "replace")) for line in plain if line)
-    return "\n".join(texts)[-MAX_PLAIN_CHARS:]
+    return "\n".join(texts)[-MAX_PLAIN_CHARS:].splitlines()
 
 
-def _result(line: bytes, keys: ResultLine) -> dict[str, Any] | None:
-    if not (line.startswith(b"{") and line.endswith(b"}")):
-        return None
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) and data.get("type") == keys.type else None
+def _lines(output: bytes) -> list[bytes]:
+    return output.split(b"\n")[-MAX_LINES:]
 
 
-def _verdict(data: dict[str, Any], keys: ResultLine) -> StreamVerdict:
+def _verdict(data: Mapping[str, Any], keys: ResultLine) -> StreamVerdict:
     flag = data.get(keys.is_error)
     is_error = flag if isinstance(flag, bool) else None
     text = _one_line(data.get(keys.text))

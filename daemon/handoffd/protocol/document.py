@@ -42,11 +42,6 @@ class ParsedState:
     warnings: tuple[str, ...] = ()
 
 
-def initial_state(project: str) -> State:
-    """Return the state of a project that has just been initialised."""
-    return State(project=project)
-
-
 def parse_state(text: str | bytes, *, file: str = STATE_FILE) -> ParsedState:
     """Return the state that `text` describes. Raises InvalidFile with the problems of its values."""
     raw = load_object(text, file)

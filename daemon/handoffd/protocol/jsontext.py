@@ -35,12 +35,8 @@ class JsonText:
     data: dict[str, Any]
     text: str
 
-    def line_of(self, *path: str | int) -> int | None:
-        """Return the line of the value under `path`, from 1; None when it is not there."""
-        return self.lines_of((path,)).get(path)
-
     def lines_of(self, paths: Collection[Path]) -> dict[Path, int]:
-        """Return the lines of several values in one walk; what is not there is left out."""
+        """Return the lines, from 1, of the values under `paths`; what is not there is left out."""
         wanted = set(paths)
         found: dict[Path, int] = {}
         at: list[str | int] = []

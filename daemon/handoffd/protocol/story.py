@@ -15,16 +15,6 @@ MAX_PATH_CHARACTERS = 1024
 RESERVED_IDS = frozenset({"max_attempts_exceeded", "main"})
 """Would be taken for something else: an entry of `blocked_by`, the track of a whole project."""
 
-PROTECTED = (
-    ".git",
-    ".ai/STATE.json",
-    ".ai/states",
-    ".ai/step-rules.yaml",
-    ".ai/handoffd.yaml",
-    ".ai/runs",
-)
-"""Files and folders of a project that no executor may change, whatever its step allows."""
-
 _STORY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOKEN = re.compile(r"US-\{story\}|\{story\}")
 _PREFIX = "US-"
@@ -57,11 +47,6 @@ def same_story(one: str, other: str) -> bool:
     return qualified(one) == qualified(other)
 
 
-def needs_story(template: str) -> bool:
-    """Tell whether `template` names the story."""
-    return "{story}" in template
-
-
 def expand(template: str, story: str | None) -> str:
     """Return `template` with `US-{story}` and `{story}` replaced; nothing else in it means anything.
 
@@ -85,9 +70,3 @@ def relative_path(text: str) -> str | None:
     if text.lstrip().startswith(("/", "~")) or "\\" in text or not text.strip().isprintable():
         return None
     return "/".join(parts)
-
-
-def is_protected(path: str) -> bool:
-    """Tell whether a relative path belongs to the orchestrator, to git or to people alone."""
-    plain = relative_path(path)
-    return plain is None or any(plain == name or plain.startswith(name + "/") for name in PROTECTED)

@@ -20,7 +20,6 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from handoffd.engine.effects import Effect
 from handoffd.engine.events import Event, Exit, TestEvidence
-from handoffd.engine.results import Result
 from handoffd.engine.track import Track
 from handoffd.protocol.state import State
 
@@ -33,7 +32,6 @@ _T = TypeVar("_T")
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
-_RESULT: TypeAdapter[Result] = TypeAdapter(Annotated[Result, Field(discriminator="type")])
 _TRACK: TypeAdapter[Track] = TypeAdapter(Track)
 _EXIT: TypeAdapter[Exit] = TypeAdapter(Exit)
 _TESTS: TypeAdapter[TestEvidence] = TypeAdapter(TestEvidence)
@@ -56,11 +54,6 @@ def decode_event(text: str) -> Event:
 def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
     return _decode(_EFFECT, text)
-
-
-def decode_result(text: str) -> Result:
-    """Return the result that `encode` wrote; ValueError when it is none."""
-    return _decode(_RESULT, text)
 
 
 def decode_track(text: str) -> Track:

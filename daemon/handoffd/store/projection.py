@@ -53,17 +53,15 @@ class FileSeen:
 
 
 def state_name(track: str) -> str:
-    """Return the path of a track's STATE file, relative to the root; StoreError for an unfit name."""
+    """Return where a track's STATE file is below the root: `.ai/STATE.json`, or `.ai/states/<track>.json`.
+
+    Raises StoreError for a name that is none of a track.
+    """
     if track == MAIN:
         return ".ai/STATE.json"
     if not _TRACK_NAME.fullmatch(track) or ".." in track:
         raise unsafe_file(f".ai/states/{track}.json", "a track's name is letters, digits and ._- only")
     return f".ai/states/{track}.json"
-
-
-def state_path(root: Path, track: str = MAIN) -> Path:
-    """Return where a track's STATE file is: `.ai/STATE.json`, or `.ai/states/<track>.json`."""
-    return root / state_name(track)
 
 
 def read_state(root: Path, track: str = MAIN) -> Seen | None:

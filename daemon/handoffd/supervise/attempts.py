@@ -31,7 +31,7 @@ from handoffd.execute.environment import child_environment, run_variables
 from handoffd.execute.executor import InvocationContext, invocation
 from handoffd.execute.output import read_output
 from handoffd.execute.process import Run, adopt
-from handoffd.execute.stream import last_words, stream_verdict
+from handoffd.execute.stream import last_words, plain_words, stream_verdict
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.project_files import ProjectFiles
@@ -84,7 +84,7 @@ class Attempts:
             run = self.live[order.dispatch] = await self._services.launcher.start(run_dir, spec)
         except (HandoffdError, OSError, ValueError) as error:
             log.warning("executor not started", dispatch=order.dispatch, error=str(error))
-            return SpawnRefused(dispatch=order.dispatch, error=str(error))
+            return SpawnRefused(dispatch=order.dispatch, error=_with_remedy(error))
         finally:
             self._starting.discard(order.dispatch)
         return run
@@ -120,7 +120,9 @@ class Attempts:
         """
         self.live[dispatch] = run
         try:
-            self._post(ExecutorStarted(dispatch=dispatch, pid=run.pid))
+            start = await run.started()
+            if start is not None:
+                self._post(ExecutorStarted(dispatch=dispatch, pid=start.pid))
             record = await run.wait()
         finally:
             self.live.pop(dispatch, None)
@@ -177,7 +179,7 @@ class Attempts:
         """
         executor = self._services.executors.executors.get(dispatch.executor)
         if executor is None or executor.output == "text":
-            return exit_of(record, tail=record.tail)
+            return exit_of(record, tail=plain_words(record.tail))
         output = output_path(self._key.project, dispatch.id)
         end = read_output(self._services.run_dir(dispatch.id), output, last=STREAM_END_BYTES)
         verdict = stream_verdict(executor, end)
@@ -201,8 +203,14 @@ class Attempts:
         for run_id, run in tuple(self.live.items()):
             latest = run.latest_end(self._asked.get(run_id))
             if latest is not None and now > latest + OVERDUE_S:
-                log.error("shim does not end its run, killed", run=run_id, pid=run.pid)
+                log.error("shim does not end its run, killed", run=run_id, shim=run.shim_pid)
                 run.kill()
+
+
+def _with_remedy(error: Exception) -> str:
+    """Return an error in one line, with what to type next where that is known."""
+    hint = error.hint if isinstance(error, HandoffdError) else None
+    return f"{error}; next: {hint}" if hint else str(error)
 
 
 def exit_of(record: ExitRecord, *, tail: str, stream_error: bool = False) -> Exit:

@@ -8,6 +8,7 @@ are told.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,6 +41,10 @@ class Watching(Protocol):
     def remove(self, root: str) -> None:
         """Hint about it no more."""
 
+    @property
+    def degraded(self) -> Mapping[str, str]:
+        """The roots that are only looked at now and then, each with the reason."""
+
 
 @dataclass(slots=True)
 class _Loop:
@@ -62,6 +67,12 @@ class Loops:
     def run_here(self) -> bool:
         """Whether this is a daemon, and not a verb given without one."""
         return self._tasks is not None
+
+    def unwatched(self, root: str) -> str | None:
+        """Return why changes of a project are not seen at once, as a warning; None when they are."""
+        why = self._watching.degraded.get(root) if self._watching is not None else None
+        every_s = self._services.settings.watch.sweep_s
+        return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
 
     async def run(self, watching: Watching) -> None:
         """Give every project its loop, until cancelled."""

@@ -234,10 +234,11 @@ class TrackSupervisor:
         return await self._turns.peek(self.track)
 
     def pid(self) -> int | None:
-        """Return the process id of the running executor, if one runs."""
+        """Return the executor's own process id; None when none runs, or has not begun to."""
         dispatch = self.track.ledger.dispatch
         run = self.attempts.live.get(dispatch.id) if dispatch is not None else None
-        return run.pid if run is not None else None
+        start = run.start_record() if run is not None else None
+        return start.pid if start is not None else None
 
     @property
     def attempts(self) -> Attempts:

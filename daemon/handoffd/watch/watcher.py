@@ -78,7 +78,10 @@ class Watcher:
 
     @property
     def degraded(self) -> Mapping[str, str]:
-        """The projects that are only swept, each with the reason why it cannot be watched."""
+        """The projects that are only swept, each with the reason why it cannot be watched.
+
+        It goes with what happens: ask again instead of keeping it.
+        """
         return MappingProxyType(self._degraded)
 
     def add(self, root: str) -> None:

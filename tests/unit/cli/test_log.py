@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -12,7 +16,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.eventually import eventually_sync
 from tests.support.runs import run_spec
-from tests.unit.store.making import dispatch, opened, record, track
+from tests.unit.store.making import NOW, dispatch, opened, record, track
 
 from handoffd.control.client import Client
 from handoffd.engine.events import Advanced
@@ -41,17 +45,99 @@ class Writing:
         (self.run_dir / "exit.json").write_text("{}", encoding="utf-8")
 
 
+STREAM = b"""\
+warning: \x1b[31mold\x1b[0m version
+{"type":"assistant","message":{"content":[{"type":"text","text":"All\\ndone."}]}}
+{"type":"assist
+{"type":"result","is_error":false,"result":"Bye.","num_turns":2}
+"""
+WORDS = """\
+warning: \\x1b[31mold\\x1b[0m version
+All done.
+{"type":"assist
+[result] Bye. (2 turns)
+"""
+
+
+def begin(control: Controlled, executor: str = "claude") -> None:
+    """Have the project `shop` be working on its first run."""
+    begun = track(status=Status.RUNNING, dispatch=replace(dispatch(), executor=executor))
+    control.commit(record(Advanced(dispatch="d1", executor=executor), after=begun))
+
+
 def test_the_latest_run_or_one_named(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
-    """Bytes as they were written, when nobody's terminal is in danger."""
-    begun = track(status=Status.RUNNING, dispatch=dispatch())
-    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+    """With control sequences shown instead of obeyed, also by whoever reads them through a pipe."""
+    begin(control)
     Writing(control.runs_dir, tmp_path).write(b"hello\x1b[0m\n")
     Writing(control.runs_dir, tmp_path, "d1.tests").write(b"3 passed\n")
 
-    assert "hello\x1b[0m\n" == handoffd("log", "shop").out
+    assert "hello\\x1b[0m\n" == handoffd("log", "shop").out
     assert "3 passed\n" == handoffd("log", "--run", "d1.tests").out
     assert 4 == handoffd("log", "--run", "d2").code
     assert 4 == handoffd("log", "empty").code
+
+
+@pytest.mark.parametrize("words", [["log", "shop"], ["log", "--run", "d1"], ["log", "shop", "--run", "d1"]])
+def test_an_agents_stream_is_put_into_words(
+    control: Controlled, handoffd: Commands, tmp_path: Path, words: list[str]
+) -> None:
+    """Its executor's description says that it is one; a line that is none is no fault."""
+    begin(control)
+    Writing(control.runs_dir, tmp_path).write(STREAM)
+
+    assert WORDS == handoffd(*words).out
+
+
+def test_raw_is_what_was_written(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+    """Byte for byte."""
+    begin(control)
+    Writing(control.runs_dir, tmp_path).write(STREAM + b"\x00\r\n")
+
+    assert STREAM.decode() + "\x00\r\n" == handoffd("log", "shop", "--raw").out
+
+
+def test_json_is_an_object_for_each_line(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+    """What is shown of it, and what it is."""
+    begin(control)
+    Writing(control.runs_dir, tmp_path).write(STREAM)
+
+    found = [json.loads(line) for line in handoffd("log", "shop", "--json").lines]
+    assert WORDS.splitlines() == [entry["line"] for entry in found]
+    assert ["text", "said", "text", "result"] == [entry["kind"] for entry in found]
+    assert 2 == handoffd("log", "shop", "--json", "--raw").code
+    assert "NOT_FOUND" == handoffd("log", "empty", "--json").json["code"]
+
+
+@pytest.mark.parametrize("executor", ["rehearsal", "gone"])
+def test_what_is_no_known_stream_is_left_alone(
+    control: Controlled, handoffd: Commands, tmp_path: Path, executor: str
+) -> None:
+    """A program that prints text, and one that the settings do not name any more."""
+    begin(control, executor)
+    Writing(control.runs_dir, tmp_path).write(STREAM)
+    Writing(control.runs_dir, tmp_path, "d1.tests").write(STREAM)
+
+    shown = STREAM.decode().replace("\x1b", "\\x1b")
+    assert shown == handoffd("log", "shop").out
+    assert shown == handoffd("log", "--run", "d1.tests").out
+
+
+def test_following_puts_lines_into_words_as_they_come(control: Controlled, tmp_path: Path) -> None:
+    """Also one that comes in two pieces."""
+    begin(control)
+    writing = Writing(control.runs_dir, tmp_path)
+    line = STREAM.splitlines()[1]
+    writing.write(b"first\n" + line[:30])
+    command = [sys.executable, "-m", "handoffd", "log", "shop", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert "first\n" == reader.stdout.readline()
+        writing.write(line[30:] + b"\n")
+        assert "All done.\n" == reader.stdout.readline()
+        writing.write(b"no line break")
+        writing.end()
+        assert "no line break" == reader.stdout.read()
+    assert 0 == reader.returncode
 
 
 def test_following_ends_with_the_run(control: Controlled, tmp_path: Path) -> None:
@@ -84,6 +170,22 @@ def test_without_a_daemon_it_is_read_from_the_disk(alone: Path, handoffd: Comman
     writing.end()
 
     assert "all of it\n" == handoffd(*words).out
+
+
+def test_without_a_daemon_a_stream_is_put_into_words_too(alone: Path, handoffd: Commands) -> None:
+    """The journal knows who wrote it."""
+
+    async def make() -> None:
+        async with opened(alone / "state" / "journal.db") as journal:
+            await journal.add_project("/srv/shop", "shop", NOW)
+            begun = track(status=Status.RUNNING, dispatch=dispatch())
+            await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+    anyio.run(make)
+    Writing(alone / "state" / "runs", alone).write(STREAM)
+
+    assert WORDS == handoffd("log", "--run", "d1").out
+    assert WORDS == handoffd("log", "shop").out
 
 
 async def _make_journal(path: Path) -> None:

@@ -43,13 +43,12 @@ async def test_an_event_tells_when_where_what_and_why(journal: Journal) -> None:
 
 async def test_the_engines_advice_names_the_project(journal: Journal) -> None:
     """What to type next is complete, although the engine knows no paths."""
-    waits = NeedsHuman(step="review", message="look", caller_instruction="handoffd approve {project}")
+    approve = "handoffd approve {project}"
+    waits = NeedsHuman(step="review", message="look", caller_instruction=approve, next_command=approve)
     await journal.commit(record(result=waits))
 
-    assert (
-        "handoffd approve /srv/shop"
-        == event_json((await journal.events())[0])["result"]["caller_instruction"]
-    )
+    told = event_json((await journal.events())[0])["result"]
+    assert ["handoffd approve /srv/shop"] * 2 == [told["caller_instruction"], told["next_command"]]
 
 
 async def test_a_run_tells_how_it_went(journal: Journal) -> None:

@@ -68,7 +68,7 @@ async def test_the_daemons_environment_stays_with_the_daemon(
     start = run.start_record()
     assert start is not None
 
-    for pid in (*launchers(socket), run.pid, start.pid):
+    for pid in (*launchers(socket), run.shim_pid, start.pid):
         environment = proc.read(f"/proc/{pid}/environ")
         assert environment is not None
         assert b"s3cret" not in environment
@@ -87,7 +87,7 @@ async def test_a_run_is_started_at_most_once_whoever_asks(tmp_path: Path, socket
             group.start_soon(start)
 
     assert 5 == len(runs)
-    assert 1 == len({run.pid for run in runs})
+    assert 1 == len({run.shim_pid for run in runs})
     await eventually((tmp_path / "log").exists)
     runs[0].stop()
     assert "stop" == (await ended(runs[0])).by
@@ -153,7 +153,7 @@ async def test_killed_shim_is_a_lost_run_with_nothing_left_alive(tmp_path: Path,
     run = await Launcher(socket).start(tmp_path / "r1", spec)
     await eventually(lambda: hydra_is_grown(marker))
 
-    os.kill(run.pid, signal.SIGKILL)
+    os.kill(run.shim_pid, signal.SIGKILL)
 
     assert "lost" == (await ended(run)).by
     await eventually(lambda: not processes(marker))
@@ -276,7 +276,7 @@ async def test_when_nothing_can_be_started_a_person_is_told(tmp_path: Path, sock
     with pytest.raises(HandoffdError, match="No such file or directory") as caught:
         await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "true"))
 
-    assert ("handoffd doctor", "CANNOT_LAUNCH") == (caught.value.hint, caught.value.code)
+    assert ("handoffd config show", "CANNOT_LAUNCH") == (caught.value.hint, caught.value.code)
     assert None is adopt(tmp_path / "r1")
 
 
@@ -292,7 +292,7 @@ async def test_under_a_manager_the_units_launcher_is_waited_for(tmp_path: Path, 
             run = await eventually(lambda: claimed(tmp_path / "r1"))
 
             assert run is not None
-            assert descends(run.pid, manager)
+            assert descends(run.shim_pid, manager)
             assert 1 == len(launchers(socket))
 
 
@@ -314,11 +314,11 @@ async def test_upgrade_leaves_runs_to_the_old_launcher_and_gets_a_new_one_from_t
             young = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "sleep", "600"))
 
         assert [] == [entry for entry in logs if entry["log_level"] == "warning"]
-        assert descends(young.pid, manager)
-        assert not descends(young.pid, old)
+        assert descends(young.shim_pid, manager)
+        assert not descends(young.shim_pid, old)
         assert elder.is_running()
-        assert descends(elder.pid, old)
-        os.kill(elder.pid, signal.SIGKILL)
+        assert descends(elder.shim_pid, old)
+        os.kill(elder.shim_pid, signal.SIGKILL)
         assert "lost" == (await ended(elder)).by
         await eventually(lambda: not processes(marker))
         await eventually(lambda: old not in launchers(socket))
@@ -333,7 +333,7 @@ async def test_unit_that_brings_another_version_is_not_waited_for(tmp_path: Path
             launcher = Launcher(socket, managed=True, limits=Limits(unit_s=60))
             run = await launcher.start(tmp_path / "r1", run_spec(tmp_path, "r1", "sh", "-c", "exit 3"))
 
-        assert not descends(run.pid, manager)
+        assert not descends(run.shim_pid, manager)
         assert 3 == (await ended(run)).code
         (hint,) = [entry["hint"] for entry in logs if "hint" in entry]
         assert hint.startswith("systemctl ")
@@ -363,5 +363,5 @@ async def test_launcher_started_here_gives_way_to_the_units(tmp_path: Path, sock
         await eventually(lambda: any(descends(pid, manager) for pid in launchers(socket)))
         run = await launcher.start(tmp_path / "r2", run_spec(tmp_path, "r2", "sleep", "600"))
 
-        assert descends(run.pid, manager)
+        assert descends(run.shim_pid, manager)
         assert makeshift.is_running()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handoffd.errors import InvalidFile, NotFound
-from handoffd.execute.executor import InvocationContext, invocation, version_argv
+from handoffd.execute.executor import InvocationContext, invocation
 from handoffd.execute.registry import ExecutorBook, Layer, layer_from_yaml, load_book, shipped_layer
 
 HERE = InvocationContext(python=sys.executable, prompt_file="/state/runs/r1/prompt.md")
@@ -76,7 +76,7 @@ def test_single_keys_of_what_ships_can_be_changed() -> None:
     assert ("--model", "sonnet") == invocation(found.get("claude"), HERE).argv[5:7]
     assert ("--model", "opus") == invocation(found.get("best"), HERE).argv[5:7]
     assert ((), "stream-json") == (found.get("best").env, found.get("best").output)
-    assert ("claude", "--version") == version_argv(found.get("best"), HERE)
+    assert ("claude", "--version") == found.get("best").version
 
 
 def test_an_unknown_executor_names_the_known_ones() -> None:

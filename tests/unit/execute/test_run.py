@@ -105,7 +105,7 @@ async def test_program_that_outlived_shim_and_launcher_is_killed_on_adoption(
     assert isinstance(run, Run)
     await eventually(lambda: "ready\n" == (tmp_path / "runs/r1/output.log").read_text())
     os.kill(launchers(socket)[0], signal.SIGKILL)
-    os.kill(run.pid, signal.SIGKILL)
+    os.kill(run.shim_pid, signal.SIGKILL)
     await eventually(lambda: not run.is_running())
     assert 1 == len(processes(marker))
 
@@ -160,8 +160,49 @@ async def test_start_record_names_the_program(tmp_path: Path, launcher: Launcher
     start = run.start_record()
 
     assert isinstance(start, StartRecord)
-    assert ("r1", run.pid, proc.boot_id()) == (start.run_id, start.shim_pid, start.boot_id)
+    assert ("r1", run.shim_pid, proc.boot_id()) == (start.run_id, start.shim_pid, start.boot_id)
     assert proc.is_running(start.pid, start.pid_started, start.boot_id)
+    assert (start.pid, start) == (run.pid, await run.started())
+
+
+async def test_until_the_start_record_is_there_a_run_is_known_by_its_shim(tmp_path: Path) -> None:
+    """A run that is adopted while its shim is just starting the program; the start is waited for."""
+    async with await anyio.open_process(["sleep", "600"]) as shim, anyio.create_task_group() as tasks:
+        claim_as(tmp_path / "r1", shim.pid, proc.started(shim.pid))
+        run = adopt(tmp_path / "r1")
+        assert isinstance(run, Run)
+        assert (shim.pid, shim.pid) == (run.shim_pid, run.pid)
+        seen: list[StartRecord | None] = []
+
+        async def wait() -> None:
+            seen.append(await run.started())
+
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        assert [] == seen
+        start = StartRecord(
+            run_id="r1",
+            shim_pid=shim.pid,
+            shim_started=1,
+            pid=4711,
+            pid_started=1,
+            boot_id="b",
+            monotonic=1.0,
+        )
+        records.write(str(tmp_path / "r1"), "start.json", start.to_json())
+
+        await eventually(lambda: [start] == seen)
+        assert (shim.pid, 4711) == (run.shim_pid, run.pid)
+        shim.kill()
+
+
+async def test_a_shim_that_is_gone_starts_nothing_any_more(tmp_path: Path) -> None:
+    """Waiting for the start ends with whoever could have made it."""
+    claim_as(tmp_path / "r1", os.getpid(), 1)
+    run = Run(tmp_path / "r1", Claim.from_text(records.claimed(str(tmp_path / "r1"), "claim") or ""))
+
+    with anyio.fail_after(10):
+        assert None is await run.started()
 
 
 async def test_vitals_show_output_work_and_writing_of_the_whole_tree(

@@ -94,7 +94,7 @@ def test_environment_and_descriptors_are_exactly_the_given_ones(root: Path) -> N
 
 def program_missing(root: Path) -> dict[str, Any]:
     """No such program."""
-    return {"argv": ("no-such-program",)}
+    return {"argv": ("/no/such/program",)}
 
 
 def program_with_nul(root: Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def stdin_missing(root: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        (program_missing, "ENOENT: program 'no-such-program': No such file or directory"),
+        (program_missing, "ENOENT: program '/no/such/program': No such file or directory"),
         (program_with_nul, "program 'echo': embedded null byte"),
         (cwd_missing, "ENOENT: working directory '{root}/gone': No such file or directory"),
         (stdin_missing, "ENOENT: stdin '{root}/gone.md': No such file or directory"),

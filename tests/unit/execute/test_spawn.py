@@ -75,9 +75,37 @@ def test_program_that_may_not_be_executed_is_named(tmp_path: Path) -> None:
     assert expected == spawned(str(tmp_path), "agent", path=str(tmp_path))
 
 
-def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_program_that_is_nowhere_is_named_with_the_path_that_was_looked_at(tmp_path: Path) -> None:
+    """It is the daemon's, seldom the one of the person who reads this; and what to type is said, too."""
+    expected = (
+        "ENOENT: program 'nope' is not on the PATH that the daemon gives executors and checks"
+        f" (/none:{tmp_path}); `command -v 'nope'` says whether it is on yours,"
+        " `handoffd service install` gives that to a service\n"
+    )
+
+    assert expected == spawned(str(tmp_path), "nope", path=f"/none:{tmp_path}")
+
+
+def test_path_beyond_measure_is_not_told_whole(tmp_path: Path) -> None:
+    """The line becomes part of STATE.json and of a notice."""
+    assert f"({'/' * 500}...);" in spawned(str(tmp_path), "nope", path="/" * 5000)
+
+
+def test_program_named_by_its_path_is_looked_for_nowhere_else(tmp_path: Path) -> None:
     """The failure says which kind, which program and why."""
-    assert "ENOENT: program 'nope': No such file or directory\n" == spawned(str(tmp_path), "nope")
+    assert "ENOENT: program './nope': No such file or directory\n" == spawned(str(tmp_path), "./nope")
+
+
+def test_script_whose_interpreter_is_not_there_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """The kernel gives the same error for both."""
+    script = tmp_path / "agent"
+    script.write_text("#!/no/such/node\n")
+    script.chmod(0o755)
+    interpreter = f"the interpreter that the first line of '{script}' names"
+
+    assert f"ENOENT: {interpreter}: No such file or directory\n" == spawned(
+        str(tmp_path), "agent", path=str(tmp_path)
+    )
 
 
 def test_working_directory_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.execute.executor import Executor, ResultLine
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.stream import StreamVerdict, last_words, stream_verdict
+from handoffd.execute.stream import StreamVerdict, last_words, plain_words, stream_verdict, verdict_in
 
 AGENT = Executor(
     name="agent",
@@ -133,6 +133,58 @@ def test_without_a_result_the_last_words_are_what_is_no_json() -> None:
 
     assert "no such \N{REPLACEMENT CHARACTER}option\ntry --help" == last_words(StreamVerdict(), output)
     assert "" == last_words(StreamVerdict(), line(type="system"))
+
+
+def assistant(*content: object) -> bytes:
+    """Return the line of a message of the agent."""
+    return line(type="assistant", message={"role": "assistant", "content": list(content)})
+
+
+def test_without_a_result_the_last_words_are_what_it_said_and_did_last() -> None:
+    """An agent that was ended in the middle; what it was at is what explains most."""
+    output = (
+        b"warning: old version\n"
+        + assistant({"type": "text", "text": "First."})
+        + assistant({"type": "text", "text": "Now the\n\x1b[1mtests."})
+        + assistant({"type": "tool_use", "name": "Read", "input": {"file_path": "a.go"}})
+        + assistant({"type": "tool_use", "name": "Bash", "input": {"command": "go test ./... \x07"}})
+        + line(type="user", message={"content": [{"type": "text", "text": "interrupted"}]})
+        + b"killed\n"
+    )
+
+    assert (
+        "it said: Now the \N{REPLACEMENT CHARACTER}[1mtests.\n"
+        "it called Bash: go test ./... \N{REPLACEMENT CHARACTER}\n"
+        "killed"
+    ) == last_words(StreamVerdict(), output)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([{"type": "text", "text": "x" * 2000}], "it said: " + "x" * 500),
+        ([{"type": "tool_use", "name": "T" * 100}], "it called " + "T" * 64),
+        ([{"type": "tool_use", "name": "A"}, {"type": "text", "text": "b"}], "it said: b"),
+        ([{"type": "thinking", "thinking": "hm"}], ""),
+    ],
+)
+def test_the_last_acts_are_bounded_and_in_order(parts: list[object], expected: str) -> None:
+    """A tool that was called before the last text is over."""
+    assert expected == last_words(StreamVerdict(), assistant(*parts))
+
+
+def test_plain_words_are_harmless_and_keep_their_lines() -> None:
+    """What a terminal would obey is replaced; a bar of progress is a line for each of its states."""
+    assert "1%\n2%\n\N{REPLACEMENT CHARACTER}[31mno way\n" == plain_words("1%\r2%\r\n\x1b[31mno\tway\n")
+    assert "" == plain_words("")
+
+
+def test_a_result_line_is_told_from_others() -> None:
+    """By the type that the executor's own description gives it."""
+    keys = ResultLine(type="end")
+
+    assert None is verdict_in({"type": "result", "is_error": True}, keys)
+    assert StreamVerdict(is_error=False) == verdict_in({"type": "end", "is_error": False}, keys)
 
 
 def test_claude_is_understood() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.errors import InvalidFile
-from handoffd.protocol.document import MAX_PROBLEMS, initial_state, parse_state, render_state
+from handoffd.protocol.document import MAX_PROBLEMS, parse_state, render_state
 from handoffd.protocol.state import State, Status, TestCounts
 
 STATES = Path(__file__).parents[2] / "data" / "states"
@@ -37,7 +37,7 @@ def test_documents_come_back_byte_for_byte(path: Path) -> None:
 
 def test_a_new_project_starts_at_bootstrap() -> None:
     """The initial state is the protocol's, in the order of its schema."""
-    assert (STATES / "initial.json").read_text(encoding="utf-8") == render_state(initial_state("shop"))
+    assert (STATES / "initial.json").read_text(encoding="utf-8") == render_state(State(project="shop"))
 
 
 def test_changes_leave_unknown_keys_in_their_place() -> None:

@@ -14,13 +14,10 @@ def test_every_value_has_its_line() -> None:
 
     raw = load_object(text, "f.json")
 
-    assert 2 == raw.line_of("a")
-    assert 3 == raw.line_of("b", "c")
-    assert 4 == raw.line_of("b", "c", 1)
-    assert 4 == raw.line_of("b", "c", 2)
-    assert 5 == raw.line_of("b", "c", 2, "d")
-    assert 6 == raw.line_of("a:b")
-    assert raw.line_of("c") is None
+    lines = {
+        ("a",): 2, ("b", "c"): 3, ("b", "c", 1): 4, ("b", "c", 2): 4, ("b", "c", 2, "d"): 5, ("a:b",): 6,
+    }  # fmt: skip
+    assert lines == raw.lines_of({*lines, ("c",)})
 
 
 def test_a_byte_order_mark_is_no_error() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.generate import ROOT, drifted, main
 
-from handoffd.protocol.document import initial_state, render_state
+from handoffd.protocol.document import render_state
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_shapes import RULEBOOK, Family, Table
 from handoffd.protocol.schema import schemas
@@ -44,7 +44,7 @@ def test_the_state_schema_names_every_field() -> None:
     assert all("description" in field for field in schema["properties"].values())
     assert ["project", "step", "status"] == schema["required"]
     assert [list(Status), list(Reason)] == [schema["$defs"][name]["enum"] for name in ("Status", "Reason")]
-    assert list(json.loads(render_state(initial_state("p")))) == list(schema["properties"])
+    assert list(json.loads(render_state(State(project="p")))) == list(schema["properties"])
 
 
 def test_the_front_matter_schema_requires_nothing() -> None:

@@ -8,9 +8,7 @@ from handoffd.errors import Refused
 from handoffd.protocol.story import (
     check_story_id,
     expand,
-    is_protected,
     is_story_id,
-    needs_story,
     relative_path,
     same_story,
 )
@@ -56,12 +54,6 @@ def test_templates_are_expanded(template: str, story: str | None, path: str) -> 
     assert path == expand(template, story)
 
 
-def test_a_template_tells_whether_it_needs_a_story() -> None:
-    """A path without a token can be read before there is a story."""
-    assert needs_story("docs/bdd/US-{story}.md")
-    assert not needs_story("docs/sdd.md")
-
-
 def test_both_forms_of_an_id_name_one_story() -> None:
     """`013` and `US-013` lead to the same files."""
     assert same_story("013", "US-013")
@@ -81,17 +73,3 @@ def test_both_forms_of_an_id_name_one_story() -> None:
 def test_no_path_leaves_the_root(text: str, plain: str | None) -> None:
     """A path is plain and relative, or it is none."""
     assert plain == relative_path(text)
-
-
-@pytest.mark.parametrize(
-    ("path", "protected"),
-    [
-        (".ai/STATE.json", True), ("./.ai//STATE.json", True), (".ai/states/US-1.json", True),
-        (".git/hooks/x", True),
-        ("../x", True), (".ai/HANDOFF.md", False), (".gitignore", False), ("src/.git", False),
-        (".ai/step-rules.yaml", True), (".ai/handoffd.yaml", True),
-    ],
-)  # fmt: skip
-def test_what_no_executor_may_change(path: str, protected: bool) -> None:
-    """State, rules, settings and git's own folder are out of bounds for every step."""
-    assert protected == is_protected(path)

@@ -24,7 +24,7 @@ from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.database import open_database
 from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
-from handoffd.store.projection import state_path
+from handoffd.store.projection import state_name
 
 KILLS = 24
 GOLDEN = Path(__file__).parents[2] / "data" / "journal"
@@ -234,6 +234,6 @@ def test_a_kill_at_any_moment_loses_nothing_and_tears_nothing(tmp_path: Path) ->
     assert KILLS < highest
     for folder in (root / ".ai", root / ".ai" / "states"):
         sweep_temporaries(folder)
-    assert {state_path(root, track).name for track in TRACKS} == {
+    assert {Path(state_name(track)).name for track in TRACKS} == {
         name for _, _, names in os.walk(root) for name in names
     }

@@ -14,23 +14,23 @@ from handoffd.store.projection import (
     append_project_file,
     read_project_file,
     read_state,
-    state_path,
+    state_name,
     write_project_file,
     write_state,
 )
 
 
-def test_each_track_has_its_file(tmp_path: Path) -> None:
+def test_each_track_has_its_file() -> None:
     """The main track is STATE.json; stories have files of their own."""
-    assert tmp_path / ".ai" / "STATE.json" == state_path(tmp_path)
-    assert tmp_path / ".ai" / "states" / "US-005.json" == state_path(tmp_path, "US-005")
+    assert ".ai/STATE.json" == state_name("main")
+    assert ".ai/states/US-005.json" == state_name("US-005")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a..b", ".hidden", "x" * 65, "US 1", "US-1\n"])
-def test_a_track_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_track_name_that_is_no_file_name_is_refused(name: str) -> None:
     """Names come from story ids, which come from anywhere."""
     with pytest.raises(StoreError, match="track's name"):
-        state_path(tmp_path, name)
+        state_name(name)
 
 
 @pytest.mark.parametrize("track", ["main", "US-005"])
@@ -40,7 +40,7 @@ def test_what_was_projected_is_seen(tmp_path: Path, track: str) -> None:
 
     assert Seen(text='{"專案": 1}\n', digest=digest) == read_state(tmp_path, track)
     assert digest_of('{"專案": 1}\n') == digest
-    assert state_path(tmp_path, track).is_file()
+    assert (tmp_path / state_name(track)).is_file()
 
 
 def test_no_state_is_none(tmp_path: Path) -> None:

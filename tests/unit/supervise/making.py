@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -164,6 +165,8 @@ def _execute(house: House, statement: str) -> None:
 
 class NoWatch:
     """Watches nothing; the tests give the hints themselves."""
+
+    degraded: Mapping[str, str] = MappingProxyType({})
 
     def add(self, root: str) -> None:
         """Hint about nothing."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.runs import processes
 from tests.unit.supervise.making import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
@@ -54,10 +55,12 @@ class Play:
 
 async def test_an_attempt_is_told_from_its_start_to_what_it_left(tmp_path: Path) -> None:
     """The hand-off is read after the last process, and a copy is kept."""
-    async with house(tmp_path) as here:
-        started, ended = await Play(here, make_project(tmp_path)).run()
+    async with house(tmp_path, f"echo $$ > pid\n{HAND_OVER}") as here:
+        root = make_project(tmp_path)
+        started, ended = await Play(here, root).run()
 
         assert isinstance(started, ExecutorStarted)
+        assert at(root, "pid").read_text() == f"{started.pid}\n"  # the agent's own, not its shim's
         assert isinstance(ended, ExecutorExited)
         assert (0, "itself") == (ended.exit.code, ended.exit.by)
         assert isinstance(ended.reading, Found)
@@ -104,6 +107,15 @@ async def test_the_end_of_a_stream_is_told_in_words(tmp_path: Path, flag: str, w
         assert (words, flag == "true") == (ended.exit.tail, ended.exit.stream_error)
 
 
+async def test_what_a_plain_agent_printed_is_quoted_harmless(tmp_path: Path) -> None:
+    """It goes into STATE.json, notices and the next prompt; nothing there may drive a terminal."""
+    async with house(tmp_path, "printf '\\033[31mno\\033[0m quota\\n' >&2; exit 3") as here:
+        ended = (await Play(here, make_project(tmp_path)).run())[-1]
+
+        assert isinstance(ended, ExecutorExited)
+        assert "\N{REPLACEMENT CHARACTER}[31mno\N{REPLACEMENT CHARACTER}[0m quota\n" == ended.exit.tail
+
+
 async def test_an_order_given_twice_starts_one_process(tmp_path: Path) -> None:
     """After a crash the same order finds the same run, over or not."""
     async with house(tmp_path, f"echo x >> starts\n{HAND_OVER}") as here:
@@ -126,10 +138,11 @@ async def test_what_cannot_be_started_is_refused(tmp_path: Path, program: str) -
         name = "missing" if program.startswith("/") else program
         order = Spawn(dispatch="d1", executor=name, story=None, step="bdd", attempt=1, timeout_min=1)
 
-        facts = await Play(here, make_project(tmp_path)).run(order)
+        (refused,) = await Play(here, make_project(tmp_path)).run(order)
 
-        assert isinstance(facts[-1], SpawnRefused)
-        assert program in facts[-1].error
+        assert isinstance(refused, SpawnRefused)
+        assert program in refused.error
+        assert program.startswith("/") or "; next: handoffd " in refused.error
 
 
 async def test_a_stop_reaches_a_running_executor(tmp_path: Path) -> None:
@@ -176,11 +189,11 @@ async def test_a_shim_that_does_not_react_is_killed_in_the_end(tmp_path: Path) -
 
         async def hang() -> None:
             await eventually(lambda: play.facts)
-            shim = play.attempts.live["d1"].pid
+            shim = play.attempts.live["d1"].shim_pid
             play.attempts.stop("d1")
             os.kill(shim, signal.SIGSTOP)
             play.attempts.end_overdue()
-            assert [shim] == [run.pid for run in play.attempts.live.values()]
+            assert [shim] == [run.shim_pid for run in play.attempts.live.values()]
             here.clock.ahead_s += 200
             play.attempts.end_overdue()
 
@@ -199,7 +212,7 @@ async def test_a_stop_wakes_a_shim_that_somebody_stopped(tmp_path: Path) -> None
         play = Play(here, make_project(tmp_path))
 
         def stop() -> None:
-            os.kill(play.attempts.live["d1"].pid, signal.SIGSTOP)
+            os.kill(play.attempts.live["d1"].shim_pid, signal.SIGSTOP)
             play.attempts.stop("d1")
 
         ended = (await play.run(meanwhile=stop))[-1]
@@ -238,7 +251,34 @@ async def test_copies_that_cannot_be_kept_lose_no_result(tmp_path: Path) -> None
         play = Play(here, make_project(tmp_path))
         (here.services.run_dir("d1") / "HANDOFF.md").mkdir(parents=True)
 
-        assert isinstance((await play.run())[-1], ExecutorExited)
+        with capture_logs() as logs:
+            assert isinstance((await play.run())[-1], ExecutorExited)
+
+        (kept,) = [entry for entry in logs if entry["event"] == "hand-off not kept"]
+        assert ("warning", "no regular file") == (kept["log_level"], kept["error"][-15:])
+
+
+@pytest.mark.parametrize("in_its_place", ["a file", "nothing"])
+async def test_an_end_is_told_whatever_became_of_the_runs_own_folder(
+    tmp_path: Path, in_its_place: str
+) -> None:
+    """The hand-off lies in the project, and the end is known; the rest is for people."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        play = Play(here, root)
+        at(root, ".ai/HANDOFF.md").write_text("---\nstatus: pass\n---\n")
+        if in_its_place == "a file":
+            here.services.run_dir("d1").touch()
+
+        with capture_logs() as logs:
+            await play.attempts.report(
+                "d1", ExitRecord(run_id="d1", code=0), lambda: track_of(dispatch=dispatch_of())
+            )
+
+        (ended,) = play.facts
+        assert isinstance(ended, ExecutorExited)
+        assert isinstance(ended.reading, Found)
+        assert ["hand-off not kept"] == [entry["event"] for entry in logs]
 
 
 def test_an_exit_record_is_told_whole() -> None:

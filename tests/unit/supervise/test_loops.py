@@ -25,6 +25,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.roots: set[str] = set()
+        self.degraded: dict[str, str] = {}
 
     def add(self, root: str) -> None:
         """Hint about this root from now on."""
@@ -63,6 +64,20 @@ async def test_every_project_has_its_loop_and_is_watched(tmp_path: Path) -> None
 
             assert (set(), False) == (watch.roots, projects[root].main.lasting)
         assert not loops.run_here
+
+
+async def test_what_cannot_be_watched_is_told_with_what_happens_instead(tmp_path: Path) -> None:
+    """A delay of half a minute is not to be taken for a hang; without a daemon nothing is watched at all."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        watch = Watch()
+        async with looping(here, {root: Project(root, here.services, ())}, watch) as loops:
+            assert loops.unwatched(root) is None
+            watch.degraded[root] = ".ai is not a folder"
+
+            told = "changes are seen by the sweep every 30 s, not at once: .ai is not a folder"
+            assert told == loops.unwatched(root)
+        assert loops.unwatched(root) is None
 
 
 async def test_a_crashed_project_is_made_anew_from_what_was_recorded(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from handoffd.engine.events import (
     Started,
 )
 from handoffd.engine.results import Accepted, Refusal
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import Phase, TrackKey
 from handoffd.errors import Refused, StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -123,6 +123,25 @@ async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -
 
         await eventually(lambda: shown(here)["status"] == "needs_human")
         assert ("aborted by me", 0, None) == (shown(here)["last_error"], track.attempts.count, track.pid())
+
+
+async def test_the_process_that_is_named_is_the_agents_own(tmp_path: Path) -> None:
+    """In the history and for whoever looks: it is the one that people know and may want to look into."""
+    async with house(tmp_path, "echo $$ > new; mv new pid; sleep 600") as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        file = here.base / "shop/pid"
+        await eventually(file.exists)
+        pid = int(file.read_text())
+
+        await eventually(lambda: track.pid() == pid)
+        await eventually(lambda: executes(track))
+        assert f"agent runs as process {pid}" in [event.why for event in await here.journal.events()]
+
+
+def executes(track: TrackSupervisor) -> bool:
+    """Return whether it is recorded that the executor runs."""
+    dispatch = track.track.ledger.dispatch
+    return dispatch is not None and dispatch.phase is Phase.EXECUTING
 
 
 async def test_a_result_is_applied_once(tmp_path: Path) -> None:

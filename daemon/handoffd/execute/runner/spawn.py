@@ -13,6 +13,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 _CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_PATH_CHARS = 500
 
 
 class Refusal(Exception):
@@ -44,13 +45,14 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, out
     in `env`. Changes the working directory of this process, too: to `cwd`, and then to the root,
     so that it keeps no file system busy. Raises Refusal.
     """
-    what = f"working directory {cwd!r}"
+    what, path = f"working directory {cwd!r}", ""
     try:
         os.chdir(cwd)
         what = f"program {argv[0]!r}"
+        path = _found(argv[0], env)
         streams = [(os.POSIX_SPAWN_DUP2, fd, stream) for stream, fd in enumerate((stdin, output, output))]
         return os.posix_spawn(
-            _found(argv[0], env),
+            path,
             list(argv),
             env,
             file_actions=streams,
@@ -59,6 +61,8 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, out
             setsigdef=_CATCHABLE,
         )
     except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and os.path.isfile(path):
+            what = f"the interpreter that the first line of {path!r} names"
         raise Refusal(explain(what, error)) from error
     finally:
         os.chdir("/")
@@ -67,15 +71,27 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, out
 def _found(program: str, env: Mapping[str, str]) -> str:
     """Return the path of `program`, looked for in the PATH of `env` when it has no slash.
 
-    Looked for here, because the search of posix_spawnp uses this process's own PATH.
+    Looked for here, because the search of posix_spawnp uses this process's own PATH. Raises Refusal
+    when it is nowhere, OSError when it may not be executed.
     """
     if "/" in program:
         return program
-    fault = errno.ENOENT
-    for folder in os.get_exec_path(env):
-        path = os.path.join(folder, program)
-        if os.path.isfile(path):
-            if os.access(path, os.X_OK):
-                return path
-            fault = errno.EACCES
-    raise OSError(fault, os.strerror(fault))
+    folders = os.get_exec_path(env)
+    paths = [path for folder in folders if os.path.isfile(path := os.path.join(folder, program))]
+    for path in paths:
+        if os.access(path, os.X_OK):
+            return path
+    if paths:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    raise Refusal(_nowhere(program, os.pathsep.join(folders)))
+
+
+def _nowhere(program: str, path: str) -> str:
+    """Return one line on a program that is not on the PATH, which is seldom the one that people have."""
+    if len(path) > _PATH_CHARS:
+        path = path[:_PATH_CHARS] + "..."
+    return (
+        f"ENOENT: program {program!r} is not on the PATH that the daemon gives executors and checks"
+        f" ({path}); `command -v {program!r}` says whether it is on yours, `handoffd service install`"
+        " gives that to a service"
+    )
