@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,12 @@ class MemorySupervision:
         for root, view in self.projects.items():
             if name in (root, view.name) or name.startswith(f"{root}/"):
                 return root
-        raise NotFound(f"no supervised project is called or lies at {name}", hint=f"handoffd add {name}")
+        hint = f"handoffd add {name}" if name.startswith("/") else "handoffd projects"
+        raise NotFound(f"no supervised project is called or lies at {name}", hint=hint)
+
+    def names(self) -> Mapping[str, str]:
+        """Return what each project is called."""
+        return {root: view.name for root, view in self.projects.items()}
 
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project."""
@@ -86,7 +92,7 @@ class MemorySupervision:
             )
         return self.answer
 
-    async def peek(self, project: str) -> Peek:
+    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return a dispatch that would be made."""
         return Peek(
             project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,

@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, shorten, table
+from handoffd.errors import InvalidFile
 
 
 @click.group()
@@ -47,7 +49,10 @@ def show(place: Place, as_json: bool) -> None:
 def _load(place: Place) -> Any:
     from handoffd.configure import load
 
-    return load({"config": place.config}, place.environ)
+    try:
+        return load({"config": place.config}, place.environ)
+    except InvalidFile as invalid:
+        raise with_remedy(invalid) from None
 
 
 def _text(value: object) -> str:

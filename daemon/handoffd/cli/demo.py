@@ -9,10 +9,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from shlex import join, quote
+from typing import TYPE_CHECKING
 
 import click
 
+from handoffd.cli.asking import json_option
 from handoffd.errors import HandoffdError
+
+if TYPE_CHECKING:
+    from handoffd.cli.playing import Played
 
 
 @click.command()
@@ -20,41 +26,39 @@ from handoffd.errors import HandoffdError
 @click.option(
     "--directory", type=click.Path(path_type=Path), help="Where to make the project (default: a new folder)."
 )
-def demo(yes: bool, directory: Path | None) -> None:
+@json_option
+def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     """Take a small real project through a whole story; costs nothing."""
-    from rich.console import Console
-
-    from handoffd.cli.private_daemon import private_daemon
-    from handoffd.cli.storyline import Storyline, approve_always, ask_at_terminal, can_ask
+    from handoffd.cli.playing import play, progress, tell
+    from handoffd.cli.storyline import can_ask
     from handoffd.rehearsal import sample
 
     if not yes and not can_ask():
         raise HandoffdError(
             "the review asks a person, and there is no terminal",
-            hint="make demo YES=1   or   handoffd demo --yes",
+            hint="handoffd demo --yes  # or: make demo YES=1",
         )
-    console = Console()
     base = Path(tempfile.mkdtemp(prefix="handoffd-demo-"))
     project = str(sample.create(directory.absolute() if directory else base / "shop"))
-    console.print(f"A small shop in [bold]{project}[/] gets the story [bold]{sample.STORY}[/].\n")
-    ask = approve_always(console) if yes else ask_at_terminal(console, project)
-    with private_daemon(base, {"executor": "rehearsal", "schedule": {"poll_s": 1}}) as client:
-        client.post("/v1/verbs/start", {"project": project, "story": sample.STORY, "by": "demo"})
-        storyline = Storyline(client, project, console, ask)
-        track = storyline.follow()
-        console.print(storyline.table())
-    if track["step"] != "done":
-        raise HandoffdError(
-            f"the story stopped at {track['step']}: {track['last_error']}", hint=f"less {base}/daemon.log"
-        )
-    _prove(project)
+    progress.print(f"A small shop in [bold]{project}[/] gets the story [bold]{sample.STORY}[/].\n")
+    settings = {"executor": "rehearsal", "schedule": {"poll_s": 1}}
+    played = play(project, sample.STORY, base=base, settings=settings, yes=yes, by="demo")
+    proof = tell(played, as_json=as_json, prove=_prove)
+    if not as_json:
+        click.echo(f"\nThe project: {project}\nIts own pytest says: {proof['pytest']}")
 
 
-def _prove(project: str) -> None:
-    """Run the produced project's own tests, as anybody would."""
+def _prove(played: Played) -> dict[str, object]:
+    """Return what the produced project's own tests say, run as anybody would. Raises StoryFailed."""
+    from handoffd.cli.playing import StoryFailed
+
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    tests = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=120)
+    tests = subprocess.run(
+        command, cwd=played.project, capture_output=True, text=True, check=False, timeout=120
+    )
     last = (tests.stdout.strip().splitlines() or ["no output"])[-1]
-    click.echo(f"\nThe project: {project}\nIts own pytest says: {last}")
     if tests.returncode != 0:
-        raise HandoffdError("the produced project's tests fail", hint=f"cd {project} && {' '.join(command)}")
+        hint = f"cd {quote(played.project)} && {join(command)}"
+        message = f"the produced project's tests fail: {last}"
+        raise StoryFailed(message, hint=hint, details={**played.json, "pytest": last}, code="TESTS_FAIL")
+    return {"pytest": last}

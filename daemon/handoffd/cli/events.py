@@ -10,7 +10,7 @@ import click
 
 from handoffd.cli.asking import either, json_option
 from handoffd.cli.place import Place
-from handoffd.cli.wording import moment, plain, shorten
+from handoffd.cli.wording import called, moment, plain
 from handoffd.errors import NoDaemon
 
 
@@ -42,12 +42,10 @@ def line(event: dict[str, Any]) -> str:
         first, last = event["after"] + 1, event["next"] - 1
         missing = f"events {first} to {last} are missing" if first <= last else f"there is no event {first}"
         return f"-- {missing}: {plain(event['why'])}; going on from {event['next']} --"
-    name = shorten(event["project"].rsplit("/", 1)[-1], 24)
     before, after = _standing(event["before"]), _standing(event["after"])
     moved = f" [{before} → {after}]" if before != after else f" [{after}]"
-    return (
-        f"{moment(event['at'])}  {event['seq']}  {name}  {plain(event['kind'])}: {plain(event['why'])}{moved}"
-    )
+    what = f"{plain(event['kind'])}: {plain(event['why'])}{moved}"
+    return f"{moment(event['at'])}  {event['seq']}  {called(event)}  {what}"
 
 
 def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:

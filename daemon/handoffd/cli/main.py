@@ -20,6 +20,9 @@ from handoffd.cli.place import Place
 from handoffd.control.vocabulary import VERBS
 from handoffd.errors import HandoffdError
 
+PROGRAMS: Final = ("handoffd", "orchestrator")
+"""The names under which this command line is installed."""
+
 USAGE = 2
 INTERRUPTED = 130
 
@@ -103,10 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = cli.main(args=words, prog_name="handoffd", standalone_mode=False)
+        code = cli.main(args=words, prog_name=_program(), standalone_mode=False)
         _flush()
     except HandoffdError as error:
-        code = _tell(words, error.code, error.message, error.hint) or error.exit_code
+        _tell(words, error.code, error.message, error.hint, **getattr(error, "details", {}))
+        code = error.exit_code
     except click.ClickException as error:
         code = _tell_usage(words, error)
     except (click.Abort, KeyboardInterrupt):
@@ -118,23 +122,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _tell(words: Sequence[str], code: str, message: str, hint: str | None) -> int:
-    """Print an error for whoever asked: text on stderr, or JSON on stdout."""
+def _program() -> str:
+    """Return the name we were called by, for the help; as a module or by a link it is our own."""
+    called = os.path.basename(sys.argv[0])
+    return called if called in PROGRAMS else PROGRAMS[0]
+
+
+def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **details: object) -> None:
+    """Print an error for whoever asked: text on stderr, or JSON with all its details on stdout."""
     if _wants_json(words):
-        answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint}
+        answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint, **details}
         click.echo(json.dumps(answer, ensure_ascii=False))
-        return 0
+        return
     from handoffd.cli.wording import plain
 
     click.echo(f"handoffd: {plain(message, lines=True)}", err=True)
     if hint:
         click.echo(f"  next: {plain(hint)}", err=True)
-    return 0
 
 
 def _tell_usage(words: Sequence[str], error: click.ClickException) -> int:
     if _wants_json(words):
-        _tell(words, "USAGE", error.format_message(), None)
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAMS[0]
+        _tell(words, "USAGE", error.format_message(), f"{command} --help")
     else:
         error.show()
     return USAGE

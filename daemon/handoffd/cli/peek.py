@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from handoffd.cli.asking import NO_DAEMON, either, json_option, print_json, project_argument
@@ -26,11 +28,17 @@ def peek(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    shown = answer.json
-    click.echo(f"{plain(shown['step'])}, attempt {shown['attempt']}: {plain(shown['why'])}")
-    for warning in shown["warnings"]:
-        click.echo(f"  warning: {plain(warning)}")
-    if shown["prompt"] is not None:
-        click.echo(f"  executor: {plain(shown['executor'])}\n\n{plain(shown['prompt'], lines=True)}")
-    if not answer.daemon:
-        click.echo(NO_DAEMON)
+    closing = [] if answer.daemon else [NO_DAEMON]
+    click.echo("\n".join([*report(answer.json), *closing]))
+
+
+def report(shown: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/peek`."""
+    step, why, prompt = plain(shown["step"]), plain(shown["why"]), shown["prompt"]
+    warnings = [f"  warning: {plain(warning)}" for warning in shown["warnings"]]
+    if prompt is None:
+        following = shown["result"].get("next_command")
+        advice = [f"  next: {plain(following)}"] if following else []
+        return [f"nothing is dispatched at {step}: {why}", *warnings, *advice]
+    head = f"{step}, attempt {shown['attempt']}: {why}"
+    return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]

@@ -10,10 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING
 
 from handoffd.control.client import Client
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
+from handoffd.errors import InvalidFile
 
 if TYPE_CHECKING:
     from handoffd.settings import Settings
@@ -48,7 +50,12 @@ class Place:
         """Return the daemon's settings. Raises InvalidFile."""
         from handoffd.configure import load
 
-        return load({"config": self.config}, self.environ).settings
+        try:
+            return load({"config": self.config}, self.environ).settings
+        except InvalidFile as invalid:
+            named = () if self.config is None else ("--config", self.config)
+            hint = join(("handoffd", *named, "config", "check"))
+            raise InvalidFile(invalid.problems, hint=hint) from None
 
     def project(self, word: str | None) -> str:
         """Return what to call a project by: an absolute path, or a name. None is the current folder."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import Any
 
@@ -25,6 +27,7 @@ from handoffd.errors import HandoffdError, NoDaemon
 
 START_S = 30.0
 STOP_S = 30.0
+LOOK_MS = 50
 
 
 @contextmanager
@@ -73,15 +76,29 @@ def _ended_like_an_exception() -> Iterator[None]:
 
 
 def _wait_until_it_answers(client: Client, process: subprocess.Popen[bytes], log: Path) -> None:
+    # Its end is waited for; for its socket we have to look. Only a service manager is told that a daemon
+    # is ready, and one that has such a manager behaves differently: it leaves its launcher behind.
     give_up_at = time.monotonic() + START_S
-    while time.monotonic() < give_up_at:
-        with suppress(NoDaemon):
-            client.get("/v1/health")
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise HandoffdError(f"the daemon did not start; it said:\n{_tail(log)}", hint=f"less {log}")
+    with _ending(process) as ended:
+        while time.monotonic() < give_up_at:
+            with suppress(NoDaemon):
+                client.get("/v1/health")
+                return
+            if ended.poll(LOOK_MS):
+                break
+    raise HandoffdError(f"the daemon did not start; it said:\n{_tail(log)}", hint=f"less {quote(str(log))}")
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[select.poll]:
+    """Lend a poll that has something to tell once the process has ended."""
+    handle = os.pidfd_open(process.pid)  # not reaped yet, so the number is its own
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        yield ended
+    finally:
+        os.close(handle)
 
 
 def _tail(log: Path) -> str:

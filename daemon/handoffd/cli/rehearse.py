@@ -9,10 +9,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
+from handoffd.cli.asking import json_option
 from handoffd.errors import HandoffdError, NotFound
 
 _LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "CHECKLIST.md")
@@ -28,37 +30,34 @@ _LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "C
     help="JSON that tells the rehearsal how to misbehave (docs/operations.md).",
 )
 @click.option("--yes", is_flag=True, help="Approve at human steps instead of asking.")
-def rehearse(path: Path, story: str, script: Path | None, yes: bool) -> None:
+@json_option
+def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bool) -> None:
     """Run a story on a copy of PATH without an agent: no token is spent."""
-    from rich.console import Console
+    from handoffd.cli.playing import play, progress, tell
 
-    from handoffd.cli.private_daemon import private_daemon
-    from handoffd.cli.storyline import Storyline, approve_always, ask_at_terminal, can_ask
+    _require(path, story, yes=yes)
+    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
+    project = str(copy_project(path.resolve(), base / path.resolve().name, script))
+    progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
+    played = play(project, story, base=base, settings=_settings(), yes=yes, by="rehearse")
+    tell(played, as_json=as_json)
+    if not as_json:
+        click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
+
+
+def _require(path: Path, story: str, *, yes: bool) -> None:
+    """Refuse what cannot be rehearsed before anything is copied. Raises HandoffdError."""
+    from handoffd.cli.storyline import can_ask
     from handoffd.protocol.story import check_story_id
 
     check_story_id(story)
     if not yes and not can_ask():
         raise HandoffdError(
-            "human steps ask a person, and there is no terminal", hint=f"handoffd rehearse {path} --yes"
+            "human steps ask a person, and there is no terminal",
+            hint=f"handoffd rehearse {quote(str(path))} --yes",
         )
     if not path.is_dir():
-        raise NotFound(f"{path} is no folder", hint="handoffd rehearse PATH")
-    console = Console()
-    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
-    project = str(copy_project(path.resolve(), base / path.resolve().name, script))
-    console.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
-    ask = approve_always(console) if yes else ask_at_terminal(console, project)
-    with private_daemon(base, _settings()) as client:
-        client.post("/v1/verbs/start", {"project": project, "story": story, "by": "rehearse"})
-        storyline = Storyline(client, project, console, ask)
-        track = storyline.follow()
-        console.print(storyline.table())
-    console.print(f"\nThe copy: {project}\nThe daemon's log: {base}/daemon.log")
-    if track["step"] != "done":
-        why = track["last_error"] or track["reason"]
-        raise HandoffdError(
-            f"the story stopped at {track['step']} ({track['status']}): {why}", hint=f"less {base}/daemon.log"
-        )
+        raise NotFound(f"{path} is no folder", hint=f"ls {quote(str(path.absolute().parent))}")
 
 
 def copy_project(source: Path, target: Path, script: Path | None) -> Path:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, table
-from handoffd.errors import NotFound
+from handoffd.errors import InvalidFile, NotFound
 
 if TYPE_CHECKING:
     from handoffd.protocol.rulebook import Layer
@@ -33,7 +36,10 @@ def check(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.protocol.rulebook import build_rulebook
 
     root = _root(place, project)
-    book = build_rulebook(_layers(root))
+    try:
+        book = build_rulebook(_layers(root))
+    except InvalidFile as invalid:
+        raise with_remedy(invalid, root) from None
     paths = {name: book.path(name) for name in book.pipelines}
     if as_json:
         print_json(
@@ -58,7 +64,10 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.protocol.rulebook import explain
 
     root = _root(place, project)
-    settings = explain(_layers(root))
+    try:
+        settings = explain(_layers(root))
+    except InvalidFile as invalid:
+        raise with_remedy(invalid, root) from None
     if as_json:
         listed = [
             {"key": one.dotted, "value": one.value, "file": one.file, "line": one.line} for one in settings
@@ -74,7 +83,7 @@ def _root(place: Place, project: str | None) -> str:
     named = place.project(project)
     if named.startswith("/"):
         if not Path(named).is_dir():
-            raise NotFound(f"{named} is no folder", hint="give the root of a project")
+            raise NotFound(f"{named} is no folder", hint=f"ls {quote(os.path.dirname(named))}")
         return named
     from handoffd.cli.status import ask_status
 

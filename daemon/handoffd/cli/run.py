@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile
 
@@ -54,7 +55,7 @@ def _settings(place: Place, flags: dict[str, str | None]) -> Any:
     try:
         return load({"config": place.config, **dotted}, place.environ).settings
     except InvalidFile as invalid:
-        hint = invalid.hint or "handoffd config check"
+        hint = with_remedy(invalid).hint
         raise ConfigurationError(invalid.message, hint=hint, code=invalid.code) from invalid
 
 

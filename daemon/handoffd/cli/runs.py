@@ -8,7 +8,7 @@ import click
 
 from handoffd.cli.asking import either, json_option, print_json
 from handoffd.cli.place import Place
-from handoffd.cli.wording import moment, plain, shorten, styled, table
+from handoffd.cli.wording import called, moment, plain, styled, table
 
 _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "RUN")
 
@@ -46,7 +46,7 @@ def report(found: list[dict[str, Any]]) -> list[str]:
 def _row(run: dict[str, Any]) -> list[str]:
     return [
         moment(run["decided_at"]),
-        shorten(run["project"].rsplit("/", 1)[-1], 24),
+        called(run),
         plain(run["story"] or "–"),
         plain(run["step"]),
         str(run["attempt"]),

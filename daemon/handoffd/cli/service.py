@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -56,7 +57,8 @@ def install(
     """Write the unit files, then enable and start them."""
     scope = _scope(context, system=system, account=account)
     if not how["dry_run"] and not how["no_start"]:
-        scope.require_systemd("handoffd run   (in a terminal), or add --no-start to write the files only")
+        files_only = f"{scope.command('install')} --no-start"
+        scope.require_systemd(f"handoffd run  # or write the files only: {files_only}")
     files = [(file, _differs(file)) for file in _wanted(scope, path)]
     commands = [] if how["no_start"] else _start_commands(scope, files)
     report: dict[str, Any] = {
@@ -107,7 +109,7 @@ def uninstall(
 def status(context: click.Context, *, system: bool, account: str | None, as_json: bool) -> None:
     """Show whether both units run. Exit code 3: the daemon does not."""
     scope = _scope(context, system=system, account=account)
-    scope.require_systemd("handoffd status   (asks a daemon that runs in a terminal)")
+    scope.require_systemd("handoffd status  # asks a daemon that runs in a terminal")
     shown = scope.systemctl.show(scope.names)
     report = {
         **service_report.heading(scope, dry_run=False),
@@ -147,7 +149,7 @@ def _differs(file: unitfiles.UnitFile) -> bool:
     if not _is_ours(file.path):
         raise Refused(
             f"{file.path} was not written by handoffd and is left alone",
-            hint=f"mv {file.path} {file.path}.before   (then install again)",
+            hint=f"mv {quote(str(file.path))} {quote(str(file.path))}.before  # then install again",
         )
     return file.path.read_text(encoding="utf-8") != file.text
 
@@ -189,7 +191,8 @@ def _write(scope: Scope, files: list[unitfiles.UnitFile]) -> None:
             temporary.chmod(0o644)
             temporary.replace(file.path)
     except OSError as error:
-        raise Refused(f"{scope.folder} cannot be written: {error.strerror}", hint=_as_root(scope)) from error
+        hint = _as_root(scope, "install")
+        raise Refused(f"{scope.folder} cannot be written: {error.strerror}", hint=hint) from error
 
 
 def _remove(scope: Scope, names: list[str]) -> None:
@@ -197,11 +200,15 @@ def _remove(scope: Scope, names: list[str]) -> None:
         for name in names:
             (scope.folder / name).unlink(missing_ok=True)
     except OSError as error:
-        raise Refused(f"{scope.folder} cannot be changed: {error.strerror}", hint=_as_root(scope)) from error
+        hint = _as_root(scope, "uninstall")
+        raise Refused(f"{scope.folder} cannot be changed: {error.strerror}", hint=hint) from error
 
 
-def _as_root(scope: Scope) -> str | None:
-    return None if scope.account is None else "the same with sudo"
+def _as_root(scope: Scope, verb: str) -> str:
+    """Return the verb for whoever may write there; a folder of one's own is looked at first."""
+    if scope.account is None:
+        return f"ls -ld {quote(str(scope.folder))}"
+    return f"sudo {scope.command(verb)}"
 
 
 def _run_all(scope: Scope, commands: list[tuple[str, ...]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from handoffd.cli.asking import NO_DAEMON
 from handoffd.cli.wording import minutes, plain, shorten, styled, table
+from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
 
@@ -104,7 +105,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from (f"warning: {shorten(warning, width)}" for warning in project["warnings"])
     if track is None:
         if project["condition"] == "not_initialized":
-            yield f"next: handoffd init {plain(project['project'])}"
+            yield f"next: {plain(command_for(project['project'], 'init'))}"
         return
     if track["waits_for"]:
         yield f"waits for: {shorten(track['waits_for'], width)}"

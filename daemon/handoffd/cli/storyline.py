@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ Json = dict[str, Any]
 LOOK_S = 0.1
 _MARKS = {
     "pass": ("✓", "green"),
+    "approved": ("✓", "green"),
+    "rejected": ("✗", "red"),
     "failing": ("✗", "red"),
     "timeout": ("⏱", "red"),
     "needs_human": ("?", "yellow"),
@@ -42,9 +44,10 @@ class _Gate:
     approved: bool
 
     @property
-    def result(self) -> Text:
-        """What was decided, for the table."""
-        return Text("✓ approved", style="green") if self.approved else Text("✗ rejected", style="red")
+    def row(self) -> Json:
+        """What was decided, as an attempt is told: no executor ran, so nothing was measured."""
+        result = "approved" if self.approved else "rejected"
+        return {"step": self.step, "attempt": 1, "seconds": None, "tests": None, "result": result}
 
 
 Ask = Callable[[Json], Answer]
@@ -125,22 +128,32 @@ class Storyline:
         return Group(line, _now(track))
 
     # --- the end ---------------------------------------------------------------------------------
-    def table(self) -> Table:
-        """Return what every attempt took and proved."""
-        table = Table(title=None, header_style="bold")
-        for name in ("step", "attempt", "seconds", "tests measured", "result"):
-            table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")
+    def rows(self) -> tuple[Json, ...]:
+        """Return what every attempt took and proved, oldest first, with the decisions in their places.
+
+        Keys: step, attempt, seconds, tests (as `runs --json` tells them), result.
+        """
+        rows: list[Json] = []
         for place, run in enumerate([*self._runs(), None]):
-            for gate in (gate for gate in self._gates if gate.after == place):
-                table.add_row(gate.step, "1", "", "–", gate.result)
+            rows += [gate.row for gate in self._gates if gate.after == place]
             if run is not None:
-                table.add_row(run["step"], str(run["attempt"]), _seconds(run), _tests(run), _result(run))
-        return table
+                rows.append({key: run[key] for key in ("step", "attempt", "seconds", "tests", "result")})
+        return tuple(rows)
 
     def _runs(self) -> list[Json]:
         """Return the story's dispatches, oldest first."""
         found: list[Json] = self._client.get("/v1/runs", project=self._project)["runs"]
         return found[::-1]
+
+
+def table_of(rows: Iterable[Json]) -> Table:
+    """Return rows as a table for people."""
+    table = Table(title=None, header_style="bold")
+    for name in ("step", "attempt", "seconds", "tests measured", "result"):
+        table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")
+    for row in rows:
+        table.add_row(row["step"], str(row["attempt"]), _seconds(row), _tests(row), _result(row))
+    return table
 
 
 def _rests(track: Json) -> bool:
@@ -167,12 +180,12 @@ def _now(track: Json) -> RenderableType:
     return Spinner("dots", Text(f" {track['step']} attempt {track['attempt']}: {what}"))
 
 
-def _seconds(run: Json) -> str:
-    return f"{run['seconds']:.1f}" if run["seconds"] is not None else ""
+def _seconds(row: Json) -> str:
+    return f"{row['seconds']:.1f}" if row["seconds"] is not None else ""
 
 
-def _tests(run: Json) -> str:
-    tests = run["tests"]
+def _tests(row: Json) -> str:
+    tests = row["tests"]
     if tests is None:
         return "–"
     if not tests["verified"]:
@@ -180,8 +193,8 @@ def _tests(run: Json) -> str:
     return f"{tests['pass']} pass, {tests['fail']} fail"
 
 
-def _result(run: Json) -> Text:
-    result = run.get("result") or "running"
+def _result(row: Json) -> Text:
+    result = row["result"] or "running"
     mark, style = _MARKS.get(result, ("…", "dim"))
     return Text(f"{mark} {result}", style=style)
 
@@ -195,9 +208,9 @@ def ask_at_terminal(console: Console, project: str) -> Ask:
         console.print(
             "  Type [bold]y[/] to approve, [bold]n[/] to reject, anything else is a note with an approval."
         )
-        said = input("> ").strip()
+        said = console.input("> ").strip()
         if said.lower() in {"n", "no"}:
-            return Answer(approve=False, note=input("What should change? ").strip() or None)
+            return Answer(approve=False, note=console.input("What should change? ").strip() or None)
         return Answer(approve=True, note=None if said.lower() in {"", "y", "yes"} else said)
 
     return ask

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import join
 
 from handoffd.errors import Refused
 
@@ -81,9 +82,9 @@ class Systemctl:
         """Return the next command to type after a failure of the manager itself."""
         if "connect to bus" in failed.error.lower():
             # Typical of `su` and `sudo -u`: a shell without a session of its own.
-            return "export XDG_RUNTIME_DIR=/run/user/$(id -u)   (after: sudo loginctl enable-linger $USER)"
+            return 'sudo loginctl enable-linger "$USER" && export XDG_RUNTIME_DIR=/run/user/$(id -u)'
         if "denied" in failed.error.lower() or "authentication" in failed.error.lower():
-            return "the same with sudo"
+            return f"sudo {join(failed.argv)}"
         return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from handoffd.cli.wording import minutes, plain
+from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
 
@@ -13,9 +14,7 @@ Json = dict[str, Any]
 def report(answer: Json) -> list[str]:
     """Return the lines for an answer of `POST /v1/verbs/…`."""
     lines = _REPORTS[answer["type"]](answer)
-    if answer["type"] == "error":
-        return lines
-    if answer.get("waits_for"):
+    if answer.get("waits_for") and answer["type"] != "error":
         lines.append(f"  waits for: {plain(answer['waits_for'])}")
     if answer.get("next_command"):
         lines.append(f"  next: {plain(answer['next_command'])}")
@@ -52,10 +51,7 @@ def _timeout(answer: Json) -> list[str]:
 
 
 def _error(answer: Json) -> list[str]:
-    message, instruction = answer["message"], answer["caller_instruction"]
-    lines = [f"handoffd: {plain(message)} [{answer['code']}]"]
-    advice = instruction.removeprefix(message).lstrip("; ")
-    return [*lines, f"  next: {plain(advice)}"] if advice else lines
+    return [f"handoffd: {plain(answer['message'])} [{answer['code']}]"]
 
 
 def _initialised(answer: Json) -> list[str]:
@@ -67,7 +63,7 @@ def _initialised(answer: Json) -> list[str]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
     lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
-    return [*lines, f"  next: handoffd start {plain(answer['project'])} STORY"]
+    return [*lines, f"  next: {plain(command_for(answer['project'], 'start', 'STORY'))}"]
 
 
 def _added(answer: Json) -> list[str]:
@@ -75,7 +71,7 @@ def _added(answer: Json) -> list[str]:
     if answer["condition"] not in {"ok", "not_initialized"}:
         lines.append(f"  {answer['condition']}: {plain(answer['detail'] or '')}")
     track = answer["tracks"][0] if answer["tracks"] else None
-    following = track["next_command"] if track else f"handoffd init {answer['project']}"
+    following = track["next_command"] if track else command_for(answer["project"], "init")
     return [*lines, f"  next: {plain(following)}"] if following else lines
 
 

@@ -22,7 +22,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
     words = " ".join(["[PROJECT]", *(parameter.name.upper() for parameter in needed)])
 
     def run(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
-        project, given = _sorted_out(needed, words)
+        project, given = sorted_out(needed, words)
         given |= {name: _as_json_value(value) for name, value in options.items() if value}
         place = click.get_current_context().find_object(Place)
         assert place is not None
@@ -52,7 +52,7 @@ def _option(parameter: Parameter) -> click.Option:
     return click.Option([name], metavar="TEXT", help=help_)
 
 
-def _sorted_out(needed: list[Parameter], words: tuple[str, ...]) -> tuple[str | None, dict[str, Any]]:
+def sorted_out(needed: list[Parameter], words: tuple[str, ...]) -> tuple[str | None, dict[str, Any]]:
     """Return the project, if it was named, and the required parameters."""
     if len(words) < len(needed):
         missing = needed[len(words)]

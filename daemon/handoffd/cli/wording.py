@@ -5,8 +5,9 @@ Names, notes and errors come from projects and agents; nothing of theirs may dri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -54,6 +55,12 @@ def moment(at: str | None) -> str:
 def minutes(value: float) -> str:
     """Return minutes in few digits: `0.4`, `3.5`, `12`."""
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def called(entry: Mapping[str, Any]) -> str:
+    """Return the name of the project that an event or a run is about, short enough for a column."""
+    name = str(entry.get("name") or entry["project"].rsplit("/", 1)[-1])  # an older daemon knows no names
+    return shorten(name, 60 if name.startswith("/") else 24)
 
 
 def styled(word: str) -> str:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
@@ -90,7 +91,8 @@ class Client:
             raise NoDaemon(f"no daemon answers at {self._path}", hint="handoffd run") from error
         except PermissionError as error:
             message = f"{self._path} belongs to another account"
-            raise Refused(message, code="FORBIDDEN", hint="run this as the account of the daemon") from error
+            owner = f'sudo -u "$(stat -c %U {quote(str(self._path.parent))})" handoffd status'
+            raise Refused(message, code="FORBIDDEN", hint=owner) from error
         except OSError as error:
             raise NoDaemon(f"{self._path}: {error.strerror or error}", hint="handoffd run") from error
         return connection
@@ -170,7 +172,8 @@ def _decoded(raw: bytes) -> Json:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise HandoffdError("what answers on the socket is no handoffd", code="BAD_ANSWER")
+        message = "what answers on the socket is no handoffd"
+        raise HandoffdError(message, code="BAD_ANSWER", hint="handoffd config show")
     return data
 
 

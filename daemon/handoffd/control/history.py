@@ -6,14 +6,16 @@ it saw. Where that cannot be honoured, a line of type `gap` says so instead of s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
+from pathlib import PurePath
 from typing import Any, Final
 
 import anyio
 from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
+from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.events import Exit, TestEvidence
 from handoffd.errors import StoreError
 from handoffd.store.journal import Journal
@@ -21,18 +23,23 @@ from handoffd.store.records import Standing, StoredEvent, StoredRun
 
 Json = dict[str, Any]
 
+Names = Mapping[str, str]
+"""What projects are called in commands, by root."""
+NOBODY: Final[Names] = {}
+
 MOST_EVENTS = 1000
 _EXIT: Final = TypeAdapter(Exit)
 _TESTS: Final = TypeAdapter(TestEvidence)
 
 
-def event_json(event: StoredEvent) -> Json:
+def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
     """Return one event: when, what, why, and where the track stood before and after."""
     return {
         "type": "event",
         "seq": event.seq,
         "at": rfc3339(event.at),
         "project": event.key.project,
+        "name": _name(event.key.project, names),
         "track": event.key.track,
         "kind": event.kind,
         "why": event.why,
@@ -45,17 +52,21 @@ def event_json(event: StoredEvent) -> Json:
 
 def addressed(result: Json, root: str) -> Json:
     """Return a result of the engine with its project's root in it: the engine knows no paths."""
-    told = result.get("caller_instruction")
-    if not isinstance(told, str):
-        return result
-    return {**result, "caller_instruction": told.replace("{project}", root)}
+    told = {name: result.get(name) for name in ("caller_instruction", "next_command")}
+    return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
 
 
-def run_json(run: StoredRun) -> Json:
+def _name(root: str, names: Names) -> str:
+    """Return what a project is called; one that nobody supervises any more, by its folder."""
+    return names.get(root) or PurePath(root).name
+
+
+def run_json(run: StoredRun, names: Names = NOBODY) -> Json:
     """Return one dispatch, from the decision to the verdict. What has not happened yet is None."""
     return {
         "run": run.id,
         "project": run.key.project,
+        "name": _name(run.key.project, names),
         "track": run.key.track,
         "story": run.story,
         "step": run.step,
@@ -105,7 +116,11 @@ async def gap(journal: Journal, after: int) -> Json | None:
 
 
 async def follow(
-    journal: Journal, after: int, project: str | None, closing: anyio.Event
+    journal: Journal,
+    after: int,
+    project: str | None,
+    closing: anyio.Event,
+    names: Callable[[], Names] = lambda: NOBODY,
 ) -> AsyncIterator[Json]:
     """Yield events above `after` as they are committed, gaps marked, until `closing` or the journal's end."""
     missing = await gap(journal, after)
@@ -115,8 +130,9 @@ async def follow(
     while True:
         newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
         batch = await journal.events(after, project, MOST_EVENTS)
+        called = names()
         for event in batch:
-            yield event_json(event)
+            yield event_json(event, called)
         full = len(batch) == MOST_EVENTS
         after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)
         if not full and not await _newer(journal, after, closing):

@@ -6,6 +6,7 @@ its loops when a verb is given while no daemon runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from handoffd.engine.events import Verb
@@ -20,8 +21,11 @@ class Supervision(Protocol):
         """Return the root of the project called (or lying at) `name`.
 
         A path wins over a name; a path inside a project finds the project. Raises `NotFound`,
-        with the names there are in the hint, and `Refused` when a name fits several.
+        with the names there are in the message, and `Refused` when a name fits several.
         """
+
+    def names(self) -> Mapping[str, str]:
+        """Return, by root, what `find` finds it by: its name, or its root where several share that."""
 
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project, by name."""
@@ -38,8 +42,8 @@ class Supervision(Protocol):
     async def give(self, project: str, verb: Verb) -> Result:
         """Put a verb before the engine and return what it said."""
 
-    async def peek(self, project: str) -> Peek:
-        """Return what the next turn would do."""
+    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
+        """Return what the next turn would do; `bootstrapped` as in `Started`."""
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""

@@ -5,6 +5,7 @@ The same answers for every entrance: socket, command line, with a daemon and wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ from pydantic import TypeAdapter
 
 from handoffd.clock import Clock, rfc3339
 from handoffd.control.history import Json, addressed, event_json, latest, run_json
+from handoffd.control.initialising import is_bootstrapped
 from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
+from handoffd.engine.commands import command_for
 from handoffd.engine.views import Peek, ProjectView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.process import claimed
@@ -81,7 +84,8 @@ class Reads:
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""
         root = self._supervision.find(project)
-        shown = plain(_PEEK, await self._supervision.peek(root))
+        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
+        shown = plain(_PEEK, await self._supervision.peek(root, bootstrapped=bootstrapped))
         return {**shown, "result": addressed(shown["result"], root)}
 
     async def events(self, after: int | None, project: str | None = None, limit: int = 500) -> list[Json]:
@@ -91,12 +95,14 @@ class Reads:
             found = await latest(self.journal, root, limit)
         else:
             found = list(await self.journal.events(after, root, limit))
-        return [event_json(event) for event in found]
+        names = self.names()
+        return [event_json(event, names) for event in found]
 
     async def runs(self, project: str | None = None, limit: int = 100) -> list[Json]:
         """Return the latest dispatches, newest first."""
         found = await self.journal.runs(self.root_of(project), limit)
-        return [run_json(run) for run in found]
+        names = self.names()
+        return [run_json(run, names) for run in found]
 
     async def log_of(self, project: str | None, run: str | None) -> RunLog:
         """Return where the output of a run is: the one named, or the project's latest."""
@@ -108,7 +114,11 @@ class Reads:
         for known in await self.journal.runs(root, _RUNS_SEARCHED):
             if await to_thread.run_sync(has_log, self._runs_dir, known.id):
                 return await to_thread.run_sync(find_log, self._runs_dir, known.id)
-        raise NotFound(f"no executor has run in {root} yet", hint=f"handoffd status {root}")
+        raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
+
+    def names(self) -> Mapping[str, str]:
+        """Return what projects are called in commands, by root."""
+        return self._supervision.names()
 
     def root_of(self, project: str | None) -> str | None:
         """Return the root of a project; None for None. Raises NotFound."""

@@ -23,6 +23,7 @@ from handoffd.control.history import MOST_EVENTS, Json, follow
 from handoffd.control.reads import API
 from handoffd.control.runlog import pieces
 from handoffd.control.service import Caller, Service
+from handoffd.control.verbs import spec_of, usage
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 
 log = structlog.get_logger(__name__)
@@ -92,7 +93,7 @@ def _status_of(error: HandoffdError) -> int:
 
 async def _no_such_path(request: Request, _: Exception) -> Response:
     message = f"there is no {request.method} {request.url.path}"
-    return JSONResponse(error_json(NotFound(message, hint="see docs/cli.md")), 404)
+    return JSONResponse(error_json(NotFound(message, hint="handoffd --help")), 404)
 
 
 def error_json(error: HandoffdError) -> Json:
@@ -121,7 +122,7 @@ class _Api:
     async def peek(self, request: Request) -> Response:
         project = _project(request)
         if not project:
-            raise Refused("project is missing: name one, or give its path", code="BAD_ARGUMENT")
+            raise _no_project("handoffd peek PROJECT")
         return JSONResponse(await self._service.peek(project))
 
     async def runs(self, request: Request) -> Response:
@@ -138,7 +139,7 @@ class _Api:
         return JSONResponse({"events": await self._service.events(after, project, limit or 0)})
 
     async def _lines(self, after: int, root: str | None) -> AsyncIterator[str]:
-        async for event in follow(self._service.journal, after, root, self._closing):
+        async for event in follow(self._service.journal, after, root, self._closing, self._service.names):
             yield json.dumps(event, ensure_ascii=False) + "\n"
 
     async def log(self, request: Request) -> Response:
@@ -153,7 +154,7 @@ class _Api:
         given = await _body(request)
         project = given.pop("project", None)
         if not isinstance(project, str) or not project:
-            raise Refused("project is missing: name one, or give its path", code="BAD_ARGUMENT")
+            raise _no_project(usage(spec_of(request.path_params["verb"]), "PROJECT"))
         caller = _caller(request, given.pop("by", None))
         result = await self._service.call(request.path_params["verb"], project, given, caller)
         return JSONResponse(result, 409 if result["type"] == "error" else 200)
@@ -171,6 +172,11 @@ def _caller(request: Request, by: object) -> Caller:
     assert request.client is not None  # set by the server's protocol from the socket's credentials
     name = by[:100] if isinstance(by, str) and by.isprintable() and by else "api"
     return Caller(pid=request.client.port, by=name)
+
+
+def _no_project(hint: str) -> Refused:
+    message = "project is missing: name one, or give its path"
+    return Refused(message, code="BAD_ARGUMENT", hint=hint)
 
 
 def _project(request: Request) -> str | None:

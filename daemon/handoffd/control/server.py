@@ -122,7 +122,8 @@ def _listen(path: Path) -> socket.socket:
     """Return a listening socket at `path`, replacing one that nobody answers on."""
     if len(os.fsencode(path)) > 90:
         raise HandoffdError(
-            f"the socket's path is too long: {path}", hint="set HANDOFFD_RUNTIME_DIR to a shorter one"
+            f"the socket's path is too long: {path}",
+            hint="export HANDOFFD_RUNTIME_DIR=/run/user/$(id -u)/handoffd",
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -6,9 +6,11 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from anyio import to_thread
@@ -20,8 +22,9 @@ from handoffd.control.initialising import is_bootstrapped, prepare_project, proj
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Supervision
 from handoffd.control.reads import Reads, plain
-from handoffd.control.verbs import EVENTS, checked, spec_of
+from handoffd.control.verbs import EVENTS, checked, spec_of, usage
 from handoffd.control.vocabulary import Arguments, VerbSpec
+from handoffd.engine.commands import command_for
 from handoffd.engine.events import Initialised, Started, Verb
 from handoffd.engine.results import Result
 from handoffd.errors import NotFound, Refused
@@ -73,7 +76,7 @@ class Service(Reads):
         """
         spec = spec_of(verb)
         await self._guard(spec, project, arguments, caller.pid)
-        given = checked(spec.parameters, arguments)
+        given = checked(spec, project, arguments)
         if verb in self._plain_verbs:
             return await self._plain_verbs[verb](project)
         if verb == "start":
@@ -93,7 +96,7 @@ class Service(Reads):
             raise Refused(
                 f"{spec.name} is for people: it was asked for by a process of an executor",
                 code="INSIDE_EXECUTOR",
-                hint="give it from a terminal of your own",
+                hint=usage(spec, project, "in a terminal of your own"),
             )
 
     async def _start(self, root: str, given: Mapping[str, Any], by: str) -> Json:
@@ -101,16 +104,16 @@ class Service(Reads):
         return await self._give(root, Started(bootstrapped=bootstrapped, by=by, **given))
 
     async def _give(self, root: str, verb: Verb) -> Json:
-        """Return the engine's result, and what a person would type next."""
+        """Return the engine's result, and what a person would type next.
+
+        After a refusal that is what the engine advises; else what follows from where the track stands now.
+        """
         result = addressed(plain(_RESULT, await self._supervision.give(root, verb)), root)
         view = await self._supervision.view(root)
         track = view.tracks[0] if view.tracks else None
-        return {
-            **result,
-            "project": root,
-            "waits_for": track.waits_for if track is not None else None,
-            "next_command": track.next_command if track is not None else f"handoffd init {root}",
-        }
+        if result["type"] != "error":
+            result["next_command"] = track.next_command if track is not None else command_for(root, "init")
+        return {**result, "project": root, "waits_for": track.waits_for if track is not None else None}
 
     def _knows(self, project: str) -> bool:
         try:
@@ -135,7 +138,7 @@ class Service(Reads):
         name = await to_thread.run_sync(project_name, root)
         result = await self._supervision.give(root, Initialised(project=name))
         if result.type == "error":
-            raise Refused(result.message, code=result.code)
+            raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
     async def init(self, project: str) -> Json:
         """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing."""
@@ -179,7 +182,8 @@ class Service(Reads):
         if self._stop is None:
             raise NotFound("no daemon runs here", hint="handoffd run")
         if await to_thread.run_sync(self._inside, caller.pid):
-            raise Refused("an executor cannot stop the daemon", code="INSIDE_EXECUTOR")
+            hint = "handoffd stop  # in a terminal of your own"
+            raise Refused("an executor cannot stop the daemon", code="INSIDE_EXECUTOR", hint=hint)
         self._stop(executors)
         return {"type": "stopping", "executors": executors}
 
@@ -187,14 +191,12 @@ class Service(Reads):
 def _path(project: str) -> str:
     """Return `project` if it can be a place on the disk; a name cannot."""
     if not project.startswith("/"):
-        raise NotFound(
-            f"no supervised project is called {project[:80]}", hint="give the absolute path of its root"
-        )
+        raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
     return project
 
 
 def _folder(path: str) -> str:
     folder = Path(path).resolve()
     if not folder.is_dir():
-        raise NotFound(f"{path} is no folder", hint="give the root of a project")
+        raise NotFound(f"{path} is no folder", hint=f"ls {quote(os.path.dirname(path))}")
     return str(folder)

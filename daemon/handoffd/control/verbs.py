@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from handoffd.control.vocabulary import MAX_TEXT, VERBS, Arguments, Parameter, VerbSpec
 from handoffd.engine import events
+from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import Reason
@@ -38,17 +39,34 @@ def spec_of(verb: str) -> VerbSpec:
     """Return a verb of the table; NotFound, with the verbs there are, for any other."""
     spec = VERBS.get(verb)
     if spec is None:
-        raise NotFound(f"there is no verb {verb[:80]!r}", hint=f"one of {', '.join(sorted(VERBS))}")
+        known = ", ".join(sorted(VERBS))
+        raise NotFound(f"there is no verb {verb[:80]!r} (allowed: {known})", hint="handoffd --help")
     return spec
 
 
-def checked(parameters: tuple[Parameter, ...], given: Arguments) -> dict[str, Any]:
-    """Return every parameter with a valid value. Raises Refused (BAD_ARGUMENT) for anything else."""
-    unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
-    if unknown:
-        allowed = ", ".join(parameter.name for parameter in parameters) or "none"
-        raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
-    return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
+    """Return how a verb is given, as a command line: what must be said in capitals, a remark behind it."""
+    needed = [parameter for parameter in spec.parameters if parameter.required]
+    line = command_for(project, spec.name, *(parameter.name.upper() for parameter in needed))
+    if remark is None and any(parameter.type == "reason" for parameter in needed):
+        remark = f"REASON: {', '.join(Reason)}"
+    return line if remark is None else f"{line}  # {remark}"
+
+
+def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
+    """Return every parameter of a verb for `project` with a valid value.
+
+    Raises Refused (BAD_ARGUMENT, INVALID_STORY) for anything else; its hint tells how the verb is given.
+    """
+    parameters = spec.parameters
+    try:
+        unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
+        if unknown:
+            allowed = ", ".join(parameter.name for parameter in parameters) or "none"
+            raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
+        return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+    except Refused as refused:
+        raise Refused(refused.message, code=refused.code, hint=usage(spec, project)) from None
 
 
 def _value(parameter: Parameter, value: object) -> object:

@@ -8,10 +8,13 @@ rules live by subject: `verbs` and `starting` (people), `dispatching` (a track's
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
 from handoffd.engine import dispatching, edits, judging, starting, verbs
+from handoffd.engine.advice import next_command, way_on
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, UnknownStepError
 from handoffd.engine.events import (
     Aborted,
@@ -59,7 +62,7 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     if allowed is None:
         return _out_of_place(situation, event, status)
     if _is_stale(track, event):
-        return refuse(situation, "STALE_FACT", f"{event.kind} is about another dispatch", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{event.kind} is about another dispatch")
     try:
         decision = (
             _rule_for_verb(situation, event) if isinstance(event, Verb) else _rule_for_fact(situation, event)
@@ -69,7 +72,14 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     after = decision.track.state
     refused = isinstance(decision.result, Refusal)
     assert after is None or refused or after.status in allowed, (status, event.kind, after.status)
-    return decision
+    return decision if refused else _advised(decision, rules)
+
+
+def _advised(decision: Decision, rules: RuleBook) -> Decision:
+    """Return the decision with what a person would type next, unless its rule knew better."""
+    result = decision.result
+    following = result.next_command or next_command(decision.track, rules)
+    return replace(decision, result=replace(result, next_command=following))
 
 
 _OfOneDispatch = (
@@ -92,38 +102,29 @@ def _is_stale(track: Track, event: Event) -> bool:
 
 
 def _out_of_place(situation: Situation, event: Event, status: Status | None) -> Decision:
+    track, rules = situation.track, situation.rules
     if status is None:
-        return refuse(
-            situation,
-            "NOT_INITIALIZED",
-            "the project has no STATE.json",
-            do="initialise it with `handoffd init`",
-        )
+        return refuse(situation, "NOT_INITIALIZED", "the project has no STATE.json", command("init"))
     if status is Status.RUNNING:
-        return refuse(
-            situation, "ALREADY_RUNNING", f"{situation.state.step} runs", do="wait for its end, or abort it"
-        )
+        return refuse(situation, "ALREADY_RUNNING", f"{situation.state.step} runs", way_on(track, rules))
     if isinstance(event, Approved | Rejected):
-        return refuse(
-            situation,
-            "WRONG_STEP",
-            f"{situation.state.step} waits for nobody's decision",
-            do="ask for the status",
-        )
+        message = f"{situation.state.step} waits for nobody's decision"
+        return refuse(situation, "WRONG_STEP", message, way_on(track, rules))
     if isinstance(event, Reopened):
-        return refuse(situation, "NOT_DONE", f"{situation.state.story} is not done", do="roll back instead")
-    return refuse(situation, "STALE_FACT", f"{event.kind} changes nothing at {status}", do="nothing to do")
+        return verbs.not_done(situation, event)
+    return refuse(situation, "STALE_FACT", f"{event.kind} changes nothing at {status}")
 
 
 def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
     message, remedy = f"the step table has no step {step}", "mend .ai/step-rules.yaml"
     if not isinstance(event, ExecutorExited | ChecksFinished):
-        return refuse(situation, "UNKNOWN_STEP", message, do=f"{remedy}, or roll back to a step it has")
+        told = f"{message}: {remedy}, or roll back to a step it has"
+        return refuse(situation, "UNKNOWN_STEP", told, command("rules check"))
     # Its processes are gone and say so only once: refused, this fact would leave a track that runs for ever.
     track = situation.track.without_dispatch().with_state(
         status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now
     )
-    return ask_human(track, message, action="handoffd retry {project}", why=f"{remedy}, then try again")
+    return ask_human(situation.at(track), message, why=f"{remedy}, then try again")
 
 
 def _rule_for_verb(situation: Situation, event: Verb) -> Decision:

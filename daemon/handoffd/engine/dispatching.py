@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handoffd.engine.advice import next_command
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
 from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, give_back, next_parked
 from handoffd.engine.track import Dispatch, Phase, Track
-from handoffd.engine.wording import accept, ask_human, notice, refuse
+from handoffd.engine.wording import accept, ask_human, notice, refuse, with_tail
 from handoffd.protocol.state import Status
 from handoffd.protocol.story import expand
 
@@ -47,23 +49,29 @@ def wants_turn(track: Track) -> bool:
 
 
 def _held_back(situation: Situation) -> Decision | None:
-    state, ledger, track = situation.state, situation.ledger, situation.track
+    state, ledger = situation.state, situation.ledger
     if state.status is Status.RUNNING:
         return _already_running(situation)
     if ledger.paused_by:
-        return _wait(track, f"paused by {ledger.paused_by}", do="resume it to go on")
+        return _wait(situation, f"paused by {ledger.paused_by}")
     if ledger.closed:
-        return _wait(track, state.last_error or "aborted", do="start a story or roll back")
+        return _wait(situation, state.last_error or "aborted")
     if ledger.held_edit:
-        return _wait(track, ledger.held_edit.why, do="a person confirms the edit with `handoffd confirm`")
+        return _wait(situation, ledger.held_edit.why)
     if state.story is None:
-        return _wait(track, "no story was started", do="start one")
+        return _wait(situation, "no story was started")
     return None
 
 
-def _wait(track: Track, reason: str, *, do: str) -> Decision:
-    assert track.state is not None
-    result = Blocked(step=track.state.step, reason=reason, caller_instruction=f"{reason}; {do}")
+def _wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:
+    track = situation.track
+    following = advice or next_command(track, situation.rules)
+    result = Blocked(
+        step=situation.state.step,
+        reason=reason,
+        next_command=following,
+        caller_instruction=f"{reason}; next: {following}",
+    )
     return Decision(track=track, result=result, why=reason)
 
 
@@ -91,37 +99,29 @@ def _after_the_end(situation: Situation) -> Decision:
 
 
 def _waits_for_person(situation: Situation) -> Decision:
-    state, track = situation.state, situation.track
+    state = situation.state
     if MAX_ATTEMPTS in state.blocked_by:
-        return _wait(track, f"{state.step} has no attempt left", do="a person retries or rolls back")
-    return ask_human(
-        track,
-        state.last_error or f"{state.step} waits for a person",
-        action="handoffd status {project}",
-        why="it waits for a person",
-        tell=False,
-    )
+        return _wait(situation, f"{state.step} has no attempt left")
+    message = state.last_error or f"{state.step} waits for a person"
+    return ask_human(situation, message, why="it waits for a person", tell=False)
 
 
 def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     names = ", ".join(unmet)
     reason = f"blocked by {names}, which is not done" if len(unmet) == 1 else f"blocked by {names}"
-    decision = _wait(situation.track, reason, do="it goes on by itself when they are done")
+    decision = _wait(situation, reason, command("status"))  # it goes on by itself when they are done
     if situation.ledger.told == reason:
         return decision
     told = situation.track.with_ledger(told=reason)
-    return replace(decision, track=told).also(
-        notice(told, "blocked", reason, action="handoffd status {project}")
-    )
+    return replace(decision, track=told).also(notice(told, "blocked", reason, action=command("status")))
 
 
 def _open_gate(situation: Situation) -> Decision:
     state = situation.state
     track = situation.track.with_state(status=Status.NEEDS_HUMAN)
     return ask_human(
-        track,
-        f"{state.step} of {state.story} waits for your decision",
-        action="handoffd approve {project}   or   handoffd reject {project} REASON",
+        situation.at(track),
+        f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
         why=f"{state.step} is a human step",
         review=_to_review(situation),
     )
@@ -179,26 +179,22 @@ def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
     """Stop at the step that could not be dispatched: a person must mend what prepares it."""
     track = situation.track if situation.done else follow(situation)
     if isinstance(track, Decision) or situation.done:
-        return refuse(situation, "STALE_FACT", "there is nothing to dispatch", do="nothing to do")
-    return ask_human(
-        track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message),
-        f"{situation.at(track).state.step} could not be dispatched: {event.message}",
-        action="handoffd peek {project}   then   handoffd retry {project}",
-        why=event.code,
-    )
+        return refuse(situation, "STALE_FACT", "there is nothing to dispatch")
+    stuck = situation.at(track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message))
+    message = f"{stuck.state.step} could not be dispatched: {event.message}"
+    return ask_human(stuck, message, why=event.code)
 
 
 def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision:
     """Start the executor now that it is known how the tests stood before it."""
     dispatch, state = situation.dispatch, situation.state
     if dispatch.phase is not Phase.BASELINE:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} has its baseline", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has its baseline")
     if event.fault is not None:
         track = situation.track.without_dispatch()
         return ask_human(
-            track.with_state(status=Status.NEEDS_HUMAN, last_error=event.fault),
+            situation.at(track.with_state(status=Status.NEEDS_HUMAN, last_error=event.fault)),
             f"the tests of {state.project} cannot be run: {event.fault}",
-            action="handoffd retry {project}",
             why="an unusable test command is a fault of the environment; no attempt was spent",
         )
     starting = replace(dispatch, phase=Phase.STARTING, mark=event.mark)
@@ -211,24 +207,29 @@ def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
     """Note that the process runs."""
     dispatch = situation.dispatch
     if dispatch.phase is not Phase.STARTING:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} is known to run", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} is known to run")
     track = situation.track.with_ledger(dispatch=replace(dispatch, phase=Phase.EXECUTING))
     return accept(track, f"{dispatch.executor} runs as process {event.pid}")
 
 
-def timed_out(situation: Situation, elapsed_min: float, why: str) -> Decision:
-    """Return the decision for an attempt whose time is over and whose processes are gone."""
+def timed_out(situation: Situation, elapsed_min: float, why: str, output: str = "") -> Decision:
+    """Return the decision for an attempt whose time is over and whose processes are gone.
+
+    The end of its `output` is quoted where people look for what it was doing.
+    """
     state = situation.state
     rounded = max(round(elapsed_min), 1)
     message = f"{state.step} ran out of time after {rounded} min (limit {state.timeout_min:g} min)"
     track = situation.track.without_dispatch().with_state(
-        status=Status.TIMEOUT, completed_at=situation.now, last_error=message
+        status=Status.TIMEOUT, completed_at=situation.now, last_error=with_tail(message, output)
     )
+    why = with_tail(why, output)
     result = TimedOut(
         step=state.step,
         elapsed_min=round(elapsed_min, 1),
         message=message,
-        caller_instruction=f"{message}; a person may `handoffd retry` it",
+        caller_instruction=f"{message}; a person may try again: {command('retry')}",
     )
     decision = Decision(track=track, result=result, why=why)
-    return decision.also(notice(track, "timeout", message, why=why, action="handoffd retry {project}"))
+    following = next_command(track, situation.rules)
+    return decision.also(notice(track, "timeout", message, why=why, action=following))

@@ -6,6 +6,8 @@ held until a person confirms it, and while an executor runs every edit is undone
 
 from __future__ import annotations
 
+from handoffd.engine.advice import way_on
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.events import EditConfirmed, StateEdited
 from handoffd.engine.routing import lasting
@@ -45,12 +47,11 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
 def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
     """Adopt the edit that was held."""
     held = situation.ledger.held_edit
+    advice = way_on(situation.track, situation.rules)
     if held is None:
-        return refuse(situation, "NOTHING_HELD", "no edit of STATE.json is held", do="nothing to do")
+        return refuse(situation, "NOTHING_HELD", "no edit of STATE.json is held", advice)
     if situation.ledger.dispatch is not None:
-        return refuse(
-            situation, "ALREADY_RUNNING", "an executor runs", do="confirm the edit when it has ended"
-        )
+        return refuse(situation, "ALREADY_RUNNING", "an executor runs: confirm when it has ended", advice)
     confirmed = situation.at(moved_by_person(situation.track))
     return _adopt(confirmed, held.state, f"confirmed by {event.by}")
 
@@ -70,15 +71,15 @@ def _adopt(situation: Situation, state: State, why: str) -> Decision:
 
 
 def _undo(situation: Situation, code: str, message: str) -> Decision:
-    decision = refuse(situation, code, message, do="give a verb instead of editing the file")
-    warning = notice(situation.track, "warning", message, action="handoffd events --project {project}")
-    return decision.also(warning)
+    events = command("events --project")
+    decision = refuse(situation, code, message, events)
+    return decision.also(notice(situation.track, "warning", message, action=events))
 
 
 def _hold(situation: Situation, state: State, gate: str) -> Decision:
     why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
     track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why))
-    return ask_human(track, why, action="handoffd confirm {project}", why="a gate opens only through a verb")
+    return ask_human(situation.at(track), why, why="a gate opens only through a verb")
 
 
 def _gate_passed(situation: Situation, after: State) -> str | None:

@@ -178,7 +178,7 @@ class BaselineMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorStarted:
-    """The executor's process runs."""
+    """The executor's process runs; `pid` is its own, not that of what looks after it."""
 
     dispatch: str
     pid: int

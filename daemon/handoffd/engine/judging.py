@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.dispatching import timed_out
 from handoffd.engine.effects import RunChecks, StopTree
@@ -39,7 +40,7 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     """Judge what an executor left when its last process was gone."""
     dispatch = situation.dispatch
     if dispatch.phase not in _WITH_EXECUTOR:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
     heard = situation.at(situation.track.with_ledger(last_mark=event.mark))
     if dispatch.stop is StopReason.ABORT:
         return aborted(heard, dispatch.stopped_by or "a person")
@@ -48,7 +49,8 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     if dispatch.stop is StopReason.SHUTDOWN:
         return _again(heard, "the daemon was told to stop its executors", counted=False)
     if dispatch.stop is StopReason.TIMEOUT or event.exit.by == "deadline":
-        return timed_out(heard, event.exit.seconds / 60, "no valid hand-off was there at the deadline")
+        why = "no valid hand-off was there at the deadline"
+        return timed_out(heard, event.exit.seconds / 60, why, event.exit.tail)
     if dispatch.stop is StopReason.SETTLED:
         return _again(heard, "it was ended because its hand-off was there, and then it was not")
     if event.exit.by == "lost":
@@ -112,7 +114,7 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
     """Judge a claim by what was measured."""
     dispatch = situation.dispatch
     if dispatch.phase is not Phase.CHECKING:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} is not being checked", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} is not being checked")
     if dispatch.stop is StopReason.ABORT:
         return aborted(situation, dispatch.stopped_by or "a person")
     assert dispatch.claim is not None
@@ -138,9 +140,8 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
     ).without_dispatch()  # fmt: skip
     if verdict.status is Status.NEEDS_HUMAN:
         return ask_human(
-            track,
+            situation.at(track),
             f"{state.step} asks for a person: {verdict.error or verdict.reason or 'see its hand-off'}",
-            action="handoffd note {project} TEXT && handoffd retry {project}",
             why=verdict.why,
         )
     return accept(track, f"{state.step} attempt {state.attempt}: {verdict.status}", why=verdict.why)
@@ -150,7 +151,7 @@ def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
     """Repeat a start that the environment refused, a few times."""
     dispatch = situation.dispatch
     if dispatch.phase not in _WITH_EXECUTOR:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now", do="nothing to do")
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
     return _again(situation, f"the executor could not be started: {event.error}")
 
 
@@ -166,9 +167,8 @@ def _again(situation: Situation, why: str, *, counted: bool = True) -> Decision:
     if repeats <= FREE_REPEATS:
         return accept(track, f"{state.step} attempt {state.attempt} is repeated: {why}")
     return ask_human(
-        track.with_state(status=Status.NEEDS_HUMAN),
+        situation.at(track.with_state(status=Status.NEEDS_HUMAN)),
         f"{state.step} could not be run {repeats} times in a row: {why}",
-        action="handoffd retry {project}",
         why="faults of the environment cost no attempt, but are not repeated for ever",
     )
 
@@ -181,11 +181,12 @@ def aborted(situation: Situation, by: str) -> Decision:
         .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now)
         .with_ledger(closed=True, held_edit=None)
     )
-    assert track.state is not None
+    following = next_command(track, situation.rules)
     result = NeedsHuman(
-        step=track.state.step,
+        step=situation.state.step,
         message=message,
-        caller_instruction=f"{message}; start a story or roll back to go on",
+        next_command=following,
+        caller_instruction=f"{message}; next: {following}",
     )
     return Decision(track=track, result=result, why=message)
 
@@ -196,7 +197,8 @@ def stop(situation: Situation, reason: StopReason, why: str, by: str | None = No
     if dispatch.stop is not None and not (
         reason is StopReason.ABORT and dispatch.stop is not StopReason.ABORT
     ):
-        return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", do="wait for its end")
+        advice = way_on(situation.track, situation.rules)
+        return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", advice)
     phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
     stopping = replace(dispatch, phase=phase, stop=reason, stopped_by=by)
     track = situation.track.with_ledger(dispatch=stopping)
@@ -210,14 +212,14 @@ def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
     if event.dispatch is None:
         return timed_out(situation, event.elapsed_min, "no hand-off came in time")
     if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
-        return refuse(situation, "STALE_FACT", "the executor has ended", do="nothing to do")
+        return refuse(situation, "STALE_FACT", "the executor has ended")
     return stop(situation, StopReason.TIMEOUT, f"its time was over after {event.elapsed_min:.0f} min")
 
 
 def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
     """End an executor that has handed over and does nothing more."""
     if situation.dispatch.phase is not Phase.EXECUTING:
-        return refuse(situation, "STALE_FACT", "the executor has ended", do="nothing to do")
+        return refuse(situation, "STALE_FACT", "the executor has ended")
     return stop(
         situation, StopReason.SETTLED, f"its hand-off is there and it was still for {event.quiet_s:g} s"
     )
@@ -226,7 +228,7 @@ def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
 def interrupted(situation: Situation, event: Interrupted) -> Decision:
     """End an executor for our own reasons; its attempt will be repeated."""
     if situation.ledger.dispatch is None or situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
-        return refuse(situation, "NOTHING_RUNS", "no executor of ours runs", do="nothing to do")
+        return refuse(situation, "NOTHING_RUNS", "no executor of ours runs")
     return stop(situation, StopReason.SHUTDOWN, "the daemon stops its executors", by=event.by)
 
 
@@ -234,9 +236,9 @@ def handoff_arrived(situation: Situation, event: HandoffArrived) -> Decision:
     """Judge a hand-off for a dispatch that a person or another tool made (Level 1)."""
     state = situation.state
     if situation.ledger.dispatch is not None:
-        return refuse(situation, "STALE_FACT", "the running executor is ours", do="wait for its end")
+        return refuse(situation, "STALE_FACT", "the running executor is ours")
     if not isinstance(event.reading, Found):
-        return refuse(situation, "NO_HANDOFF", "no hand-off for the running attempt", do="wait for one")
+        return refuse(situation, "NO_HANDOFF", "no hand-off for the running attempt")
     dispatch = Dispatch(
         id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor="external",
         decided_at=situation.now, phase=Phase.CHECKING,

@@ -1,7 +1,8 @@
 """What a decision says to whoever asked: the result types of the protocol, as values.
 
-They are the JSON of the CLI and of the control API; each carries `caller_instruction`, one sentence
-that tells an LLM caller what is true now and what to do next.
+They are the JSON of the CLI and of the control API. Each carries `caller_instruction`, one sentence
+that tells an LLM caller what is true now and what to do next, and `next_command`, what a person would
+type next; both hold `{project}` for a project that is put in by whoever shows them (`commands.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Dispatched:
     attempt: int
     dispatch: str
     caller_instruction: str
+    next_command: str | None = None
     type: Literal["dispatched"] = "dispatched"
 
 
@@ -30,6 +32,7 @@ class Finished:
     story: str | None
     summary: str
     caller_instruction: str
+    next_command: str | None = None
     next_story: str | None = None
     type: Literal["done"] = "done"
 
@@ -41,6 +44,7 @@ class NeedsHuman:
     step: str
     message: str
     caller_instruction: str
+    next_command: str | None = None
     review: tuple[str, ...] = ()
     type: Literal["needs_human"] = "needs_human"
 
@@ -52,6 +56,7 @@ class Blocked:
     step: str
     reason: str
     caller_instruction: str
+    next_command: str | None = None
     type: Literal["blocked"] = "blocked"
 
 
@@ -63,6 +68,7 @@ class AlreadyRunning:
     elapsed_min: float
     last_error: str | None
     caller_instruction: str
+    next_command: str | None = None
     type: Literal["already_running"] = "already_running"
 
 
@@ -74,6 +80,7 @@ class TimedOut:
     elapsed_min: float
     message: str
     caller_instruction: str
+    next_command: str | None = None
     type: Literal["timeout"] = "timeout"
 
 
@@ -84,6 +91,7 @@ class Refusal:
     code: str
     message: str
     caller_instruction: str
+    next_command: str | None = None
     step: str | None = None
     recoverable: bool = True
     type: Literal["error"] = "error"
@@ -97,6 +105,7 @@ class Accepted:
     status: str
     message: str
     caller_instruction: str
+    next_command: str | None = None
     type: Literal["accepted"] = "accepted"
 
 

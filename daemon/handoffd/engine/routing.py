@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handoffd.engine.advice import ONLY_A_PERSON, next_command
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.effects import WriteChecklist
 from handoffd.engine.results import Finished, TimedOut
 from handoffd.engine.track import Facts, Ledger, Parked, Queued, Track
 from handoffd.engine.wording import ask_human, notice
-from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
 MAX_ATTEMPTS = "max_attempts_exceeded"
 """The entry of blocked_by that says a person must look before anything is tried again."""
-
-_NEED_A_ROUTE = frozenset({Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING})
-"""Reasons that only a person can answer, unless the step table routes them."""
 
 
 def follow(situation: Situation) -> Track | Decision:
@@ -56,17 +55,22 @@ def finish(situation: Situation) -> Decision:
     summary = _summary(state, ledger.facts)
     result = finished(situation.at(track), summary)
     decision = Decision(track=track, result=result, why=f"{state.step} passed; the pipeline ends")
-    return decision.also(notice(track, "done", summary))
+    return decision.also(notice(track, "done", summary, action=next_command(track, situation.rules)))
 
 
 def finished(situation: Situation, summary: str) -> Finished:
     """Return the result for a story that is done, naming what could be started next."""
     waiting = situation.ledger.backlog
     upcoming = waiting[0].story if waiting else None
-    do = f"resume the project to start {upcoming}" if upcoming else "start another story when there is one"
-    instruction = f"{summary}; {do}"
-    story = situation.state.story
-    return Finished(story=story, summary=summary, next_story=upcoming, caller_instruction=instruction)
+    do = f"to start {upcoming}" if upcoming else "when there is another story"
+    following = next_command(situation.track, situation.rules)
+    return Finished(
+        story=situation.state.story,
+        summary=summary,
+        next_story=upcoming,
+        next_command=following,
+        caller_instruction=f"{summary}; {do}: {following}",
+    )
 
 
 def _summary(state: State, facts: Facts) -> str:
@@ -82,7 +86,7 @@ def _after_failing(situation: Situation) -> Track | Decision:
     reason = state.reason
     if _escalates(situation):
         return _escalate(situation)
-    if reason in _NEED_A_ROUTE and reason not in rule.on_fail:
+    if reason in ONLY_A_PERSON and reason not in rule.on_fail:
         return _unrouted(situation, reason)
     target = rule.target(reason)
     why = f"{state.step} failed with reason {reason}" if reason else f"{state.step} failed"
@@ -103,9 +107,8 @@ def _attempts_used_up(situation: Situation) -> Decision:
     track = situation.track.with_state(status=Status.NEEDS_HUMAN, blocked_by=blocked)
     times = "time" if state.attempt == 1 else "times"
     return ask_human(
-        track,
+        situation.at(track),
         f"{state.step} failed {state.attempt} {times} and has no attempt left",
-        action="handoffd retry {project}",
         why=state.last_error or (f"reason {state.reason}" if state.reason else "see the attempts' output"),
     )
 
@@ -113,9 +116,8 @@ def _attempts_used_up(situation: Situation) -> Decision:
 def _unrouted(situation: Situation, reason: Reason) -> Decision:
     state = situation.state
     return ask_human(
-        situation.track.with_state(status=Status.NEEDS_HUMAN),
-        f"{state.step} ended with {reason}, which only a person can answer",
-        action="handoffd note {project} TEXT && handoffd retry {project}",
+        situation.at(situation.track.with_state(status=Status.NEEDS_HUMAN)),
+        f"{state.step} ended with {reason}, which only a person can answer: leave a note, then retry",
         why=state.last_error or f"the step table has no route for {reason} at {state.step}",
     )
 
@@ -132,12 +134,14 @@ def _escalate(situation: Situation) -> Track | Decision:
     assert state.reopened_from is not None
     path = situation.rules.path(state.task_type)
     place = situation.index_of(state.reopened_from)
+    bootstrap = situation.pipeline(state.task_type).bootstrap
     track = situation.track.with_ledger(escalated=True)
-    if place <= 0 or path[place - 1] == situation.pipeline(state.task_type).bootstrap:
+    if place <= 0 or path[place - 1] == bootstrap:
+        forced = ("--force",) if state.reopened_from == bootstrap else ()
         return ask_human(
-            track.with_state(status=Status.NEEDS_HUMAN),
+            situation.at(track.with_state(status=Status.NEEDS_HUMAN)),
             f"verify failed after the story was reopened at {state.reopened_from}, its first step",
-            action="handoffd rollback {project} STEP",
+            action=command("rollback", state.reopened_from, *forced) if place >= 0 else None,
             why="there is no earlier step to go back to",
         )
     return visit(situation.at(track), path[place - 1], why="verify failed after a reopening")
@@ -151,7 +155,7 @@ def _after_timeout(situation: Situation) -> Track | Decision:
         step=state.step,
         elapsed_min=state.timeout_min,
         message=state.last_error or f"{state.step} ran out of time",
-        caller_instruction=f"{state.step} timed out and waits for a person: `handoffd retry` tries it again",
+        caller_instruction=f"{state.step} timed out and waits for a person to try again: {command('retry')}",
     )
     return Decision(track=situation.track, result=result, why="a timeout waits for a person")
 
@@ -162,9 +166,8 @@ def visit(situation: Situation, step: str, *, why: str) -> Track | Decision:
     visits = situation.ledger.visits.get(step, 0) + 1
     if visits > rule.max_visits:
         return ask_human(
-            situation.track.with_state(status=Status.NEEDS_HUMAN),
+            situation.at(situation.track.with_state(status=Status.NEEDS_HUMAN)),
             f"{step} was entered {rule.max_visits} times without the story getting past it",
-            action="handoffd log {project} && handoffd retry {project}",
             why=f"{why}; max_visits of {step} is {rule.max_visits}",
         )
     counted = {**situation.ledger.visits, step: visits}
@@ -183,9 +186,7 @@ def enter(track: Track, step: str, rules: RuleBook) -> Track:
 
 def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[Track, WriteChecklist]:
     """Return the track at the first step of a new story, and the order for its checklist."""
-    pipeline = situation.pipeline(queued.task_type)
-    fresh_project = not bootstrapped and not situation.ledger.stories_done
-    first = pipeline.bootstrap if pipeline.bootstrap and fresh_project else pipeline.first
+    first = first_step(situation.pipeline(queued.task_type), situation.ledger, bootstrapped=bootstrapped)
     track = Track(
         state=situation.state.with_(
             story=queued.story, task_type=queued.task_type, human_note=queued.instruction,
@@ -197,6 +198,12 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
     return enter(track, first, situation.rules), WriteChecklist(
         story=queued.story, task_type=queued.task_type
     )
+
+
+def first_step(pipeline: Pipeline, ledger: Ledger, *, bootstrapped: bool) -> str:
+    """Return the step at which a new story begins: the bootstrap, once, in a project that is new itself."""
+    fresh_project = not bootstrapped and not ledger.stories_done
+    return pipeline.bootstrap if pipeline.bootstrap and fresh_project else pipeline.first
 
 
 def lasting(ledger: Ledger) -> Ledger:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handoffd.engine.advice import way_on
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.events import Started
 from handoffd.engine.routing import begin, give_back
@@ -23,34 +25,46 @@ def start(situation: Situation, event: Started) -> Decision:
         return _queue(situation, event)
     if not running and (event.force or event.task_type == "custom"):
         return _start_now(_set_aside(situation, event), event)
-    return _in_the_way(situation, running=running)
+    return _in_the_way(situation, event, running=running)
 
 
 def _not_startable(situation: Situation, event: Started) -> Decision | None:
     """Return why this story cannot be started at all, whatever else goes on."""
     if event.task_type not in situation.rules.pipelines:
         known = ", ".join(sorted(situation.rules.pipelines))
-        message = f"no pipeline is called {event.task_type}"
-        return refuse(situation, "UNKNOWN_TASK_TYPE", message, do=f"choose one of {known}")
+        message = f"no pipeline is called {event.task_type} (allowed: {known})"
+        return refuse(situation, "UNKNOWN_TASK_TYPE", message, command("rules check"))
     if event.force:
         return None
-    if event.story in situation.ledger.stories_done:
-        do = "reopen it, or start it with --force"
-        return refuse(situation, "ALREADY_COMPLETED", f"{event.story} is done", do=do)
-    if situation.in_flight and situation.state.story == event.story:
+    here = situation.state.story == event.story
+    if situation.in_flight and here:
         message = f"{event.story} is in flight at {situation.state.step}"
-        return refuse(situation, "ALREADY_RUNNING", message, do="resume it, or start it anew with --force")
+        return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
+    if event.story in situation.ledger.stories_done:
+        busy = situation.in_flight or situation.state.status is Status.RUNNING
+        anew = _asked_again(event, queue=busy, force=True)
+        again = command("reopen", "STEP") if here and situation.done else anew
+        return refuse(situation, "ALREADY_COMPLETED", f"{event.story} is done", again)
     return None
 
 
-def _in_the_way(situation: Situation, *, running: bool) -> Decision:
+def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decision:
     state = situation.state
-    if running:
-        message, do = f"{state.story or 'an attempt'} runs at {state.step}", "add --queue, or abort it first"
-    else:
-        message = f"{state.story} is in flight at {state.step}"
-        do = "add --queue to start it afterwards, or --force to replace it"
-    return refuse(situation, "STORY_IN_PROGRESS", message, do=do)
+    message = f"{state.story or 'an attempt'} {'runs' if running else 'is in flight'} at {state.step}"
+    itself = state.story == event.story  # given with --force: it can be done anew, but not while it runs
+    advice = way_on(situation.track, situation.rules) if itself else _asked_again(event, queue=True)
+    return refuse(situation, "STORY_IN_PROGRESS", message, advice)
+
+
+def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
+    """Return the command for what was asked for, with one option more. Each custom task is a new one."""
+    behind = ["--queue"] if queue else []
+    teams = ["--agent-teams"] if event.agent_teams else []
+    if event.task_type == "custom":
+        return command("custom", "TEXT", *behind, *teams)
+    forced = ["--force"] if force else []
+    first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
+    return command("start", event.story, *behind, *forced, *first, *teams)
 
 
 def _start_now(situation: Situation, event: Started) -> Decision:
@@ -71,7 +85,9 @@ def _queue(situation: Situation, event: Started) -> Decision:
     waiting = tuple(q for q in situation.ledger.backlog if q.story != event.story)
     track = situation.track.with_ledger(backlog=(*waiting, _queued(event)))
     return accept(
-        track, f"{event.story} waits behind {situation.state.story}", do="it can be started when that is done"
+        track,
+        f"{event.story} waits behind {situation.state.story}",
+        do="it starts when that is done and the project is resumed",
     )
 
 

@@ -55,7 +55,6 @@ class Dispatch:
     stopped_by: str | None = None
     claim: Handoff | None = None
     """What the executor handed over, kept while the checks run."""
-    claim_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from handoffd.engine.advice import way_on
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.events import (
@@ -30,7 +32,7 @@ def initialise(situation: Situation, event: Initialised) -> Decision:
     state = State(project=event.project)
     bootstrap = situation.rules.pipelines["story"].bootstrap or situation.rules.pipelines["story"].first
     track = enter(Track(state=state, ledger=situation.ledger), bootstrap, situation.rules)
-    return accept(track, f"{event.project} is initialised", do="start a story")
+    return accept(track, f"{event.project} is initialised", do=f"next: {command('start', 'STORY')}")
 
 
 def approve(situation: Situation, event: Approved) -> Decision:
@@ -60,7 +62,7 @@ def _no_gate(situation: Situation) -> Decision | None:
     step = situation.state.step
     if situation.done or not situation.rule.requires_human:
         message = f"{step} is not a human step"
-        return refuse(situation, "WRONG_STEP", message, do="only a human step is approved or rejected")
+        return refuse(situation, "WRONG_STEP", message, _way_on(situation))
     return _not_open(situation)
 
 
@@ -86,12 +88,9 @@ def skip(situation: Situation, event: Skipped) -> Decision:
         return closed
     state = situation.state
     if situation.rule.requires_human:
-        return refuse(
-            situation,
-            "WRONG_STEP",
-            f"{state.step} is a human step and cannot be skipped",
-            do="approve or reject it",
-        )
+        message = f"{state.step} is a human step and cannot be skipped: approve or reject it"
+        open_ = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
+        return refuse(situation, "WRONG_STEP", message, command("approve") if open_ else _way_on(situation))
     unblocked = tuple(name for name in state.blocked_by if name != MAX_ATTEMPTS)
     track = situation.track.with_state(
         status=Status.PASS, reason=None, last_error=None, completed_at=situation.now, blocked_by=unblocked
@@ -101,34 +100,30 @@ def skip(situation: Situation, event: Skipped) -> Decision:
 
 def _not_open(situation: Situation) -> Decision | None:
     if situation.done:
-        return refuse(
-            situation, "ALREADY_DONE", f"{situation.state.story} is done", do="reopen it or start another"
-        )
+        message = f"{situation.state.story} is done: reopen it, or start another"
+        return refuse(situation, "ALREADY_DONE", message, _way_on(situation))
     if situation.ledger.closed:
-        return refuse(
-            situation,
-            "CLOSED",
-            f"the track was {situation.state.last_error}",
-            do="start a story or roll back",
-        )
+        return _closed(situation)
     if situation.state.story is None:
-        return refuse(situation, "NO_STORY", "no story was started", do="start one with `handoffd start`")
+        return refuse(situation, "NO_STORY", "no story was started", _way_on(situation))
     return None
+
+
+def _closed(situation: Situation) -> Decision:
+    message = f"the track was {situation.state.last_error}: start a story, or roll back"
+    return refuse(situation, "CLOSED", message, _way_on(situation))
+
+
+def _way_on(situation: Situation) -> str:
+    return way_on(situation.track, situation.rules)
 
 
 def abort(situation: Situation, event: Aborted) -> Decision:
     """Close the track, ending its executor first."""
     if situation.done or situation.state.story is None:
-        return refuse(
-            situation, "NOTHING_TO_ABORT", "no story is in flight", do="start one with `handoffd start`"
-        )
+        return refuse(situation, "NOTHING_TO_ABORT", "no story is in flight", _way_on(situation))
     if situation.ledger.closed:
-        return refuse(
-            situation,
-            "CLOSED",
-            f"the track was {situation.state.last_error}",
-            do="start a story or roll back",
-        )
+        return _closed(situation)
     if situation.ledger.dispatch is not None:
         return stop(situation, StopReason.ABORT, f"aborted by {event.by}", by=event.by)
     return aborted(situation, event.by)
@@ -137,9 +132,8 @@ def abort(situation: Situation, event: Aborted) -> Decision:
 def pause(situation: Situation, event: Paused) -> Decision:
     """Dispatch nothing more; what runs ends normally."""
     if situation.ledger.paused_by:
-        return refuse(
-            situation, "ALREADY_PAUSED", f"paused by {situation.ledger.paused_by}", do="resume it to go on"
-        )
+        message = f"paused by {situation.ledger.paused_by}"
+        return refuse(situation, "ALREADY_PAUSED", message, command("resume"))
     track = situation.track.with_ledger(paused_by=event.by)
     return accept(track, f"paused by {event.by}", do="nothing is dispatched until it is resumed")
 
@@ -166,30 +160,8 @@ def note(situation: Situation, event: Noted) -> Decision:
 
 def roll_back(situation: Situation, event: RolledBack) -> Decision:
     """Go back to an earlier step of the pipeline."""
-    here, there = situation.index_of(situation.state.step), situation.index_of(event.step)
-    path = situation.rules.path(situation.state.task_type)
-    if there < 0 or event.step == DONE:
-        return refuse(
-            situation,
-            "INVALID_TARGET",
-            f"{event.step} is not a step of this pipeline",
-            do=f"choose one of {', '.join(path)}",
-        )
-    if 0 <= here <= there:
-        return refuse(
-            situation,
-            "ROLLBACK_FORWARD",
-            f"{event.step} is not before {situation.state.step}",
-            do="choose an earlier step",
-        )
-    bootstrap = situation.pipeline(situation.state.task_type).bootstrap
-    if event.step == bootstrap and not event.force:
-        return refuse(
-            situation,
-            "NEEDS_FORCE",
-            "bootstrap starts the whole project anew",
-            do="give --force if that is meant",
-        )
+    if (refused := _not_a_way_back(situation, event)) is not None:
+        return refused
     unblocked = tuple(name for name in situation.state.blocked_by if name != MAX_ATTEMPTS)
     track = enter(
         situation.track.with_state(blocked_by=unblocked, completed_at=None), event.step, situation.rules
@@ -198,21 +170,57 @@ def roll_back(situation: Situation, event: RolledBack) -> Decision:
     return accept(opened, f"rolled back to {event.step} by {event.by}")
 
 
+def _not_a_way_back(situation: Situation, event: RolledBack) -> Decision | None:
+    """Return why a track cannot be rolled back to a step; None when it can."""
+    here, there = situation.index_of(situation.state.step), situation.index_of(event.step)
+    if there < 0 or event.step == DONE:
+        return refuse(situation, "INVALID_TARGET", _no_step(situation, event.step), _way_back(situation))
+    if 0 <= here <= there:
+        message = f"{event.step} is not before {situation.state.step}"
+        return refuse(situation, "ROLLBACK_FORWARD", message, _way_back(situation))
+    if event.step == _bootstrap(situation) and not event.force:
+        message = f"{event.step} starts the whole project anew; --force says that this is meant"
+        return refuse(situation, "NEEDS_FORCE", message, command("rollback", event.step, "--force"))
+    return None
+
+
+def _way_back(situation: Situation, wanted: str | None = None) -> str:
+    """Return the command for the earlier step that was wanted, else for the last one before this."""
+    path, here = situation.rules.path(situation.state.task_type), situation.index_of(situation.state.step)
+    earlier = [step for step in path[: here if here >= 0 else None] if step != _bootstrap(situation)]
+    if not earlier:
+        return _way_on(situation)
+    return command("rollback", wanted if wanted in earlier else earlier[-1])
+
+
+def _bootstrap(situation: Situation) -> str | None:
+    return situation.pipeline(situation.state.task_type).bootstrap
+
+
+def _no_step(situation: Situation, step: str) -> str:
+    path = ", ".join(situation.rules.path(situation.state.task_type))
+    return f"{step} is not a step of this pipeline (allowed: {path})"
+
+
+def not_done(situation: Situation, event: Reopened) -> Decision:
+    """Refuse to reopen what was not finished: its steps are reached by a rollback."""
+    story = situation.state.story
+    message = f"{story} is not done: roll back instead" if story else "no story was started"
+    advice = _way_back(situation, event.step) if story else _way_on(situation)
+    return refuse(situation, "NOT_DONE", message, advice)
+
+
 def reopen(situation: Situation, event: Reopened) -> Decision:
     """Take a story that is done up again at one of its steps."""
     state = situation.state
     if not situation.done:
-        return refuse(situation, "NOT_DONE", f"{state.story} is not done", do="roll back instead")
+        return not_done(situation, event)
     if event.step == DONE:
-        return refuse(situation, "REOPEN_TO_DONE", "done is no step to work at", do="choose an earlier step")
+        message = "done is no step to work at"
+        return refuse(situation, "REOPEN_TO_DONE", message, command("reopen", "STEP"))
     if situation.index_of(event.step) < 0:
-        path = ", ".join(situation.rules.path(state.task_type))
-        return refuse(
-            situation,
-            "INVALID_TARGET",
-            f"{event.step} is not a step of this pipeline",
-            do=f"choose one of {path}",
-        )
+        message = _no_step(situation, event.step)
+        return refuse(situation, "INVALID_TARGET", message, command("reopen", "STEP"))
     entered = enter(
         situation.track.with_state(reopened_from=event.step, completed_at=None), event.step, situation.rules
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from handoffd.engine.advice import next_command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.effects import NoticeKind, Notify
 from handoffd.engine.results import Accepted, NeedsHuman, Refusal
@@ -11,21 +12,27 @@ LAST_LINES = 600
 """Characters of output quoted in last_error."""
 
 
-def refuse(situation: Situation, code: str, message: str, *, do: str, recoverable: bool = True) -> Decision:
-    """Return the decision that changes nothing and says why. `do` is the next thing to do."""
+def refuse(situation: Situation, code: str, message: str, advice: str | None = None) -> Decision:
+    """Return the decision that changes nothing and says why.
+
+    `advice` is the command that leads on; a fact of our own that comes too late needs none.
+    """
     state = situation.track.state
-    step = state.step if state is not None else None
     result = Refusal(
-        code=code, message=message, step=step, recoverable=recoverable, caller_instruction=f"{message}; {do}"
+        code=code,
+        message=message,
+        step=state.step if state is not None else None,
+        next_command=advice,
+        caller_instruction=f"{message}; next: {advice}" if advice else f"{message}; there is nothing to do",
     )
     return Decision(track=situation.track, result=result, why=f"refused: {message}")
 
 
 def accept(track: Track, message: str, *, why: str | None = None, do: str | None = None) -> Decision:
-    """Return the decision for something that was simply taken."""
+    """Return the decision for something that was simply taken; `do` is what a program does next."""
     state = track.state
     assert state is not None
-    instruction = do or f"{message}; ask for the status to see what follows"
+    instruction = f"{message}; {do or 'ask for the status to see what follows'}"
     result = Accepted(
         step=state.step, status=state.status.value, message=message, caller_instruction=instruction
     )
@@ -33,15 +40,25 @@ def accept(track: Track, message: str, *, why: str | None = None, do: str | None
 
 
 def ask_human(
-    track: Track, message: str, *, action: str, why: str, review: tuple[str, ...] = (), tell: bool = True
+    situation: Situation,
+    message: str,
+    *,
+    why: str,
+    action: str | None = None,
+    review: tuple[str, ...] = (),
+    tell: bool = True,
 ) -> Decision:
-    """Return the decision that waits for a person, with the notice that tells one."""
-    state = track.state
-    assert state is not None
+    """Return the decision that waits for a person, with the notice that tells one.
+
+    The situation's track is the one that waits; `action` is what to type where that does not follow from it.
+    """
+    track, state = situation.track, situation.state
+    action = action or next_command(track, situation.rules)
     result = NeedsHuman(
         step=state.step,
         message=message,
         review=review,
+        next_command=action,
         caller_instruction=f"A person must act: {message}. Do not dispatch; show this to them: {action}",
     )
     decision = Decision(track=track, result=result, why=why)
@@ -65,12 +82,6 @@ def notice(
     return Notify(
         notice=kind, story=state.story, step=state.step, text=text, why=why, action=action, review=review
     )
-
-
-def minutes(value: float) -> str:
-    """Return a duration as people say it: `12 min`."""
-    rounded = round(value)
-    return f"{rounded} min" if rounded >= 1 else "under a minute"
 
 
 def last_lines(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from handoffd.clock import Clock
+from handoffd.engine.commands import addressed, command_for
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
 from handoffd.engine.views import Condition
@@ -28,7 +29,7 @@ def notice_of(order: Notify, pending: PendingEffect, track: Track, clock: Clock)
         kind=order.notice,
         text=order.text,
         why=order.why,
-        action=order.action.replace("{project}", root) if order.action else None,
+        action=addressed(order.action, root) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
     )
 
@@ -46,7 +47,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
         kind="warning",
         text=_CONDITIONS[condition],
         why=detail,
-        action=f"handoffd status {root}",
+        action=command_for(root, "status"),
         review=(),
     )
 
@@ -73,6 +74,6 @@ def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
         kind="warning",
         text="handoffd failed at this project and starts again with it; executors go on",
         why=detail,
-        action=f"handoffd status {root}",
+        action=command_for(root, "status"),
         review=(),
     )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from handoffd.engine.advice import next_command
+from handoffd.engine.commands import addressed, command_for
+from handoffd.engine.results import Blocked
+from handoffd.engine.routing import first_step
 from handoffd.engine.track import Track
 from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.errors import Refused
@@ -34,20 +39,28 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
     )
 
 
-async def peek_of(project: Project) -> Peek:
-    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json."""
+async def peek_of(project: Project, *, bootstrapped: bool) -> Peek:
+    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json.
+
+    Without a story the step is the one that a story would begin at: STATE says `bootstrap` until then,
+    also in a project that has that behind it (`bootstrapped`).
+    """
     if project.main.track.state is None:
-        raise Refused(
-            f"{project.root} has no STATE.json", code="NOT_INITIALIZED", hint=f"handoffd init {project.root}"
-        )
+        hint = command_for(project.root, "init")
+        raise Refused(f"{project.root} has no STATE.json", code="NOT_INITIALIZED", hint=hint)
     decision, event, prompt, warnings = await project.main.peek()
-    state = decision.track.state
+    state, result = decision.track.state, decision.result
     assert state is not None
+    step = state.step
+    if state.story is None and isinstance(result, Blocked):
+        story = project.files.rules.pipelines["story"]
+        step = first_step(story, decision.track.ledger, bootstrapped=bootstrapped)
+        result = replace(result, step=step)
     return Peek(
         project=project.root,
-        result=decision.result,
+        result=result,
         why=decision.why,
-        step=state.step,
+        step=step,
         attempt=state.attempt,
         executor=event.executor,
         prompt=prompt,
@@ -62,47 +75,49 @@ def _level(track: Track) -> Literal[0, 1, 2]:
 
 
 def _warnings(project: Project) -> tuple[str, ...]:
-    held = [f"{key} waits for `handoffd trust {project.root}`" for key in project.files.held]
+    held = [f"{key} waits for `{command_for(project.root, 'trust')}`" for key in project.files.held]
     unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
     crashed = [project.crash] if project.crash else []
     return (*map(str, project.files.problems), *held, *unwritten, *crashed)
 
 
 async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:
-    state, ledger = track.track.state, track.track.ledger
+    recorded = _as_recorded(track.key.track, track.track)
+    if recorded is None:
+        return None
+    elapsed = await project.deadlines.elapsed_min(track)
+    # What cannot be worked on takes no verb: `detail` says what is to be mended first.
+    following = next_command(track.track, project.files.rules) if project.workable else None
+    return replace(
+        recorded,
+        pid=track.pid(),
+        elapsed_min=round(elapsed, 2) if elapsed is not None else None,
+        waits_for=waits_for(project, track, slots),
+        next_command=addressed(following, project.root) if following else None,
+        steps=project.files.rules.path_from(recorded.task_type, recorded.step),
+    )
+
+
+def _as_recorded(name: str, track: Track) -> TrackView | None:
+    """Return what the journal knows of a track; nothing of what is live, or follows from the rules."""
+    state, dispatch = track.state, track.ledger.dispatch
     if state is None:
         return None
-    dispatch = ledger.dispatch
-    elapsed = await project.deadlines.elapsed_min(track)
     return TrackView(
-        track=track.key.track,
-        story=state.story,
-        task_type=state.task_type,
-        step=state.step,
-        attempt=state.attempt,
-        max_attempts=state.max_attempts,
-        status=state.status.value,
+        track=name, story=state.story, task_type=state.task_type, step=state.step,
+        attempt=state.attempt, max_attempts=state.max_attempts, status=state.status.value,
         reason=state.reason.value if state.reason else None,
         phase=dispatch.phase.value if dispatch else None,
         executor=dispatch.executor if dispatch else None,
         dispatch=dispatch.id if dispatch else None,
-        pid=track.pid(),
-        elapsed_min=round(elapsed, 2) if elapsed is not None else None,
-        timeout_min=state.timeout_min,
-        dispatched_at=state.dispatched_at,
-        completed_at=state.completed_at,
-        tests=state.tests,
-        failing_tests=state.failing_tests,
-        lint_pass=state.lint_pass,
-        blocked_by=state.blocked_by,
-        human_note=state.human_note,
-        last_error=state.last_error,
-        waits_for=waits_for(project, track, slots),
-        next_command=next_command(project, track.track),
-        backlog=tuple(queued.story for queued in ledger.backlog),
-        parked=tuple(parked.state.story or "" for parked in ledger.parked),
-        steps=project.files.rules.path_from(state.task_type, state.step),
-    )
+        pid=None, elapsed_min=None, timeout_min=state.timeout_min,
+        dispatched_at=state.dispatched_at, completed_at=state.completed_at,
+        tests=state.tests, failing_tests=state.failing_tests, lint_pass=state.lint_pass,
+        blocked_by=state.blocked_by, human_note=state.human_note, last_error=state.last_error,
+        waits_for=None, next_command=None, steps=(),
+        backlog=tuple(queued.story for queued in track.ledger.backlog),
+        parked=tuple(parked.state.story or "" for parked in track.ledger.parked),
+    )  # fmt: skip
 
 
 def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | None:
@@ -124,25 +139,3 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if place is not None:
         return f"a slot: number {place} in line, {slots.in_use} of {slots.total} in use"
     return ledger.told
-
-
-def next_command(project: Project, track: Track) -> str | None:
-    """Return what a person would type next, if it is a person's turn."""
-    state, ledger, root = track.state, track.ledger, project.root
-    if state is None:
-        return f"handoffd init {root}"
-    if ledger.paused_by:
-        return f"handoffd resume {root}"
-    if state.story is None or state.step == DONE:
-        return f"handoffd resume {root}" if ledger.backlog else f"handoffd start {root} STORY"
-    if ledger.held_edit:
-        return f"handoffd confirm {root}"
-    if not ledger.automatic and state.status is not Status.RUNNING:
-        return f"handoffd resume {root}"
-    if ledger.closed:
-        return f"handoffd start {root} STORY"
-    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
-        rule = project.files.rules.steps.get(state.step)
-        gate = rule is not None and rule.requires_human
-        return f"handoffd approve {root}" if gate else f"handoffd retry {root}"
-    return None

@@ -6,16 +6,20 @@ daemon the same objects carry out a single verb.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import anyio
 import structlog
 
+from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.results import Result
 from handoffd.engine.views import Peek, ProjectView
 from handoffd.errors import Locked, NotFound, Refused, StoreError
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.loops import Loops, Watching, by_project
-from handoffd.supervise.naming import name_of, root_called
+from handoffd.supervise.naming import name_of, names_of, root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
 from handoffd.supervise.reporting import peek_of, view_of
@@ -118,13 +122,19 @@ class Roster:
         """Return the root of the project called, or lying at (or above), `name`."""
         return root_called(name, self._projects)
 
+    def names(self) -> Mapping[str, str]:
+        """Return, by root, what each project is called by in a command."""
+        return names_of(self._projects)
+
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project, by root."""
         return tuple([await self.view(root) for root in sorted(self._projects)])
 
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
-        return await view_of(self._project(project), self._services.slots)
+        view = await view_of(self._project(project), self._services.slots)
+        unwatched = self._loops.unwatched(project)
+        return replace(view, warnings=(*view.warnings, unwatched)) if unwatched else view
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""
@@ -191,7 +201,7 @@ class Roster:
         if found.condition == "locked":
             raise Locked(found.detail or "the project is locked")
         if found.condition == "invalid_state" or not found.files.loaded:
-            raise StoreError(found.detail or found.condition, hint=f"handoffd status {project}")
+            raise StoreError(found.detail or found.condition, hint=command_for(project, "status"))
         decision = await found.main.give(verb)
         return decision.result
 
@@ -207,14 +217,14 @@ class Roster:
         raise Refused(
             f"{root} is being started again after a crash",
             code="RESTARTING",
-            hint=f"handoffd status {root}",
+            hint=command_for(root, "status"),
         )
 
-    async def peek(self, project: str) -> Peek:
+    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return what the next turn would do."""
         found = self._project(project)
         await found.look()
-        return await peek_of(found)
+        return await peek_of(found, bootstrapped=bootstrapped)
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""
@@ -239,9 +249,9 @@ class Roster:
     def _project(self, root: str) -> Project:
         project = self._projects.get(root)
         if project is None:
-            raise NotFound(f"{root} is not supervised", hint=f"handoffd add {root}")
+            raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
         return project
 
 
 def _runs(root: str) -> Refused:
-    return Refused(f"{root} has an executor running", hint=f"handoffd abort {root}")
+    return Refused(f"{root} has an executor running", hint=command_for(root, "abort"))

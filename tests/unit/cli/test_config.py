@@ -39,6 +39,9 @@ def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
     assert (1, "") == (said.code, said.out)
     assert f"{file}:2: execute.slots" in said.err
     assert f"{file}:3: nonsense" in said.err
+    assert f"  next: ${{EDITOR:-vi}} +2 {file}" in said.err
+    told = handoffd("--config", str(file), "config", "check", "--json").json
+    assert ("INVALID_FILE", f"${{EDITOR:-vi}} +2 {file}") == (told["code"], told["hint"])
 
 
 def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:

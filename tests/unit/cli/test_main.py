@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import record
 
 import handoffd as package
-from handoffd.cli.main import LAZY, SECTIONS, cli
+from handoffd.cli.main import LAZY, PROGRAMS, SECTIONS, cli
 from handoffd.clock import SystemClock
 from handoffd.control.routes import application
 from handoffd.control.service import Service
@@ -54,6 +55,21 @@ def test_the_version_is_the_packages() -> None:
     assert (0, f"handoffd {package.__version__}\n", "") == (said.code, said.out, said.err)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_help_calls_the_program_what_it_was_called(name: str) -> None:
+    """Both console scripts, as they are installed; the same commands behind either."""
+    script = Path(sysconfig.get_path("scripts"), name)
+
+    def said(*words: str) -> str:
+        return subprocess.run(
+            [script, *words], capture_output=True, text=True, timeout=60, check=False
+        ).stdout  # fmt: skip
+
+    assert f"Usage: {name} [OPTIONS] COMMAND [ARGS]..." == said("--help").splitlines()[0]
+    assert f"Usage: {name} rollback [OPTIONS] [PROJECT] STEP" == said("rollback", "-h").splitlines()[0]
+    assert f"{name} reject --help" == json.loads(said("reject", "--json"))["hint"]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -75,21 +91,38 @@ def test_exit_codes(control: Controlled, handoffd: Commands, words: list[str], c
 
 def test_an_error_says_what_why_and_what_next(control: Controlled, handoffd: Commands) -> None:
     """Two lines for a person."""
-    assert "handoffd: no supervised project is called or lies at nope\n  next: handoffd add nope\n" == (
+    assert "handoffd: no supervised project is called or lies at nope\n  next: handoffd projects\n" == (
         handoffd("status", "nope").err
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["status", "nope", "--json"], "NOT_FOUND"), (["start", "--json"], "USAGE")]
+    ("words", "code", "hint"),
+    [
+        (["status", "nope", "--json"], "NOT_FOUND", "handoffd projects"),
+        (["status", "/nope", "--json"], "NOT_FOUND", "handoffd add /nope"),
+        (["start", "--json"], "USAGE", "handoffd start --help"),
+        (["config", "chek", "--json"], "USAGE", "handoffd config --help"),
+        (["frob", "--json"], "USAGE", "handoffd --help"),
+    ],
 )
 def test_errors_are_json_for_programs(
-    control: Controlled, handoffd: Commands, words: list[str], code: str
+    control: Controlled, handoffd: Commands, words: list[str], code: str, hint: str
 ) -> None:
     """On stdout, with nothing on stderr."""
     said = handoffd(*words)
 
-    assert ("error", code, "") == (said.json["type"], said.json["code"], said.err)
+    assert ("error", code, hint, "") == (said.json["type"], said.json["code"], said.json["hint"], said.err)
+
+
+def test_a_reason_that_is_none_is_answered_with_those_there_are(
+    control: Controlled, handoffd: Commands
+) -> None:
+    """In a command that can be pasted and completed."""
+    told = handoffd("reject", "shop", "bogus", "--json").json
+
+    reasons = "constitution_violation, needs_clarification, nfr_missing, scope_warning, test_timeout"
+    assert f"handoffd reject shop REASON  # REASON: {reasons}" == told["hint"]
 
 
 def test_text_of_strangers_cannot_drive_the_terminal(control: Controlled, handoffd: Commands) -> None:
@@ -158,7 +191,7 @@ def _options(command: click.Command, path: str) -> list[tuple[str, str]]:
 def test_every_command_and_option_is_documented() -> None:
     """What is not on the page is not promised, and what is there is there."""
     text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
-    elsewhere = ("service", "demo", "rehearse")
+    elsewhere = ("service",)
     commands = [name for names in SECTIONS.values() for name in names]
 
     assert [] == [name for name in commands if f"handoffd {name}" not in text]

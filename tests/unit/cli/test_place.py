@@ -60,8 +60,13 @@ def test_a_settings_file_that_says_nothing_of_it_is_not_parsed(tmp_path: Path) -
     broken.write_text("nonsense: [", encoding="utf-8")
 
     assert "control.sock" == _place(tmp_path, config=str(broken)).socket().name
-    with pytest.raises(InvalidFile):
+    with pytest.raises(InvalidFile) as invalid:
         _place(tmp_path, config=str(broken)).settings()
+    assert f"handoffd --config {broken} config check" == invalid.value.hint
+    (tmp_path / "handoffd.yaml").write_text("", encoding="utf-8")
+    with pytest.raises(InvalidFile) as invalid:
+        _place(tmp_path, HANDOFFD_LOG__LEVEL="loud").settings()
+    assert "handoffd config check" == invalid.value.hint
 
 
 def test_a_settings_file_that_is_missing_is_said(tmp_path: Path) -> None:

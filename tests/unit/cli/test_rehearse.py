@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ def test_a_story_is_rehearsed_on_a_copy(tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "update-memory" in done.stdout
+    assert "The copy: " in done.stdout
     assert before == files_of(project)
 
 
@@ -50,6 +52,24 @@ def test_a_script_makes_it_misbehave_and_the_rules_answer(tmp_path: Path) -> Non
     assert 1 == done.returncode
     assert "the story stopped at bdd (needs_human)" in done.stderr
     assert "daemon.log" in done.stderr
+
+
+def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> None:
+    """The attempts that were made are told all the same, with the rule's end of them."""
+    project = create(tmp_path / "shop")
+    script = tmp_path / "script.json"
+    script.write_text('{"bdd": ["fail", "fail", "fail"]}')
+
+    done = rehearse(str(project), "--yes", "--json", "--script", str(script))
+
+    told = json.loads(done.stdout)
+    assert (1, "error", "STORY_STOPPED") == (done.returncode, told["type"], told["code"])
+    assert [("bdd", 1, "failing"), ("bdd", 2, "failing"), ("bdd", 3, "failing")] == [
+        (row["step"], row["attempt"], row["result"]) for row in told["rows"]
+    ]
+    assert told["project"].endswith("/shop")
+    assert told["hint"].startswith("less ")
+    assert "bdd attempt 3" in done.stderr
 
 
 def test_the_copy_takes_up_no_story_in_flight_and_keeps_the_settings(tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ def test_problems_come_with_file_line_and_key(root: Path, handoffd: Commands) ->
     assert 1 == said.code
     assert ".ai/step-rules.yaml:3: steps.impl.next_on_pass" in said.err
     assert "verify" in said.err
+    editor = f"${{EDITOR:-vi}} +3 {root}/.ai/step-rules.yaml"
+    assert f"  next: {editor}" in said.err
+    assert editor == handoffd("rules", "show", str(root), "--json").json["hint"]
 
 
 def test_every_value_is_shown_with_its_source(

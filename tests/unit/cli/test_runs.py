@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.store.making import dispatch, record, track
@@ -22,6 +25,39 @@ def test_one_line_a_dispatch(control: Controlled, handoffd: Commands) -> None:
         f"{decided}  shop     US-1   bdd   1        running  d1",
     ] == handoffd("runs", "shop").lines
     assert ["d1"] == [run["run"] for run in handoffd("runs", "--json").json["runs"]]
+
+
+def test_every_command_calls_a_project_the_same(control: Controlled, handoffd: Commands) -> None:
+    """What is shown in one place can be typed in another: its own name, not its folder's."""
+    view = control.supervision.projects["/srv/shop"]
+    control.supervision.projects = {"/srv/shop": replace(view, name="corner")}
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+    for words in (
+        ["status"],
+        ["projects"],
+        ["runs"],
+        ["runs", "corner"],
+        ["events"],
+        ["events", "-p", "corner"],
+    ):
+        said = handoffd(*words)
+        assert 0 == said.code, words
+        assert "corner" in said.out, words
+        assert "shop" not in said.out.replace("/srv/shop", ""), words
+    (run,) = handoffd("runs", "--json").json["runs"]
+    assert ("/srv/shop", "corner") == (run["project"], run["name"])
+    assert "corner" == json.loads(handoffd("events", "--json").out)["name"]
+
+
+def test_one_that_nobody_supervises_is_called_by_its_folder(control: Controlled, handoffd: Commands) -> None:
+    """Its history stays."""
+    control.supervision.projects.clear()
+    begun = track(status=Status.RUNNING, dispatch=dispatch())
+    control.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+
+    assert ["shop"] == [run["name"] for run in handoffd("runs", "--json").json["runs"]]
 
 
 def test_nothing_is_said(control: Controlled, handoffd: Commands) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from handoffd.cli.storyline import Answer, Storyline
+from handoffd.cli.storyline import Answer, Storyline, ask_at_terminal, table_of
 
 Json = dict[str, Any]
 
@@ -47,7 +48,7 @@ def follow(daemon: ScriptedDaemon, answer: Answer) -> tuple[Json, str]:
     console = Console(file=output, width=100)
     storyline = Storyline(daemon, "/shop", console, lambda _: answer)
     last = storyline.follow()
-    console.print(storyline.table())
+    console.print(table_of(storyline.rows()))
     return last, output.getvalue()
 
 
@@ -103,3 +104,38 @@ def test_the_table_tells_what_was_measured() -> None:
     assert "11 pass, 1 fail" in printed
     assert "exit code only" in printed
     assert "2.0" in printed
+
+
+def test_the_rows_are_the_same_for_programs() -> None:
+    """What was measured is told as `runs --json` tells it; a decision took no executor and no time."""
+    daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
+    storyline = Storyline(daemon, "/shop", Console(file=io.StringIO()), lambda _: Answer(approve=False))
+    storyline.follow()
+    daemon.runs = [{**run("impl", {"verified": False}), "executor": "rehearsal"}]
+
+    assert (
+        {"step": "review", "attempt": 1, "seconds": None, "tests": None, "result": "rejected"},
+        {"step": "impl", "attempt": 1, "seconds": 2.04, "tests": {"verified": False}, "result": "pass"},
+    ) == storyline.rows()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("y", Answer(approve=True)),
+        ("", Answer(approve=True)),
+        ("Mind the cents.", Answer(approve=True, note="Mind the cents.")),
+        ("n\nToo vague.", Answer(approve=False, note="Too vague.")),
+    ],
+)
+def test_a_person_is_asked_where_progress_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, answer: Answer
+) -> None:
+    """Standard output is for the answer of a program: no question stands in it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+
+    assert answer == ask_at_terminal(Console(stderr=True), "/shop")(track("review", "needs_human"))
+
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert "waits for your decision" in err

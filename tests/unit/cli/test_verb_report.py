@@ -32,8 +32,8 @@ from handoffd.engine import results
         ),
         (results.TimedOut(step="bdd", elapsed_min=9, message="over", caller_instruction="x"), "over"),
         (
-            results.Refusal(code="NO", message="no", caller_instruction="no; wait"),
-            "handoffd: no [NO]\n  next: wait",
+            results.Refusal(code="NO", message="no", caller_instruction="x", next_command="handoffd status"),
+            "handoffd: no [NO]\n  next: handoffd status",
         ),
         (
             results.Accepted(step="bdd", status="pending", message="\x1b[2J", caller_instruction="x"),

@@ -116,13 +116,14 @@ def test_the_answer_is_json_for_programs(control: Controlled, handoffd: Commands
 
 
 def test_a_refusal_is_exit_code_1(control: Controlled, handoffd: Commands) -> None:
-    """With code and advice; as JSON on stdout."""
+    """With its code and the next command; as JSON on stdout."""
     control.supervision.answer = Refusal(
-        code="WRONG_STEP", message="no gate", caller_instruction="no gate; wait"
+        code="WRONG_STEP", message="no gate", caller_instruction="x", next_command="handoffd retry {project}"
     )
 
     said = handoffd("approve", "shop")
-    assert (1, "", "handoffd: no gate [WRONG_STEP]\n  next: wait\n") == (said.code, said.out, said.err)
+    told = "handoffd: no gate [WRONG_STEP]\n  next: handoffd retry /srv/shop\n"
+    assert (1, "", told) == (said.code, said.out, said.err)
     said = handoffd("approve", "shop", "--json")
     assert (1, "WRONG_STEP", "") == (said.code, said.json["code"], said.err)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from handoffd.cli.wording import minutes, moment, plain, shorten, styled, table, terminal_text
+from handoffd.cli.wording import called, minutes, moment, plain, shorten, styled, table, terminal_text
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,11 @@ def test_numbers_and_times() -> None:
     assert ["0.4", "3", "3.5", "12"] == [minutes(value) for value in (0.42, 3.0, 3.5, 12.3)]
     assert "–" == moment(None)
     assert moment("2026-01-31T22:15:09.123Z").endswith(":15:09")
+
+
+def test_a_name_fits_into_its_column() -> None:
+    """A root, where several projects share a name, gets more room; an older daemon tells no names."""
+    assert "corner" == called({"project": "/srv/shop", "name": "corner"})
+    assert "shop" == called({"project": "/srv/shop"})
+    assert 24 == len(called({"project": "/srv/shop", "name": "x" * 50}))
+    assert "/srv/teams/payments/one/shop" == called({"project": "x", "name": "/srv/teams/payments/one/shop"})

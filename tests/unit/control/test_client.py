@@ -45,7 +45,7 @@ def test_answers_and_errors_are_those_of_the_daemon(control: Controlled) -> None
     with pytest.raises(NotFound) as caught:
         control.client.get("/v1/status", project="nope")
 
-    assert ("NOT_FOUND", "handoffd add nope") == (caught.value.code, caught.value.hint)
+    assert ("NOT_FOUND", "handoffd projects") == (caught.value.code, caught.value.hint)
     with pytest.raises(Refused):
         control.client.post("/v1/verbs/approve", {"project": "shop", "nope": 1})
 

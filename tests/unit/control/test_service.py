@@ -64,7 +64,23 @@ async def test_what_the_engine_refuses_is_an_answer(supervision: MemorySupervisi
 
     told = await service(supervision, journal).call("approve", "shop", {}, EVE)
 
-    assert ("error", "WRONG_STEP") == (told["type"], told["code"])
+    assert ("error", "WRONG_STEP", None) == (told["type"], told["code"], told["next_command"])
+
+
+async def test_after_a_refusal_the_engines_own_advice_is_told(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """It knows what was asked; where the track stands says no more than before."""
+    supervision.answer = Refusal(
+        code="ROLLBACK_FORWARD",
+        message="no",
+        caller_instruction="x",
+        next_command="handoffd rollback {project} bdd",
+    )
+
+    told = await service(supervision, journal).call("rollback", "shop", {"step": "impl"}, EVE)
+
+    assert "handoffd rollback /srv/shop bdd" == told["next_command"]
 
 
 async def test_start_makes_an_unknown_project_known_and_initialised(
@@ -157,6 +173,8 @@ async def test_an_executor_cannot_open_a_gate(
 
     assert "INSIDE_EXECUTOR" == caught.value.code
     assert [] == supervision.given
+    assert (caught.value.hint or "").startswith(f"handoffd {verb} /srv/shop")
+    assert (caught.value.hint or "").endswith("  # in a terminal of your own")
 
 
 async def test_an_executor_cannot_bring_in_a_project(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.control.verbs import EVENTS, checked, spec_of
+from handoffd.control.verbs import EVENTS, checked, spec_of, usage
 from handoffd.control.vocabulary import MAX_TEXT, VERBS
 from handoffd.engine.events import Approved, Rejected, RolledBack
 from handoffd.errors import HandoffdError, NotFound, Refused
@@ -16,13 +16,13 @@ from handoffd.protocol.state import Reason
 
 def _refusal(verb: str, given: dict[str, Any]) -> HandoffdError:
     with pytest.raises(Refused) as caught:
-        checked(VERBS[verb].parameters, given)
+        checked(VERBS[verb], "/srv/my shop", given)
     return caught.value
 
 
 def test_missing_arguments_get_their_defaults() -> None:
     """Optional texts are None, flags false, lists empty."""
-    given = checked(VERBS["start"].parameters, {"story": "US-1"})
+    given = checked(VERBS["start"], "/srv/shop", {"story": "US-1"})
 
     assert {
         "story": "US-1", "queue": False, "force": False, "blocked_by": (), "agent_teams": False,
@@ -31,12 +31,14 @@ def test_missing_arguments_get_their_defaults() -> None:
 
 def test_verbs_become_events_with_the_name_of_whoever_gave_them() -> None:
     """The engine learns who approved, rejected, rolled back."""
-    assert Approved(note=None, by="eve") == EVENTS["approve"](checked(VERBS["approve"].parameters, {}), "eve")
-    rejected = checked(VERBS["reject"].parameters, {"reason": "scope_warning", "note": "too much"})
+    assert Approved(note=None, by="eve") == EVENTS["approve"](
+        checked(VERBS["approve"], "/srv/shop", {}), "eve"
+    )
+    rejected = checked(VERBS["reject"], "/srv/shop", {"reason": "scope_warning", "note": "too much"})
     assert Rejected(reason=Reason.SCOPE_WARNING, note="too much", by="eve") == EVENTS["reject"](
         rejected, "eve"
     )
-    back = checked(VERBS["rollback"].parameters, {"step": "bdd", "force": True})
+    back = checked(VERBS["rollback"], "/srv/shop", {"step": "bdd", "force": True})
     assert RolledBack(step="bdd", force=True, by="eve") == EVENTS["rollback"](back, "eve")
 
 
@@ -63,6 +65,7 @@ def test_a_wrong_argument_is_named(verb: str, given: dict[str, Any], said: str) 
     refusal = _refusal(verb, given)
 
     assert ("BAD_ARGUMENT", said) == (refusal.code, refusal.message)
+    assert usage(VERBS[verb], "/srv/my shop") == refusal.hint
 
 
 def test_a_reason_that_is_none_is_answered_with_those_there_are() -> None:
@@ -73,7 +76,16 @@ def test_a_reason_that_is_none_is_answered_with_those_there_are() -> None:
 @pytest.mark.parametrize("given", [{"story": "../../etc"}, {"story": "US-1", "blocked_by": ["a/b"]}])
 def test_a_story_id_cannot_leave_the_project(given: dict[str, Any]) -> None:
     """Ids become parts of paths."""
-    assert "INVALID_STORY" == _refusal("start", given).code
+    refusal = _refusal("start", given)
+
+    assert ("INVALID_STORY", "handoffd start '/srv/my shop' STORY") == (refusal.code, refusal.hint)
+
+
+def test_how_a_verb_is_given_names_what_it_needs() -> None:
+    """Nothing that is optional; the reasons there are, or what else there is to say, behind it."""
+    assert "handoffd retry /srv/shop" == usage(VERBS["retry"], "/srv/shop")
+    assert "handoffd note shop TEXT  # here" == usage(VERBS["note"], "shop", "here")
+    assert usage(VERBS["reject"], "shop").startswith("handoffd reject shop REASON  # REASON: constitution")
 
 
 def test_an_unknown_verb_is_answered_with_the_known_ones() -> None:
@@ -81,5 +93,5 @@ def test_an_unknown_verb_is_answered_with_the_known_ones() -> None:
     with pytest.raises(NotFound) as caught:
         spec_of("aprove")
 
-    assert caught.value.hint is not None
-    assert "approve" in caught.value.hint
+    assert "approve" in caught.value.message
+    assert "handoffd --help" == caught.value.hint

@@ -193,6 +193,24 @@ def test_a_deadline_stops_the_tree_before_the_timeout_is_told() -> None:
     assert "timeout" == play.notices[0].notice
 
 
+def test_a_timeout_quotes_what_the_agent_said_last() -> None:
+    """Where people look for why: in last_error and in the event. The notice says it once."""
+    play = Playbook(dispatched("impl")).exits(
+        code=None,
+        signal=15,
+        by="deadline",
+        after_min=10,
+        tail="it said: Now the tests.\nit called Bash: sleep 999",
+    )
+    quoted = "(it said: Now the tests. | it called Bash: sleep 999)"
+    play.expect(
+        status=Status.TIMEOUT, last_error=f"impl ran out of time after 10 min (limit 10 min) {quoted}"
+    )
+    notice = play.notices[0]
+    assert f"no valid hand-off was there at the deadline {quoted}" == play.decision.why == notice.why
+    assert "impl ran out of time after 10 min (limit 10 min)" == notice.text
+
+
 def test_the_shims_own_deadline_is_a_timeout_too() -> None:
     """The shim ends a run even while no daemon is there."""
     play = Playbook(dispatched("impl")).exits(code=None, signal=15, by="deadline", after_min=10)

@@ -166,3 +166,35 @@ def test_a_story_started_anew_is_not_given_back_as_it_was() -> None:
     play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
     play.given(Started(story="US-1", force=True)).expect(story="US-1", step="bdd")
     assert ["C-1"] == [parked.state.story for parked in play.ledger.parked]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "event", "advice"),
+    [
+        (Ledger(), Started(story="US-2"), "start {project} US-2 --queue"),
+        (
+            Ledger(),
+            Started(story="US-2", blocked_by=("US-0", "US-1"), agent_teams=True),
+            "start {project} US-2 --queue --blocked-by US-0 --blocked-by US-1 --agent-teams",
+        ),
+        (Ledger(stories_done=("US-2",)), Started(story="US-2"), "start {project} US-2 --queue --force"),
+        (Ledger(automatic=True, paused_by="mei"), Started(story="US-1"), "resume {project}"),
+        (Ledger(), Started(story="US-1", task_type="hotfix"), "rules check {project}"),
+    ],
+)
+def test_a_refused_start_advises_the_one_that_is_taken(ledger: Ledger, event: Started, advice: str) -> None:
+    """With everything that was asked for."""
+    play = Playbook(track_at("impl", ledger=ledger)).given(event).expect(result="error")
+    assert f"handoffd {advice}" == play.decision.result.next_command
+
+
+def test_a_done_story_is_advised_to_be_reopened() -> None:
+    """It stands where its steps are; forced, it would lose its way there."""
+    play = Playbook(track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-1",)))).started("US-1")
+    assert "handoffd reopen {project} STEP" == play.decision.result.next_command
+
+
+def test_a_custom_task_waits_for_what_runs() -> None:
+    """Its text is the person's to say again."""
+    play = Playbook(dispatched("impl")).given(Started(story="C-1", task_type="custom", instruction="Fix it."))
+    assert "handoffd custom {project} TEXT --queue" == play.decision.result.next_command

@@ -297,3 +297,28 @@ def test_notes_given_while_an_executor_runs_are_collected() -> None:
     play = Playbook(dispatched("bdd")).given(Noted(text="One.")).given(Noted(text="Two."))
     assert "One.\n\nTwo." == play.ledger.next_note
     play.expect(human_note=None, status=Status.RUNNING)
+
+
+# --- what leads on --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("play", "verb", "advice"),
+    [
+        (Playbook(track_at("impl")), RolledBack(step="verify"), "rollback {project} scaffold"),
+        (Playbook(track_at("impl")), RolledBack(step="ipml"), "rollback {project} scaffold"),
+        (Playbook(track_at("impl")), RolledBack(step="bootstrap"), "rollback {project} bootstrap --force"),
+        (Playbook(track_at("bdd")), RolledBack(step="impl"), "status {project}"),
+        (Playbook(track_at("impl")), Reopened(step="bdd"), "rollback {project} bdd"),
+        (Playbook(track_at("impl")), Reopened(step="verify"), "rollback {project} scaffold"),
+        (Playbook(track_at("bdd", story=None)), Reopened(step="bdd"), "start {project} STORY"),
+        (Playbook(track_at("done", Status.PASS)), Reopened(step="ipml"), "reopen {project} STEP"),
+        (Playbook(track_at("done", Status.PASS)), Retried(), "start {project} STORY"),
+        (Playbook(track_at("impl", Status.TIMEOUT)), Approved(), "retry {project}"),
+        (Playbook(track_at("review", Status.NEEDS_HUMAN)), Skipped(), "approve {project}"),
+        (Playbook(track_at("review", Status.TIMEOUT)), Skipped(), "retry {project}"),
+        (Playbook(dispatched("impl")), Retried(), "status {project} --watch"),
+        (closed_at("impl"), Retried(), "start {project} STORY"),
+    ],
+)
+def test_a_refusal_advises_what_fits(play: Playbook, verb: Verb, advice: str) -> None:
+    """The step, the story and the options are filled in where they are known."""
+    assert f"handoffd {advice}" == play.given(verb).decision.result.next_command

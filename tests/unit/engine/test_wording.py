@@ -12,7 +12,6 @@ from handoffd.engine.wording import (
     accept,
     ask_human,
     last_lines,
-    minutes,
     notice,
     refuse,
     with_tail,
@@ -21,23 +20,27 @@ from handoffd.protocol.state import Status
 
 
 def test_a_refusal_changes_nothing_and_says_what_to_do() -> None:
-    """The track is the same object; the asker gets a code, a reason and the next thing to do."""
+    """The track is the same object; the asker gets a code, a reason and the next command."""
     track = track_at("impl")
-    decision = refuse(Situation(track, shipped_rules(), T0), "NO", "it cannot be", do="wait")
+    decision = refuse(
+        Situation(track, shipped_rules(), T0), "NO", "it cannot be", "handoffd resume {project}"
+    )
     assert decision.track is track
     assert () == decision.effects
     expected = Refusal(
-        code="NO", message="it cannot be", step="impl", caller_instruction="it cannot be; wait"
-    )
+        code="NO", message="it cannot be", step="impl", next_command="handoffd resume {project}",
+        caller_instruction="it cannot be; next: handoffd resume {project}",
+    )  # fmt: skip
     assert expected == decision.result
     assert "refused: it cannot be" == decision.why
 
 
 def test_a_refusal_needs_no_state() -> None:
     """A project that is not initialised can be refused something, too."""
-    result = refuse(Situation(Track(), shipped_rules(), T0), "NO", "no", do="init").result
+    result = refuse(Situation(Track(), shipped_rules(), T0), "NO", "no").result
     assert isinstance(result, Refusal)
-    assert result.step is None
+    assert (None, None) == (result.step, result.next_command)
+    assert "no; there is nothing to do" == result.caller_instruction
 
 
 def test_what_is_taken_is_told_with_where_the_track_stands() -> None:
@@ -49,19 +52,19 @@ def test_what_is_taken_is_told_with_where_the_track_stands() -> None:
 
 def test_a_person_is_asked_with_a_notice_unless_told_already() -> None:
     """The same message goes to whoever asked and to whoever must act."""
-    track = track_at("review")
-    decision = ask_human(track, "decide", action="handoffd approve {project}", why="a gate", review=("a.md",))
+    track = track_at("review", Status.NEEDS_HUMAN)
+    situation = Situation(track, shipped_rules(), T0)
+    decision = ask_human(situation, "decide", why="a gate", review=("a.md",))
     assert isinstance(decision.result, NeedsHuman)
-    assert "handoffd approve {project}" in decision.result.caller_instruction
     action, files = "handoffd approve {project}", ("a.md",)
+    assert action == decision.result.next_command
+    assert action in decision.result.caller_instruction
     told = notice(track, "needs_human", "decide", why="a gate", action=action, review=files)
     assert (told,) == decision.effects
-    assert () == ask_human(track, "decide", action="x", why="y", tell=False).effects
-
-
-def test_durations_are_told_as_people_say_them() -> None:
-    """Whole minutes, and nothing below one."""
-    assert ["under a minute", "1 min", "12 min"] == [minutes(value) for value in (0.3, 0.8, 12.4)]
+    assert () == ask_human(situation, "decide", why="y", tell=False).effects
+    assert "handoffd log {project}" == (
+        ask_human(situation, "decide", why="y", action="handoffd log {project}").result.next_command
+    )
 
 
 def test_the_end_of_an_output_fits_into_one_line() -> None:

@@ -11,7 +11,7 @@ from tests.unit.supervise.making import house, make_project, track_of
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused
 from handoffd.store.records import StoredTrack
-from handoffd.supervise.naming import name_of, root_called
+from handoffd.supervise.naming import name_of, names_of, root_called
 from handoffd.supervise.project import Project
 
 
@@ -54,7 +54,16 @@ async def test_a_name_that_fits_several_wants_a_path(projects: dict[str, Project
     with pytest.raises(Refused) as refused:
         root_called("shop", projects)
 
-    assert all(root in (refused.value.hint or "") for root in list(projects)[:2])
+    assert all(root in refused.value.message for root in list(projects)[:2])
+    assert "handoffd projects" == refused.value.hint
+
+
+async def test_what_a_project_is_called_leads_back_to_it(projects: dict[str, Project]) -> None:
+    """A name where it is the only one, else the root: whatever is shown can be typed."""
+    names = names_of(projects)
+
+    assert {*list(projects)[:2], "till"} == set(names.values())
+    assert list(projects) == [root_called(names[root], projects) for root in projects]
 
 
 @pytest.mark.parametrize("name", ["shpo", "docs", "./till", "/nowhere"])
@@ -63,4 +72,16 @@ async def test_what_nobody_is_called_names_those_there_are(projects: dict[str, P
     with pytest.raises(NotFound) as unknown:
         root_called(name, projects)
 
-    assert "shop, shop, till" in (unknown.value.hint or "")
+    assert "(known: shop, shop, till)" in unknown.value.message
+    assert ("handoffd add /nowhere" if name == "/nowhere" else "handoffd projects") == unknown.value.hint
+
+
+async def test_of_many_projects_some_are_named(tmp_path: Path) -> None:
+    """An answer is to be read."""
+    async with house(tmp_path) as here:
+        roots = [f"/srv/{number}" for number in range(23)]
+        many = {root: Project(root, here.services, ()) for root in roots}
+        with pytest.raises(NotFound, match="and 3 more"):
+            root_called("shop", many)
+        for project in many.values():
+            project.dismiss()

@@ -11,10 +11,11 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at, daemon, house, make_project
 
 from handoffd.engine.events import Aborted, Initialised, Paused, Started, Verb
+from handoffd.engine.results import Blocked
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import TrackView
 from handoffd.supervise.project import Project
-from handoffd.supervise.reporting import view_of
+from handoffd.supervise.reporting import peek_of, view_of
 
 
 @asynccontextmanager
@@ -67,6 +68,34 @@ async def test_what_it_waits_for_and_what_to_type(
         assert (level, waits_for, expected) == (
             view.level, view.tracks[0].waits_for, view.tracks[0].next_command
         )  # fmt: skip
+
+
+async def test_a_project_that_takes_no_verb_is_told_none(tmp_path: Path) -> None:
+    """A file is to be mended first; what is wrong with it is what the project waits for."""
+    async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Paused(by="me")) as project:
+        at(project.root, ".ai/STATE.json").write_text("{")
+        await project.look()
+
+        view = await view_of(project, here.services.slots)
+
+        assert ("invalid_state", None) == (view.condition, view.tracks[0].next_command)
+        assert view.detail == view.tracks[0].waits_for
+
+
+@pytest.mark.parametrize(("bootstrapped", "step"), [(False, "bootstrap"), (True, "bdd")])
+async def test_without_a_story_a_peek_tells_where_one_would_begin(
+    tmp_path: Path, bootstrapped: bool, step: str
+) -> None:
+    """Where `start` does begin then; STATE.json says `bootstrap` in either case."""
+    async with house(tmp_path) as here, project_in(here) as project:
+        shown = await peek_of(project, bootstrapped=bootstrapped)
+
+        assert isinstance(shown.result, Blocked)
+        assert (step, step, None) == (shown.step, shown.result.step, shown.prompt)
+        assert "no story was started" == shown.why
+        assert "handoffd start {project} STORY" == shown.result.next_command
+        await project.main.give(Started(story="US-1", bootstrapped=bootstrapped))
+        assert step == (await peek_of(project, bootstrapped=bootstrapped)).step
 
 
 async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,9 @@ from tests.unit.supervise.making import HAND_OVER, NOW, at, daemon, house, make_
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Aborted, Initialised, Noted, Started, Verb
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
+from handoffd.settings import WatchSettings
 from handoffd.supervise.roster import Roster
+from handoffd.watch.watcher import Watcher
 
 
 def shown(root: str) -> dict[str, object]:
@@ -55,7 +58,7 @@ async def test_a_project_is_found_by_path_by_a_path_inside_and_by_name(tmp_path:
         assert [root] * 3 == [roster.find(name) for name in (root, f"{root}/docs/bdd", "shop")]
         with pytest.raises(NotFound) as unknown:
             roster.find("shpo")
-        assert "shop" in (unknown.value.hint or "")
+        assert "(known: shop)" in unknown.value.message
 
         await roster.add(make_project(tmp_path / "b"))
         with pytest.raises(Refused):
@@ -136,6 +139,34 @@ async def test_it_has_begun_when_every_project_was_looked_at(tmp_path: Path) -> 
         assert limit.cancelled_caught
 
 
+async def test_a_project_that_is_not_watched_says_so_until_it_is(tmp_path: Path) -> None:
+    """Its changes are seen later: who waits for one shall know why."""
+    async with house(tmp_path) as here:
+        roster = Roster(here.services)
+        watcher = Watcher(roster.touched, WatchSettings(sweep_s=0.1))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(roster.run, watcher)
+            tasks.start_soon(watcher.run)
+            root = make_project(tmp_path)
+            await roster.add(root)
+            strange = os.fsencode(at(root, ".ai/")) + b"/\xff"
+
+            async def told() -> bool:
+                return any("not at once" in warning for warning in (await roster.view(root)).warnings)
+
+            def swept_only() -> bool:
+                os.close(os.open(strange, os.O_CREAT | os.O_WRONLY | os.O_TRUNC))
+                return root in watcher.degraded
+
+            assert not await told()
+            await eventually(swept_only, within_s=60)
+            assert await told()
+            os.unlink(strange)
+            await eventually(lambda: root not in watcher.degraded, within_s=60)
+            assert not await told()
+            tasks.cancel_scope.cancel()
+
+
 async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
     """The next daemon repeats the attempt, under its old number."""
     async with house(tmp_path, f"test -e go || sleep 600\n{HAND_OVER}") as here:
@@ -207,12 +238,12 @@ async def test_a_peek_needs_a_state(tmp_path: Path) -> None:
         root = make_project(tmp_path)
         await roster.add(root)
         with pytest.raises(Refused):
-            await roster.peek(root)
+            await roster.peek(root, bootstrapped=True)
         await roster.give(root, Initialised(project="shop"))
 
-        peek = await roster.peek(root)
+        peek = await roster.peek(root, bootstrapped=True)
 
-        assert ("bootstrap", "agent", None) == (peek.step, peek.executor, peek.prompt)
+        assert ("bdd", "agent", None) == (peek.step, peek.executor, peek.prompt)
 
 
 async def test_a_hint_about_an_unknown_root_is_no_harm(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""What a person would type next, from where a track stands: the same in an answer, a notice and `status`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handoffd.engine.commands import command
+from handoffd.engine.track import Track
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.state import Reason, State, Status
+
+ONLY_A_PERSON: Final = frozenset({Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING})
+"""Reasons that ask something which only a person can answer, unless the step table routes them."""
+
+
+def next_command(track: Track, rules: RuleBook) -> str | None:
+    """Return the command that leads on, as a template; None while it is nobody's turn but the daemon's."""
+    state, ledger = track.state, track.ledger
+    if state is None:
+        return command("init")
+    if ledger.paused_by:
+        return command("resume")
+    if ledger.held_edit and not ledger.dispatch:
+        return command("confirm")
+    if state.status is Status.RUNNING:
+        return None
+    if state.step == DONE and ledger.backlog:
+        return command("resume")
+    if state.story is None or state.step == DONE or ledger.closed:
+        return command("start", "STORY")
+    return _at_rest(state, rules, automatic=ledger.automatic)
+
+
+def _at_rest(state: State, rules: RuleBook, *, automatic: bool) -> str | None:
+    rule = rules.steps.get(state.step)
+    if rule is None:
+        return command("rules check")
+    if state.status is Status.NEEDS_HUMAN and rule.requires_human:
+        return command("approve")
+    if state.status is Status.NEEDS_HUMAN and state.reason in ONLY_A_PERSON and not state.human_note:
+        return command("note", "TEXT")
+    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return command("retry")
+    return None if automatic else command("resume")
+
+
+def way_on(track: Track, rules: RuleBook) -> str:
+    """Return what leads on for somebody whose verb was refused: the next command, or a look."""
+    if track.state is not None and track.state.status is Status.RUNNING:
+        return command("status", "--watch")
+    return next_command(track, rules) or command("status")

@@ -1,0 +1,27 @@
+"""Commands for people to type, as templates: `{project}` stands for the project they are about.
+
+The engine knows which command comes next and no paths; those who show it know the path. So both ends
+meet here, and every command that a person is shown is made by `command` and completed by `addressed`.
+Words in capitals (`STORY`, `STEP`, `TEXT`) are for the person to fill in. Standard library only.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+PROJECT = "{project}"
+
+
+def command(verb: str, *words: str) -> str:
+    """Return the template of `handoffd VERB PROJECT WORDS…`; each word is one word for a shell, too."""
+    return " ".join(("handoffd", verb, PROJECT, *map(quote, words)))
+
+
+def addressed(text: str, root: str) -> str:
+    """Return a template, or a sentence that holds some, for the project at `root`."""
+    return text.replace(PROJECT, quote(root))
+
+
+def command_for(root: str, verb: str, *words: str) -> str:
+    """Return a command for the project at `root`, ready to be typed."""
+    return addressed(command(verb, *words), root)

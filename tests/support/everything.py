@@ -1,0 +1,200 @@
+"""Every condition a track can be in, and every fact that can meet it: for tests that go over all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from tests.support.playbook import (
+    DISPATCH,
+    dispatched,
+    found,
+    green,
+    handoff,
+    mark,
+    red,
+    state_at,
+    track_at,
+    with_rule,
+)
+
+from handoffd.engine.events import (
+    Aborted,
+    Advanced,
+    Approved,
+    BaselineMeasured,
+    ChecksFinished,
+    DeadlinePassed,
+    DispatchFailed,
+    EditConfirmed,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    HandoffArrived,
+    HandoffSettled,
+    Initialised,
+    Interrupted,
+    Noted,
+    Paused,
+    PostCheck,
+    Rejected,
+    Reopened,
+    Resumed,
+    Retried,
+    RolledBack,
+    Skipped,
+    SpawnRefused,
+    Started,
+    StateEdited,
+    TestEvidence,
+)
+from handoffd.engine.judging import FREE_REPEATS
+from handoffd.engine.track import HeldEdit, Ledger, Parked, Phase, Queued, StopReason, Track
+from handoffd.errors import Problem
+from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Reading, Stale
+from handoffd.protocol.rules import RuleBook
+from handoffd.protocol.state import Reason, State, Status
+
+AT_REST = [status for status in Status if status is not Status.RUNNING]
+LOST = "deploy"
+"""A step that the table does not have."""
+
+
+@lru_cache(maxsize=1)
+def rules() -> RuleBook:
+    """Return the shipped table with a post_check, an answered timeout and a gate that may time out."""
+    book = with_rule("impl", post_check="make lint", retry_on_timeout=1)
+    return with_rule("review", book, retry_on_timeout=1, max_attempts=2)
+
+
+# --- tracks ---------------------------------------------------------------------------------------
+def tracks() -> Iterator[Track]:
+    """Return tracks in every status at every step, and in every condition the ledger can add."""
+    yield Track()
+    yield track_at("done", Status.PASS)
+    for step in [*rules().steps, LOST]:
+        for status in Status:
+            yield track_at(step, status)
+            if status in {Status.FAILING, Status.TIMEOUT}:
+                yield track_at(step, status, attempt=2, max_attempts=2, reason=Reason.SCOPE_WARNING)
+        for phase in Phase:
+            yield running(step, phase)
+    yield track_at("review", Status.TIMEOUT, max_attempts=2)
+    for phase in Phase:
+        for stop in StopReason:
+            yield running("scaffold", phase, stop)
+    yield from odd_tracks()
+
+
+def running(step: str, phase: Phase, stop: StopReason | None = None) -> Track:
+    """Return a track whose dispatch has come so far, and may have been told to end."""
+    track = dispatched(step, phase)
+    assert track.ledger.dispatch is not None
+    claim = handoff() if phase is Phase.CHECKING else None
+    return track.with_ledger(dispatch=replace(track.ledger.dispatch, stop=stop, claim=claim))
+
+
+def odd_tracks() -> Iterator[Track]:
+    """Return tracks whose ledger holds more than a plain one's."""
+    for status in Status:
+        for ledger in ledgers():
+            yield track_at("impl", status, ledger=ledger)
+            yield track_at("review", status, ledger=ledger)
+        yield track_at("bootstrap", status, story=None)
+        yield track_at("impl", status, task_type="hotfix", reopened_from="bdd")
+    for ledger in ledgers():
+        yield track_at("done", Status.PASS, ledger=ledger, story="C-1")
+
+
+def ledgers() -> Iterator[Ledger]:
+    """Return what the journal may remember beside a STATE."""
+    yield Ledger(automatic=True, paused_by="mei")
+    yield Ledger(automatic=True, closed=True)
+    yield Ledger(automatic=True, visits=dict.fromkeys(rules().steps, 6), free_repeats=FREE_REPEATS)
+    yield Ledger(automatic=True, backlog=(Queued(story="US-2"),), stories_done=("US-1",))
+    for status in Status:
+        yield Ledger(automatic=True, held_edit=HeldEdit(state=state_at("impl", status), why="held"))
+    for status in AT_REST:
+        parked = Parked(state=state_at("verify", status, story="US-2"), ledger=Ledger(), give_back=True)
+        yield Ledger(automatic=True, parked=(parked,))
+
+
+# --- facts ----------------------------------------------------------------------------------------
+def readings() -> Iterator[Reading]:
+    """Return what an executor can leave."""
+    yield Absent()
+    yield Stale(why="it names attempt 3")
+    yield Malformed(problem=Problem(file=".ai/HANDOFF.md", line=3, message="never closed"))
+    yield Found(handoff=Handoff(status=None), source="old-format")
+    yield found(handoff(Status.PASS))
+    yield found(handoff(Status.FAILING))
+    yield found(handoff(Status.FAILING, reason=Reason.NEEDS_CLARIFICATION))
+    yield found(handoff(Status.NEEDS_HUMAN, error="which one?"))
+
+
+def verbs() -> Iterator[Event]:
+    """Return every verb, with the arguments that matter."""
+    yield Initialised(project="shop")
+    for story in ("US-1", "US-2"):
+        yield Started(story=story)
+        yield Started(story=story, queue=True)
+        yield Started(story=story, force=True, bootstrapped=False)
+        yield Started(story=story, task_type="custom", instruction="Fix.")
+    yield Started(story="US-1", task_type="unheard-of")
+    yield Approved(note="Fine.")
+    for reason in (None, *Reason):
+        yield Rejected(reason=reason)
+    yield from (Retried(), Skipped(), Aborted(), Paused(), Resumed(), Noted(text="Cents."), EditConfirmed())
+    for step in ("bootstrap", "sdd-delta", "impl", "custom", "done", LOST):
+        yield RolledBack(step=step)
+        yield RolledBack(step=step, force=True)
+        yield Reopened(step=step, note="Cents.")
+
+
+def facts(dispatch: str) -> Iterator[Event]:
+    """Return every fact the daemon finds out, about one dispatch."""
+    yield Advanced(dispatch="d2", executor="rehearsal")
+    yield Advanced(dispatch="d2", executor="rehearsal", unmet=("US-0",), baseline=True)
+    yield DispatchFailed(code="BAD_TEMPLATE", message="line 3")
+    yield BaselineMeasured(dispatch=dispatch)
+    yield BaselineMeasured(dispatch=dispatch, fault="pytest: not found")
+    yield ExecutorStarted(dispatch=dispatch, pid=4711)
+    yield SpawnRefused(dispatch=dispatch, error="no such file")
+    yield HandoffSettled(dispatch=dispatch, quiet_s=20)
+    yield DeadlinePassed(dispatch=dispatch, elapsed_min=10.2)
+    yield DeadlinePassed(dispatch=None, elapsed_min=10.2)
+    yield Interrupted()
+    for reading in readings():
+        for exit_ in (Exit(code=0), Exit(code=1, tail="?"), Exit(signal=9, by="deadline"), Exit(by="lost")):
+            yield ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark(2))
+        yield HandoffArrived(dispatch="e1", reading=reading, mark=mark(2))
+    for tests in (None, green(), red("t"), TestEvidence(timed_out=True), TestEvidence(fault="no runner")):
+        for post_check in (
+            None,
+            PostCheck(passed=True),
+            PostCheck(passed=False),
+            PostCheck(passed=False, fault="?"),
+        ):
+            yield ChecksFinished(dispatch=dispatch, tests=tests, post_check=post_check)
+
+
+def edits() -> Iterator[Event]:
+    """Return STATE.json changed to anything, under every policy."""
+    for status in Status:
+        for step in ("impl", "review", LOST):
+            yield StateEdited(state=state_at(step, status))
+        yield StateEdited(state=state_at("bdd", status, story="US-2"), policy="adopt")
+    yield StateEdited(state=state_at("done", Status.PENDING), policy="adopt")
+    yield StateEdited(state=state_at("impl"), policy="refuse")
+    yield StateEdited(state=State(project="shop", task_type="hotfix"))
+
+
+@lru_cache(maxsize=1)
+def events() -> tuple[Event, ...]:
+    """Return every fact there is, those about a dispatch also as stale ones."""
+    stale = tuple(
+        event for event in facts("d0") if event.kind not in {"advanced", "dispatch_failed", "interrupted"}
+    )
+    return (*verbs(), *facts(DISPATCH), *edits(), *stale[:12])
