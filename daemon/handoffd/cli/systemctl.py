@@ -83,7 +83,8 @@ class Systemctl:
         if "connect to bus" in failed.error.lower():
             # Typical of `su` and `sudo -u`: a shell without a session of its own.
             return 'sudo loginctl enable-linger "$USER" && export XDG_RUNTIME_DIR=/run/user/$(id -u)'
-        if "denied" in failed.error.lower() or "authentication" in failed.error.lower():
+        refused = "denied" in failed.error.lower() or "authentication" in failed.error.lower()
+        if refused and "--user" not in failed.argv:  # root has another manager of that kind
             return f"sudo {join(failed.argv)}"
         return None
 

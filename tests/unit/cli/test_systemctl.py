@@ -42,14 +42,21 @@ def test_a_manager_that_cannot_be_asked_is_refused() -> None:
     ("complaint", "hint"),
     [
         ("Failed to connect to bus: No medium found", "XDG_RUNTIME_DIR"),
-        ("Failed to enable unit: Access denied", "sudo"),
-        ("Interactive authentication required.", "sudo"),
+        ("Failed to enable unit: Access denied", "sudo systemctl start x"),
+        ("Interactive authentication required.", "sudo systemctl start x"),
         ("Unit not found", None),
     ],
 )
 def test_a_complaint_gets_the_hint_that_fits(complaint: str, hint: str | None) -> None:
     """A shell without a session, a lack of rights, and everything else."""
-    failed = Completed(argv=("systemctl",), code=1, error=complaint)
+    failed = Completed(argv=("systemctl", "start", "x"), code=1, error=complaint)
     found = Systemctl(Commands({}), user=False).hint(failed)
 
     assert (found is None) if hint is None else (found is not None and hint in found)
+
+
+def test_ones_own_manager_is_not_asked_as_root() -> None:
+    """It would be another one."""
+    failed = Completed(argv=("systemctl", "--user", "start", "x"), code=1, error="Access denied")
+
+    assert Systemctl(Commands({}), user=True).hint(failed) is None
