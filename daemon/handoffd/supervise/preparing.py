@@ -17,6 +17,7 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.protocol.prompt import render_prompt
 from handoffd.store.atomic import replace_text
+from handoffd.store.faults import storage_error
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context, templates_for
 from handoffd.supervise.runfolders import prepare
@@ -79,6 +80,9 @@ class Preparation:
 
     def _write(self, dispatch: str, text: str) -> None:
         run_dir = self._services.run_dir(dispatch)
-        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error("make the folder", run_dir, error) from error
         replace_text(Path(run_dir, "prompt.md"), text, durable=False)
         prepare(self._key.project, dispatch, text)

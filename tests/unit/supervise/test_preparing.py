@@ -8,7 +8,7 @@ import pytest
 from tests.unit.supervise.making import NOW, House, MovableClock, at, house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
-from handoffd.errors import HandoffdError, NotFound
+from handoffd.errors import HandoffdError, NotFound, StoreError
 from handoffd.supervise.preparing import Preparation, dispatch_id
 from handoffd.supervise.project_files import ProjectFiles
 
@@ -65,6 +65,15 @@ async def test_an_unknown_executor_is_found_out_before_anything_is_written(tmp_p
         with pytest.raises(NotFound, match=r"no executor 'cluade'.*claude"):
             await (await preparation(here, root)).stage(track_of(), "d1")
         assert not here.services.run_dir("d1").exists()
+
+
+async def test_a_run_folder_that_cannot_be_made_is_an_error_like_any_other(tmp_path: Path) -> None:
+    """Of one dispatch, which is tried again: the supervision of its project goes on."""
+    async with house(tmp_path) as here:
+        here.services.run_dir("d1").touch()
+
+        with pytest.raises(StoreError, match="cannot make the folder: "):
+            await (await preparation(here, make_project(tmp_path))).stage(track_of(), "d1")
 
 
 async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Path) -> None:
