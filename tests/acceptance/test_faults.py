@@ -81,6 +81,14 @@ def start(daemon: Daemon, project: Path) -> Json:
     return daemon.wait_for(project, lambda track: track["phase"] == "executing" and track["pid"])
 
 
+def shim_of(program: psutil.Process) -> psutil.Process:
+    """Return the process that looks after an executor."""
+    shim = program.parent()
+    assert shim is not None
+    assert shim.name() == "handoffd-shim"
+    return shim
+
+
 def lines(project: Path, name: str) -> list[str]:
     """Return the lines that somebody has left in the project."""
     file = project / name
@@ -130,7 +138,7 @@ def test_a_daemon_that_is_killed_while_it_ends_an_executor_goes_on_with_that(tmp
     """The next one asks again; the abort is not forgotten."""
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path)) as daemon:
-        shim = psutil.Process(start(daemon, project)["pid"])
+        shim = shim_of(psutil.Process(start(daemon, project)["pid"]))
         shim.suspend()
         daemon.verb("abort", project)
         daemon.wait_for(project, lambda track: track["phase"] in {"stopping", None})
@@ -146,8 +154,8 @@ def test_an_executor_whose_launcher_and_shim_are_killed_is_repeated_at_no_cost(t
     """What was left of it is ended first."""
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path)) as daemon:
-        shim = psutil.Process(start(daemon, project)["pid"])
-        (program,) = shim.children()
+        program = psutil.Process(start(daemon, project)["pid"])
+        shim = shim_of(program)
         for process in (*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim):
             process.kill()
 
