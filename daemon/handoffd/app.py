@@ -31,6 +31,7 @@ from handoffd.settings import Settings
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
+from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
@@ -142,7 +143,7 @@ def _services(settings: Settings, journal: Journal) -> Services:
         journal=journal,
         launcher=Launcher(settings.launcher_socket, managed=managed),
         executors=load_book(shipped_layer(), own),
-        notifier=Notifier(settings.notify, clock),
+        notifier=Notifier(settings.notify, clock, Postbox(journal)),
         slots=Slots(settings.execute.slots),
         clock=clock,
         environment=environment,
@@ -179,7 +180,7 @@ class Daemon:
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         service = Service(
             self._roster, self._services.journal, self._services.clock,
-            runs_dir=self._settings.runs_dir, stop=self.stop,
+            runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
         )  # fmt: skip
         server = ControlServer(service, self._settings.control_socket)
         with self._at_once:
@@ -200,7 +201,7 @@ class Daemon:
 
     def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         return [
-            ("notifier", self._services.notifier.run),
+            ("notifier", partial(self._services.notifier.run, self._roster.notice_given_up)),
             ("watcher", self._watcher.run),
             ("scheduler", self._scheduler.run),
             ("roster", partial(self._roster.run, self._watcher)),
@@ -260,8 +261,7 @@ class Daemon:
                 await self._roster.end_executors("handoffd stop --executors")
             except Exception:
                 log.exception("executors not ended")
-        left = await self._services.notifier.drain(DRAIN_S)
-        if left:
-            log.warning("notices not sent", count=left)
+        if not await self._services.notifier.drain(DRAIN_S):
+            log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
         if not self._manager.present:
             await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended

@@ -92,9 +92,11 @@ class NotifySettings(_Section):
     command_timeout_s: float = Field(30, gt=0)
     webhook: WebhookSettings | None = None
     events: tuple[NoticeKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning")
-    tries: int = Field(3, ge=1, le=10)
-    backoff_s: float = Field(2, ge=0)
-    """Pause before the second try; four times as long before each further one."""
+    backoff_s: float = Field(5, gt=0)
+    """Pause after a first failure; twice as long after each further one in a row."""
+    backoff_max_s: float = Field(900, gt=0)
+    give_up_h: float = Field(24, gt=0)
+    """Hours of a running daemon after which a notice that could not be delivered is given up."""
 
 
 class LogSettings(_Section):

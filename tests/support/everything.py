@@ -37,10 +37,12 @@ from handoffd.engine.events import (
     Initialised,
     Interrupted,
     Noted,
+    NoticeGivenUp,
     Paused,
     PostCheck,
     Rejected,
     Reopened,
+    Restored,
     Resumed,
     Retried,
     RolledBack,
@@ -166,6 +168,9 @@ def facts(dispatch: str) -> Iterator[Event]:
     yield DeadlinePassed(dispatch=dispatch, elapsed_min=10.2)
     yield DeadlinePassed(dispatch=None, elapsed_min=10.2)
     yield Interrupted()
+    yield Restored(overtaken=False)
+    yield Restored(overtaken=True)
+    yield NoticeGivenUp(sink="webhook", count=2, first="20260131T221509.000000-7", why="no route")
     for reading in readings():
         for exit_ in (Exit(code=0), Exit(code=1, tail="?"), Exit(signal=9, by="deadline"), Exit(by="lost")):
             yield ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark(2))

@@ -1,16 +1,20 @@
-"""A notice to send, and a web server that receives some."""
+"""A notice to send, a box that keeps some, and a web server that receives them."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from handoffd.errors import StoreError
+from handoffd.notify.box import Expired, Opened, Parcel
 from handoffd.notify.notice import Notice
+from handoffd.notify.outbox import Waiting
 
 NOTICE = Notice(
     id="main-7",
@@ -24,10 +28,113 @@ NOTICE = Notice(
     why="the step needs a person",
     action="handoffd approve /srv/shop",
     review=("docs/bdd/US-005.md",),
+    track="main",
 )
 
 
 Request = tuple[str, str, dict[str, str], Any]
+
+
+@dataclass
+class Kept:
+    """A notice in a `MemoryBox`, for one sink."""
+
+    notice: Notice
+    sink: str
+    born_s: float
+    tries: int = 0
+    why: str = ""
+    outcome: str | None = None
+
+
+class MemoryBox:
+    """Fits `notify.box.Box`: what it keeps outlives a notifier. While `broken`, it can do nothing."""
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+        self.orders: list[int] = []
+        self.lived_s = 0.0
+        self.broken = False
+        self.largest = 0
+
+    def outcomes(self) -> list[str | None]:
+        """Return what became of each."""
+        return [one.outcome for one in self.kept]
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreError("no space left")
+
+    def _now(self, lived_s: float) -> None:
+        self._check()
+        self.lived_s = max(self.lived_s, lived_s)
+
+    async def open(self, sinks: Collection[str]) -> Opened:
+        """Drop what waits for others."""
+        self._check()
+        dropped: dict[str, int] = {}
+        for one in self.kept:
+            if one.sink not in sinks and one.outcome is None:
+                one.outcome = "dropped"
+                dropped[one.sink] = dropped.get(one.sink, 0) + 1
+        return Opened(lived_s=self.lived_s, dropped=dropped)
+
+    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> None:
+        """Record notices."""
+        self._now(lived_s)
+        known = {one.notice.id for one in self.kept}
+        for parcel in parcels:
+            if parcel.notice.id not in known:
+                self.kept += [Kept(parcel.notice, sink, lived_s) for sink in parcel.sinks]
+            if parcel.order is not None:
+                self.orders.append(parcel.order)
+
+    async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
+        """Return what waits; numbers are places in the list, from 1."""
+        self._check()
+        found = [
+            Waiting(number=number, lane=(one.notice.project, one.notice.track), tries=one.tries)
+            for number, one in enumerate(self.kept, 1)
+            if number > after and one.sink == sink and one.outcome is None
+        ][:limit]
+        self.largest = max(self.largest, len(found))
+        return tuple(found)
+
+    async def read(self, number: int) -> Notice | None:
+        """Return a notice; one with an empty id counts as lost."""
+        self._check()
+        notice = self.kept[number - 1].notice
+        return notice if notice.id else None
+
+    async def delivered(self, number: int, lived_s: float) -> None:
+        """Mark a notice."""
+        self._now(lived_s)
+        self.kept[number - 1].outcome = "delivered"
+
+    async def failed(self, number: int, why: str, lived_s: float) -> None:
+        """Count a try."""
+        self._now(lived_s)
+        self.kept[number - 1].tries += 1
+        self.kept[number - 1].why = why
+
+    async def give_up(self, number: int, why: str, lived_s: float) -> Expired:
+        """Give one up."""
+        await self.failed(number, why, lived_s)
+        return self._lose(number)
+
+    async def expire(self, sink: str, age_s: float, lived_s: float) -> tuple[Expired, ...]:
+        """Give up what is old."""
+        self._now(lived_s)
+        return tuple(
+            self._lose(number)
+            for number, one in enumerate(self.kept, 1)
+            if one.sink == sink and one.outcome is None and one.born_s <= lived_s - age_s
+        )
+
+    def _lose(self, number: int) -> Expired:
+        one = self.kept[number - 1]
+        one.outcome = "given_up"
+        return Expired(lane=(one.notice.project, one.notice.track), numbers=(number,), first=one.notice.id)
 
 
 class Server(ThreadingHTTPServer):
@@ -38,6 +145,9 @@ class Server(ThreadingHTTPServer):
     def __init__(self, status: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = status
+        self.hold = threading.Event()
+        """While it is cleared, no request is answered."""
+        self.hold.set()
         self.requests: list[Request] = []
 
     def address(self, path: str = "/", user: str = "") -> str:
@@ -52,10 +162,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Take note and answer."""
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "null")
         self.server.requests.append((self.command, self.path, dict(self.headers), body))
+        self.server.hold.wait()
         self.send_response(self.server.status)
         self.send_header("Location", self.server.address("/elsewhere"))
         self.send_header("Content-Length", "0")
-        self.end_headers()
+        with suppress(ConnectionError):  # whoever asked may be gone
+            self.end_headers()
 
     def do_GET(self) -> None:
         """Take note of a request that should not have been made."""
@@ -74,5 +186,6 @@ def serving(status: int) -> Iterator[Server]:
         try:
             yield server
         finally:
+            server.hold.set()
             server.shutdown()
             thread.join()

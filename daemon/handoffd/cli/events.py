@@ -1,39 +1,63 @@
-"""`handoffd events`: what happened and why, one event a line."""
+"""`handoffd events`: what happened, and how each decision came about."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from handoffd.cli.asking import either, json_option
 from handoffd.cli.place import Place
-from handoffd.cli.wording import called, moment, plain
+from handoffd.cli.wording import called, moment, plain, shorten
 from handoffd.errors import NoDaemon
+
+_WIDTH = 400
+"""Characters of a fact: notes and errors may be pages long."""
 
 
 @click.command()
-@click.option("--project", "-p", metavar="PROJECT", help="Of this project only.")
+@click.argument("project", required=False)
+@click.option("--project", "-p", "named", metavar="PROJECT", help="The same as PROJECT.")
 @click.option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Those with a number above SEQ.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--oneline", is_flag=True, help="One line an event, without what is below it.")
 @json_option
 @click.pass_obj
-def events(
-    place: Place, project: str | None, after: int | None, limit: int, follow: bool, as_json: bool
-) -> None:
-    """Print what happened, oldest first: when, where, what, why. With --json, one object a line.
+def events(place: Place, /, **asked: Any) -> None:
+    """Print what happened, oldest first, of PROJECT or of all: each decision, and how it came about.
 
-    Without --after it is the last ones. A line of type `gap` says that events are missing.
+    Below the line of a decision: what had happened, the rule that decided (a row of the step table, a
+    limit), and what follows. Without --after it is the last ones. With --json, one object a line; one
+    of type `gap` says that events are missing.
     """
-    named = None if project is None else place.project(project)
-    found = _follow(place, named, after) if follow else _recorded(place, named, after, limit)
+    word = asked["project"] or asked["named"]
+    named = None if word is None else place.project(word)
+    if asked["follow"]:
+        found: Iterable[dict[str, Any]] = _follow(place, named, asked["after"])
+    else:
+        found = _recorded(place, named, asked["after"], asked["limit"])
     for event in found:
-        click.echo(json.dumps(event, ensure_ascii=False) if as_json else line(event))
+        if asked["as_json"]:
+            click.echo(json.dumps(event, ensure_ascii=False))
+        else:
+            click.echo("\n".join([line(event), *([] if asked["oneline"] else explained(event))]))
+
+
+def explained(event: dict[str, Any]) -> list[str]:
+    """Return how a decision came about: the fact, the rules, and what follows; of a gap, nothing."""
+    if event["type"] == "gap":
+        return []
+    told = {
+        "what": event.get("what"),
+        "rule": ", ".join(f"{one['rule']} = {one['value']}" for one in event.get("rules", ())),
+        "next": event.get("next"),
+    }
+    return [f"    {name}  {shorten(text, _WIDTH)}" for name, text in told.items() if text]
 
 
 def line(event: dict[str, Any]) -> str:

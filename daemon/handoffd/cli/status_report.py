@@ -39,9 +39,29 @@ def report(status: Json, *, whole: bool) -> list[str]:
         lines.append(head)
         for line, notes in zip(aligned, below, strict=True):
             lines += [line, *(f"    {note}" for note in notes)]
+    if untold := [
+        line for one in status.get("notices", []) for line in _untold(one, daemon=status["daemon"])
+    ]:
+        lines += ["", *untold]
     if not status["daemon"]:
         lines += ["", NO_DAEMON]
     return lines
+
+
+def _untold(notices: Json, *, daemon: bool) -> Iterator[str]:
+    """Yield what people have not been told by one sink; nothing of what is on its way for the first time."""
+    sink, count = plain(notices["sink"]), notices["undelivered"]
+    error = f": {shorten(notices['last_error'], _WIDTH)}" if notices["last_error"] else ""
+    if count and (notices["failed_tries"] or not daemon):
+        line = f"warning: {_notices(count)} not delivered by {sink}, the oldest of {notices['oldest']}{error}"
+        rest_s = notices["next_try_s"]
+        yield line if rest_s is None else f"{line}; next try in {rest_s:.0f} s"
+    if notices["given_up"]:
+        yield f"warning: {_notices(notices['given_up'])} lately given up by {sink}{error}"
+
+
+def _notices(count: int) -> str:
+    return "1 notice" if count == 1 else f"{count} notices"
 
 
 def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:

@@ -13,7 +13,7 @@ from handoffd.cli.asking import Answer
 from handoffd.cli.status_report import report
 
 EVERY_S = 1.0
-_RESTLESS = frozenset({"at", "elapsed_min"})
+_RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
 """Keys that change by themselves; alone they are no news."""
 
 

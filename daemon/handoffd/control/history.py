@@ -15,11 +15,12 @@ import anyio
 from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
+from handoffd.control.telling import follows, happened
 from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.events import Exit, TestEvidence
 from handoffd.errors import StoreError
 from handoffd.store.journal import Journal
-from handoffd.store.records import Standing, StoredEvent, StoredRun
+from handoffd.store.records import Backlog, Standing, StoredEvent, StoredRun
 
 Json = dict[str, Any]
 
@@ -42,11 +43,15 @@ def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
         "name": _name(event.key.project, names),
         "track": event.key.track,
         "kind": event.kind,
+        "what": happened(event),
+        "rules": [{"rule": ground.rule, "value": ground.value} for ground in event.grounds],
         "why": event.why,
+        "next": follows(event),
         "before": _standing(event.before),
         "after": _standing(event.after),
         "event": event.event,
         "result": addressed(event.result, event.key.project),
+        "orders": list(event.orders),
     }
 
 
@@ -80,6 +85,19 @@ def run_json(run: StoredRun, names: Names = NOBODY) -> Json:
         "tests": None if run.tests is None else _tests_json(run.tests),
         "result": run.result,
         "why": run.why,
+    }
+
+
+def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
+    """Return what one sink has not taken. `next_try_s`: seconds until it is tried again, if it rests."""
+    return {
+        "sink": backlog.sink,
+        "undelivered": backlog.undelivered,
+        "oldest": _time(backlog.oldest),
+        "failed_tries": backlog.tries,
+        "last_error": backlog.last_error,
+        "next_try_s": None if next_try_s is None else round(next_try_s, 1),
+        "given_up": backlog.given_up,
     }
 
 

@@ -5,7 +5,7 @@ The same answers for every entrance: socket, command line, with a daemon and wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from anyio import to_thread
 from pydantic import TypeAdapter
 
 from handoffd.clock import Clock, rfc3339
-from handoffd.control.history import Json, addressed, event_json, latest, run_json
+from handoffd.control.history import Json, addressed, backlog_json, event_json, latest, run_json
 from handoffd.control.initialising import is_bootstrapped
 from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
@@ -30,18 +30,29 @@ _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
 _RUNS_SEARCHED: Final = 20
 
+LATELY_S: Final = 24 * 3600.0
+"""For so long of a daemon's life, `status` tells that notices were given up."""
+
 
 class Reads:
     """Questions. `daemon` tells whether loops run behind them, or only the process of one command."""
 
     def __init__(
-        self, supervision: Supervision, journal: Journal, clock: Clock, runs_dir: Path, *, daemon: bool
+        self,
+        supervision: Supervision,
+        journal: Journal,
+        clock: Clock,
+        runs_dir: Path,
+        *,
+        daemon: bool,
+        next_tries: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._supervision = supervision
         self.journal = journal
         self._clock = clock
         self._runs_dir = runs_dir
         self.daemon = daemon
+        self._next_tries = next_tries
 
     async def status(self, project: str | None = None) -> Json:
         """Return every project's status, or one's."""
@@ -53,8 +64,14 @@ class Reads:
             "api": API,
             "daemon": self.daemon,
             "at": rfc3339(self._clock.now()),
+            "notices": await self.notices(),
             "projects": [await self.status_of(view) for view in views],
         }
+
+    async def notices(self) -> list[Json]:
+        """Return what people have not been told yet, or could not be told lately, for each sink."""
+        backlogs = await self.journal.outbox.backlog(LATELY_S)
+        return [backlog_json(one, self._next_tries().get(one.sink)) for one in backlogs]
 
     async def status_of(self, view: ProjectView) -> Json:
         """Return the view; without a daemon, with the processes that its records say are running."""

@@ -45,7 +45,8 @@ class Service(Reads):
     """What people and programs can ask of the supervised projects, verbs included.
 
     `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
-    without it no daemon runs here, only the process of one verb. `inside` tells of a process id whether
+    without it no daemon runs here, only the process of one verb. `next_tries` tells in how many seconds a
+    sink of notices is tried again. `inside` tells of a process id whether
     it belongs to an executor.
     """
 
@@ -57,9 +58,12 @@ class Service(Reads):
         *,
         runs_dir: Path,
         stop: Callable[[bool], None] | None = None,
+        next_tries: Callable[[], Mapping[str, float]] = dict,
         inside: Callable[[int], bool] = inside_executor,
     ) -> None:
-        super().__init__(supervision, journal, clock, runs_dir, daemon=stop is not None)
+        super().__init__(
+            supervision, journal, clock, runs_dir, daemon=stop is not None, next_tries=next_tries
+        )
         self._stop = stop
         self._inside = inside
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {

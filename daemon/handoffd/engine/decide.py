@@ -15,7 +15,7 @@ from typing import assert_never
 from handoffd.engine import dispatching, edits, judging, starting, verbs
 from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation, UnknownStepError
+from handoffd.engine.decision import Basis, Decision, Ground, Situation, UnknownStepError
 from handoffd.engine.events import (
     Aborted,
     Advanced,
@@ -34,9 +34,11 @@ from handoffd.engine.events import (
     Initialised,
     Interrupted,
     Noted,
+    NoticeGivenUp,
     Paused,
     Rejected,
     Reopened,
+    Restored,
     Resumed,
     Retried,
     RolledBack,
@@ -49,14 +51,31 @@ from handoffd.engine.events import (
 from handoffd.engine.results import Refusal
 from handoffd.engine.track import StopReason, Track
 from handoffd.engine.transitions import TRANSITIONS
-from handoffd.engine.wording import ask_human, refuse
+from handoffd.engine.wording import ask_human, notice_given_up, refuse
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
 
 def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decision:
     """Return the next track and what must be done about it. Same input, same output."""
-    situation = Situation(track, rules, now)
+    decision = _decide(Situation(track, rules, now), event)
+    grounds = decision.grounds or (_row_of(track, event, decision),)
+    return replace(decision, grounds=grounds, basis=Basis(rules, now))
+
+
+def _row_of(track: Track, event: Event, decision: Decision) -> Ground:
+    """Return the row of the transition table, or the refusal, for what no other rule had a say in."""
+    before, after = track.state, decision.track.state
+    if isinstance(decision.result, Refusal):
+        return Ground(rule=f"refusals.{decision.result.code}", value=event.kind)
+    place = before.status.value if before is not None else "none"
+    return Ground(
+        rule=f"transitions.{place}.{event.kind}", value=after.status.value if after is not None else "none"
+    )
+
+
+def _decide(situation: Situation, event: Event) -> Decision:
+    track = situation.track
     status = track.state.status if track.state is not None else None
     allowed = TRANSITIONS[status].get(event.kind)
     if allowed is None:
@@ -72,7 +91,7 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     after = decision.track.state
     refused = isinstance(decision.result, Refusal)
     assert after is None or refused or after.status in allowed, (status, event.kind, after.status)
-    return decision if refused else _advised(decision, rules)
+    return decision if refused else _advised(decision, situation.rules)
 
 
 def _advised(decision: Decision, rules: RuleBook) -> Decision:
@@ -185,6 +204,10 @@ def _rule_for_fact(situation: Situation, event: Fact) -> Decision:
             return judging.handoff_arrived(situation, event)
         case StateEdited():
             return edits.state_edited(situation, event)
+        case Restored():
+            return edits.restored(situation, event)
+        case NoticeGivenUp():
+            return notice_given_up(situation, event)
         case _:
             assert_never(event)
 

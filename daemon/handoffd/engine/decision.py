@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from handoffd.engine.effects import Effect
@@ -13,20 +13,69 @@ from handoffd.protocol.state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a decision rests on: a row of a table or a limit, and what it says.
+
+    `rule` is its dotted name, never used for anything else (`steps.impl.on_fail.scope_warning`,
+    `limits.free_repeats`, `transitions.running.paused`); the journal keeps it.
+    """
+
+    rule: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a decision was made with, beside the track and the event."""
+
+    rules: RuleBook
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The next track, what must be done about it, what to tell the asker, and why.
 
-    `why` is one sentence for the journal: the rule that was applied, with its values.
+    `why` is one sentence for the journal; `grounds` are the rules that were applied, in the order in
+    which they were. `decide` fills in the `basis`: with it and the event, the decision can be made again.
     """
 
     track: Track
     result: Result
     why: str
     effects: tuple[Effect, ...] = ()
+    memorable: bool = False
+    """Whether it is recorded even if nothing follows from it."""
+    grounds: tuple[Ground, ...] = ()
+    basis: Basis | None = field(default=None, repr=False)
 
     def also(self, *effects: Effect) -> Decision:
         """Return the decision with further orders."""
         return replace(self, effects=(*self.effects, *effects))
+
+    def because(self, *grounds: Ground) -> Decision:
+        """Return the decision with further grounds, which came before those it has."""
+        return replace(self, grounds=(*grounds, *self.grounds))
+
+
+def row(step: str, key: str, value: object) -> Ground:
+    """Return the ground that a value of a step's rule is."""
+    said = str(value).lower() if isinstance(value, bool) else str(value)
+    return Ground(rule=f"steps.{step}.{key}", value=said)
+
+
+def ground(rule: str, value: object) -> Ground:
+    """Return a ground that is in no step table: a setting, a limit of the engine, a story's own field."""
+    return Ground(rule=rule, value=str(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A track at what comes next, and what led it there. `why` is None when it did not move."""
+
+    track: Track
+    why: str | None = None
+    grounds: tuple[Ground, ...] = ()
 
 
 class UnknownStepError(Exception):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from handoffd.engine.advice import next_command
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.decision import Decision, Moved, Situation, ground, row
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
 from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
@@ -28,12 +28,12 @@ def advance(situation: Situation, event: Advanced) -> Decision:
     moved = follow(situation)
     if isinstance(moved, Decision):
         return moved
-    here = situation.at(moved)
+    here = situation.at(moved.track)
     if here.state.status is not Status.PENDING:
         return _waits_for_person(here)
-    if here.rule.requires_human:
-        return _open_gate(here)
-    return _dispatch(here, event)
+    taken = _open_gate(here) if here.rule.requires_human else _dispatch(here, event)
+    why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
+    return replace(taken, why=why).because(*moved.grounds)
 
 
 def wants_turn(track: Track) -> bool:
@@ -110,6 +110,7 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     names = ", ".join(unmet)
     reason = f"blocked by {names}, which is not done" if len(unmet) == 1 else f"blocked by {names}"
     decision = _wait(situation, reason, command("status"))  # it goes on by itself when they are done
+    decision = decision.because(ground("story.blocked_by", names))
     if situation.ledger.told == reason:
         return decision
     told = situation.track.with_ledger(told=reason)
@@ -124,7 +125,7 @@ def _open_gate(situation: Situation) -> Decision:
         f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
         why=f"{state.step} is a human step",
         review=_to_review(situation),
-    )
+    ).because(row(state.step, "requires_human", True))
 
 
 def _to_review(situation: Situation) -> tuple[str, ...]:
@@ -161,7 +162,12 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
         else _spawn(dispatch, state.timeout_min)
     )
     why = f"{state.step} attempt {state.attempt} of {state.max_attempts}"
-    return Decision(track=track, result=result, why=why, effects=(order,))
+    first = (
+        row(state.step, "tests", "red")
+        if baseline
+        else row(state.step, "timeout_min", f"{rule.timeout_min:g}")
+    )
+    return Decision(track=track, result=result, why=why, effects=(order,), grounds=(first,))
 
 
 def _spawn(dispatch: Dispatch, timeout_min: float) -> Spawn:
@@ -177,12 +183,13 @@ def _spawn(dispatch: Dispatch, timeout_min: float) -> Spawn:
 
 def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
     """Stop at the step that could not be dispatched: a person must mend what prepares it."""
-    track = situation.track if situation.done else follow(situation)
-    if isinstance(track, Decision) or situation.done:
+    moved = Moved(track=situation.track) if situation.done else follow(situation)
+    if isinstance(moved, Decision) or situation.done:
         return refuse(situation, "STALE_FACT", "there is nothing to dispatch")
-    stuck = situation.at(track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message))
+    stuck = situation.at(moved.track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message))
     message = f"{stuck.state.step} could not be dispatched: {event.message}"
-    return ask_human(stuck, message, why=event.code)
+    decision = ask_human(stuck, message, why=event.code)
+    return decision.because(*moved.grounds, ground("preparation", event.code))
 
 
 def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision:
@@ -196,7 +203,7 @@ def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision
             situation.at(track.with_state(status=Status.NEEDS_HUMAN, last_error=event.fault)),
             f"the tests of {state.project} cannot be run: {event.fault}",
             why="an unusable test command is a fault of the environment; no attempt was spent",
-        )
+        ).because(row(state.step, "tests", "red"))
     starting = replace(dispatch, phase=Phase.STARTING, mark=event.mark)
     order = _spawn(starting, state.timeout_min)
     track = situation.track.with_ledger(dispatch=starting)
@@ -232,4 +239,5 @@ def timed_out(situation: Situation, elapsed_min: float, why: str, output: str = 
     )
     decision = Decision(track=track, result=result, why=why)
     following = next_command(track, situation.rules)
-    return decision.also(notice(track, "timeout", message, why=why, action=following))
+    told = decision.also(notice(track, "timeout", message, why=why, action=following))
+    return told.because(row(state.step, "timeout_min", f"{state.timeout_min:g}"))

@@ -1,4 +1,4 @@
-"""STATE.json changed by somebody else: adopted, held, or undone.
+"""STATE.json changed by somebody else: adopted, held, or undone; and a journal older than it.
 
 A human gate opens only through a verb. So an edit from outside that would carry a story past one is
 held until a person confirms it, and while an executor runs every edit is undone.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from handoffd.engine.advice import way_on
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation
-from handoffd.engine.events import EditConfirmed, StateEdited
+from handoffd.engine.decision import Decision, Situation, ground, row
+from handoffd.engine.events import EditConfirmed, Restored, StateEdited
 from handoffd.engine.routing import lasting
 from handoffd.engine.track import HeldEdit, Track
 from handoffd.engine.verbs import moved_by_person
@@ -56,6 +56,19 @@ def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
     return _adopt(confirmed, held.state, f"confirmed by {event.by}")
 
 
+def restored(situation: Situation, event: Restored) -> Decision:
+    """Stand still until a person has looked: what came after the backup is known to the disk only."""
+    track = situation.track
+    if situation.ledger.dispatch is not None and event.overtaken:
+        error = f"attempt {situation.state.attempt} was in flight when the journal was backed up"
+        track = track.without_dispatch().with_state(
+            status=Status.PENDING, last_error=error, completed_at=situation.now
+        )
+    held = track.with_ledger(paused_by=situation.ledger.paused_by or event.by, told=None)
+    message = f"the journal was restored from a backup; paused by {held.ledger.paused_by}"
+    return accept(held, message, do="look at the status, then resume it")
+
+
 def _adopt(situation: Situation, state: State, why: str) -> Decision:
     before = situation.track.state
     if state.step == DONE:
@@ -79,7 +92,8 @@ def _undo(situation: Situation, code: str, message: str) -> Decision:
 def _hold(situation: Situation, state: State, gate: str) -> Decision:
     why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
     track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why))
-    return ask_human(situation.at(track), why, why="a gate opens only through a verb")
+    held = ask_human(situation.at(track), why, why="a gate opens only through a verb")
+    return held.because(row(gate, "requires_human", True), ground("settings.external_edits", "hold_gates"))
 
 
 def _gate_passed(situation: Situation, after: State) -> str | None:

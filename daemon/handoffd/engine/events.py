@@ -316,6 +316,33 @@ class StateEdited:
     kind: Literal["state_edited"] = "state_edited"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeGivenUp:
+    """Nobody could be told, for as long as the settings allow: a sink did not take notices of this track.
+
+    `first` is the id of the first of `count` notices; `why` is the sink's last failure.
+    """
+
+    sink: str
+    count: int
+    first: str
+    why: str
+    kind: Literal["notice_given_up"] = "notice_given_up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The journal was replaced by a backup: whatever has happened since, the track does not know.
+
+    `overtaken` tells that the attempt in flight then is not the project's latest, or that nothing is
+    left of it.
+    """
+
+    overtaken: bool
+    by: str = "journal restore"
+    kind: Literal["restored"] = "restored"
+
+
 Verb = (
     Initialised
     | Started
@@ -344,5 +371,7 @@ Fact = (
     | ChecksFinished
     | HandoffArrived
     | StateEdited
+    | Restored
+    | NoticeGivenUp
 )
 Event = Verb | Fact

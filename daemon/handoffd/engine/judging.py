@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from handoffd.engine.advice import next_command, way_on
-from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.decision import Decision, Ground, Situation, ground, row
 from handoffd.engine.dispatching import timed_out
 from handoffd.engine.effects import RunChecks, StopTree
 from handoffd.engine.events import (
@@ -27,6 +27,7 @@ from handoffd.engine.track import Dispatch, Phase, StopReason
 from handoffd.engine.verdict import Verdict, verdict_on
 from handoffd.engine.wording import accept, ask_human, refuse, with_tail
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
+from handoffd.protocol.rules import Expectation
 from handoffd.protocol.state import Status
 
 FREE_REPEATS = 3
@@ -107,7 +108,16 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
     )
     checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
     track = situation.track.with_ledger(dispatch=checking)
-    return accept(track, f"{claim.status} claimed, now checked").also(order)
+    checks = _checks_of(state.step, tests, post_check)
+    return accept(track, f"{claim.status} claimed, now checked").also(order).because(*checks)
+
+
+def _checks_of(step: str, tests: Expectation | None, post_check: str | None) -> tuple[Ground, ...]:
+    """Return the rows of the step table that ask for checks."""
+    return (
+        *((row(step, "tests", tests),) if tests is not None else ()),
+        *((row(step, "post_check", post_check),) if post_check is not None else ()),
+    )
 
 
 def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
@@ -118,7 +128,12 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
     if dispatch.stop is StopReason.ABORT:
         return aborted(situation, dispatch.stopped_by or "a person")
     assert dispatch.claim is not None
-    return conclude(situation, verdict_on(dispatch.claim, situation.rule, situation.ledger, event))
+    rule, step = situation.rule, situation.state.step
+    verdict = verdict_on(dispatch.claim, rule, situation.ledger, event)
+    measured = _checks_of(
+        step, rule.tests if event.tests else None, rule.post_check if event.post_check else None
+    )
+    return conclude(situation, verdict).because(*measured)
 
 
 def conclude(situation: Situation, verdict: Verdict) -> Decision:
@@ -164,13 +179,14 @@ def _again(situation: Situation, why: str, *, counted: bool = True) -> Decision:
         .with_state(status=Status.PENDING, last_error=why, completed_at=situation.now)
         .with_ledger(free_repeats=min(repeats, FREE_REPEATS))
     )
+    free = ground("limits.free_repeats", f"{repeats} of {FREE_REPEATS}")
     if repeats <= FREE_REPEATS:
-        return accept(track, f"{state.step} attempt {state.attempt} is repeated: {why}")
+        return accept(track, f"{state.step} attempt {state.attempt} is repeated: {why}").because(free)
     return ask_human(
         situation.at(track.with_state(status=Status.NEEDS_HUMAN)),
         f"{state.step} could not be run {repeats} times in a row: {why}",
         why="faults of the environment cost no attempt, but are not repeated for ever",
-    )
+    ).because(free)
 
 
 def aborted(situation: Situation, by: str) -> Decision:
@@ -213,16 +229,19 @@ def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
         return timed_out(situation, event.elapsed_min, "no hand-off came in time")
     if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
         return refuse(situation, "STALE_FACT", "the executor has ended")
-    return stop(situation, StopReason.TIMEOUT, f"its time was over after {event.elapsed_min:.0f} min")
+    over = f"its time was over after {event.elapsed_min:.0f} min"
+    state = situation.state
+    decision = stop(situation, StopReason.TIMEOUT, over)
+    return decision.because(row(state.step, "timeout_min", f"{state.timeout_min:g}"))
 
 
 def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
     """End an executor that has handed over and does nothing more."""
     if situation.dispatch.phase is not Phase.EXECUTING:
         return refuse(situation, "STALE_FACT", "the executor has ended")
-    return stop(
-        situation, StopReason.SETTLED, f"its hand-off is there and it was still for {event.quiet_s:g} s"
-    )
+    still = f"its hand-off is there and it was still for {event.quiet_s:g} s"
+    decision = stop(situation, StopReason.SETTLED, still)
+    return decision.because(ground("settings.execute.handoff_grace_s", f"{event.quiet_s:g}"))
 
 
 def interrupted(situation: Situation, event: Interrupted) -> Decision:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from handoffd.engine.advice import ONLY_A_PERSON, next_command
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import WriteChecklist
 from handoffd.engine.results import Finished, TimedOut
 from handoffd.engine.track import Facts, Ledger, Parked, Queued, Track
@@ -22,7 +22,7 @@ MAX_ATTEMPTS = "max_attempts_exceeded"
 """The entry of blocked_by that says a person must look before anything is tried again."""
 
 
-def follow(situation: Situation) -> Track | Decision:
+def follow(situation: Situation) -> Moved | Decision:
     """Return the track at what comes next, pending; or the decision that stops it here."""
     match situation.state.status:
         case Status.PASS:
@@ -32,14 +32,15 @@ def follow(situation: Situation) -> Track | Decision:
         case Status.TIMEOUT:
             return _after_timeout(situation)
         case _:
-            return situation.track
+            return Moved(track=situation.track)
 
 
-def _after_pass(situation: Situation) -> Track | Decision:
-    target = situation.rule.next_on_pass
+def _after_pass(situation: Situation) -> Moved | Decision:
+    step, target = situation.state.step, situation.rule.next_on_pass
+    route = row(step, "next_on_pass", target)
     if target == DONE:
-        return finish(situation)
-    return visit(situation, target, why=f"{situation.state.step} passed")
+        return finish(situation).because(route)
+    return visit(situation, target, why=f"{step} passed", route=route)
 
 
 def finish(situation: Situation) -> Decision:
@@ -79,7 +80,7 @@ def _summary(state: State, facts: Facts) -> str:
     return f"{state.story} is done{measured}"
 
 
-def _after_failing(situation: Situation) -> Track | Decision:
+def _after_failing(situation: Situation) -> Moved | Decision:
     state, rule = situation.state, situation.rule
     if not rule.requires_human and state.attempt >= state.max_attempts:
         return _attempts_used_up(situation)
@@ -90,15 +91,19 @@ def _after_failing(situation: Situation) -> Track | Decision:
         return _unrouted(situation, reason)
     target = rule.target(reason)
     why = f"{state.step} failed with reason {reason}" if reason else f"{state.step} failed"
+    route = row(state.step, f"on_fail.{reason if reason in rule.on_fail else 'default'}", target)
     if target == state.step:
-        return retry_here(situation.track)
-    return visit(situation, target, why=why)
+        return retry_here(situation.track, why, route)
+    return visit(situation, target, why=why, route=route)
 
 
-def retry_here(track: Track) -> Track:
+def retry_here(track: Track, why: str, route: Ground) -> Moved:
     """Return the track at its next attempt of the same step."""
-    assert track.state is not None
-    return track.with_state(attempt=track.state.attempt + 1, status=Status.PENDING)
+    state = track.state
+    assert state is not None
+    again = track.with_state(attempt=state.attempt + 1, status=Status.PENDING)
+    left = row(state.step, "max_attempts", f"{state.attempt + 1} of {state.max_attempts}")
+    return Moved(track=again, why=why, grounds=(route, left))
 
 
 def _attempts_used_up(situation: Situation) -> Decision:
@@ -110,7 +115,7 @@ def _attempts_used_up(situation: Situation) -> Decision:
         situation.at(track),
         f"{state.step} failed {state.attempt} {times} and has no attempt left",
         why=state.last_error or (f"reason {state.reason}" if state.reason else "see the attempts' output"),
-    )
+    ).because(row(state.step, "max_attempts", f"{state.attempt} of {state.max_attempts}"))
 
 
 def _unrouted(situation: Situation, reason: Reason) -> Decision:
@@ -119,7 +124,7 @@ def _unrouted(situation: Situation, reason: Reason) -> Decision:
         situation.at(situation.track.with_state(status=Status.NEEDS_HUMAN)),
         f"{state.step} ended with {reason}, which only a person can answer: leave a note, then retry",
         why=state.last_error or f"the step table has no route for {reason} at {state.step}",
-    )
+    ).because(row(state.step, f"on_fail.{reason}", "no route"))
 
 
 def _escalates(situation: Situation) -> bool:
@@ -128,7 +133,7 @@ def _escalates(situation: Situation) -> bool:
     return reopened and state.step == "verify" and state.reason is None
 
 
-def _escalate(situation: Situation) -> Track | Decision:
+def _escalate(situation: Situation) -> Moved | Decision:
     """Go one step before the one a story was reopened at, once: the fault lies further up."""
     state = situation.state
     assert state.reopened_from is not None
@@ -136,6 +141,7 @@ def _escalate(situation: Situation) -> Track | Decision:
     place = situation.index_of(state.reopened_from)
     bootstrap = situation.pipeline(state.task_type).bootstrap
     track = situation.track.with_ledger(escalated=True)
+    once = ground("story.reopened_from", state.reopened_from)
     if place <= 0 or path[place - 1] == bootstrap:
         forced = ("--force",) if state.reopened_from == bootstrap else ()
         return ask_human(
@@ -143,24 +149,27 @@ def _escalate(situation: Situation) -> Track | Decision:
             f"verify failed after the story was reopened at {state.reopened_from}, its first step",
             action=command("rollback", state.reopened_from, *forced) if place >= 0 else None,
             why="there is no earlier step to go back to",
-        )
-    return visit(situation.at(track), path[place - 1], why="verify failed after a reopening")
+        ).because(once)
+    return visit(situation.at(track), path[place - 1], why="verify failed after a reopening", route=once)
 
 
-def _after_timeout(situation: Situation) -> Track | Decision:
+def _after_timeout(situation: Situation) -> Moved | Decision:
     state, ledger, rule = situation.state, situation.ledger, situation.rule
+    retries = row(state.step, "retry_on_timeout", rule.retry_on_timeout)
     if ledger.timeouts < rule.retry_on_timeout and state.attempt < state.max_attempts:
-        return retry_here(situation.track.with_ledger(timeouts=ledger.timeouts + 1))
+        counted = situation.track.with_ledger(timeouts=ledger.timeouts + 1)
+        return retry_here(counted, f"{state.step} ran out of time", retries)
     result = TimedOut(
         step=state.step,
         elapsed_min=state.timeout_min,
         message=state.last_error or f"{state.step} ran out of time",
         caller_instruction=f"{state.step} timed out and waits for a person to try again: {command('retry')}",
     )
-    return Decision(track=situation.track, result=result, why="a timeout waits for a person")
+    decision = Decision(track=situation.track, result=result, why="a timeout waits for a person")
+    return decision.because(retries)
 
 
-def visit(situation: Situation, step: str, *, why: str) -> Track | Decision:
+def visit(situation: Situation, step: str, *, why: str, route: Ground) -> Moved | Decision:
     """Enter `step` from another one, unless it was entered too often: that is a loop."""
     rule = situation.rules.steps[step]
     visits = situation.ledger.visits.get(step, 0) + 1
@@ -169,9 +178,10 @@ def visit(situation: Situation, step: str, *, why: str) -> Track | Decision:
             situation.at(situation.track.with_state(status=Status.NEEDS_HUMAN)),
             f"{step} was entered {rule.max_visits} times without the story getting past it",
             why=f"{why}; max_visits of {step} is {rule.max_visits}",
-        )
+        ).because(route, row(step, "max_visits", rule.max_visits))
     counted = {**situation.ledger.visits, step: visits}
-    return enter(situation.track.with_ledger(visits=counted), step, situation.rules)
+    entered = enter(situation.track.with_ledger(visits=counted), step, situation.rules)
+    return Moved(track=entered, why=why, grounds=(route,))
 
 
 def enter(track: Track, step: str, rules: RuleBook) -> Track:

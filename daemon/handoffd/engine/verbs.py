@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handoffd.engine.advice import way_on
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.decision import Decision, Situation, row
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.events import (
     Aborted,
@@ -42,7 +42,8 @@ def approve(situation: Situation, event: Approved) -> Decision:
     track = moved_by_person(
         situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
     )
-    return accept(track.with_note(event.note), f"{situation.state.step} approved by {event.by}")
+    decision = accept(track.with_note(event.note), f"{situation.state.step} approved by {event.by}")
+    return decision.because(row(situation.state.step, "requires_human", True))
 
 
 def reject(situation: Situation, event: Rejected) -> Decision:
@@ -54,7 +55,11 @@ def reject(situation: Situation, event: Rejected) -> Decision:
     )
     target = situation.rule.target(event.reason)
     message = f"{situation.state.step} rejected by {event.by}, back to {target}"
-    return accept(moved_by_person(failing).with_note(event.note), message)
+    reason = event.reason if event.reason in situation.rule.on_fail else "default"
+    route = row(situation.state.step, f"on_fail.{reason}", target)
+    return accept(moved_by_person(failing).with_note(event.note), message).because(
+        row(situation.state.step, "requires_human", True), route
+    )
 
 
 def _no_gate(situation: Situation) -> Decision | None:

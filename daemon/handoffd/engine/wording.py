@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from handoffd.engine.advice import next_command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.effects import NoticeKind, Notify
+from handoffd.engine.events import NoticeGivenUp
 from handoffd.engine.results import Accepted, NeedsHuman, Refusal
 from handoffd.engine.track import Track
 
@@ -95,3 +98,11 @@ def with_tail(problem: str, output: str) -> str:
     """Return a problem with the end of the output that explains it, in one line."""
     tail = last_lines(output)
     return f"{problem} ({tail})" if tail else problem
+
+
+def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:
+    """Return the decision that only remembers: telling of it by the same way would be lost as well."""
+    many = "a notice was" if event.count == 1 else f"{event.count} notices were"
+    why = f"{many} given up, {event.sink} did not take {'it' if event.count == 1 else 'them'}: {event.why}"
+    decision = accept(situation.track, why, do="mend `notify` in the settings, then restart the daemon")
+    return replace(decision, memorable=True)

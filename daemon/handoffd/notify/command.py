@@ -23,6 +23,8 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.sink import Undelivered
 from handoffd.settings import NotifySettings
 
+ID_VARIABLE = "HANDOFFD_NOTICE_ID"
+"""Names the notice for programs that do not read JSON; the same when it is sent again."""
 _TAIL_BYTES = 2048
 _REAP_S = 5.0
 _ENVIRONMENT = (
@@ -47,7 +49,7 @@ class CommandSink:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
             given.write(notice.as_json().encode("utf-8", "replace") + b"\n")
             given.seek(0)
-            code = await self._run(given, output)
+            code = await self._run(notice.id, given, output)
             if code == 0:
                 return
             if code is None:
@@ -56,10 +58,10 @@ class CommandSink:
                 ending = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise Undelivered(f"{self._argv[0]}: {ending}{_tail(output)}")
 
-    async def _run(self, given: IO[bytes], output: IO[bytes]) -> int | None:
+    async def _run(self, notice: str, given: IO[bytes], output: IO[bytes]) -> int | None:
         """Return the exit code, negative for a signal; None if the time was up."""
         # Not abandoned when cancelled: a process that was started must be ended.
-        process = await anyio.to_thread.run_sync(self._start, given, output)
+        process = await anyio.to_thread.run_sync(self._start, notice, given, output)
         pidfd = _pidfd(process)
         ended = False
         try:
@@ -74,15 +76,14 @@ class CommandSink:
             code = process.poll()
         return code if ended else None
 
-    def _start(self, given: IO[bytes], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, notice: str, given: IO[bytes], output: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 self._argv, stdin=given, stdout=output, stderr=subprocess.STDOUT, cwd="/",
-                env=self._environment, start_new_session=True,
+                env={**self._environment, ID_VARIABLE: notice}, start_new_session=True,
             )  # fmt: skip
-        except OSError as error:
-            why = f"{self._argv[0]} cannot be started: {error.strerror}"
-            raise Undelivered(why, worth_retrying=False) from error
+        except OSError as error:  # a program may be installed, or a path mended, while notices wait
+            raise Undelivered(f"{self._argv[0]} cannot be started: {error.strerror}") from error
 
 
 def _pidfd(process: subprocess.Popen[bytes]) -> int:

@@ -1,70 +1,160 @@
 """Sends each notice to every sink, and lets none of them hold up anything else.
 
-Whoever decides that a person must be told only appends to a queue. Each sink works its own queue
-off, so a webhook that hangs delays neither the command nor the daemon. What cannot be delivered
-is logged and given up: the notice is in the journal, and `handoffd status` shows what waits.
+Whoever decides that a person must be told only hands the notice in. It is recorded first, for each
+sink apart, and then each sink's own line sends it: at least once, under an id that stays the same.
+So a webhook that hangs delays neither the command nor the daemon, and a crash loses nothing.
 """
 
 from __future__ import annotations
 
 import os
+import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 import structlog
 
 from handoffd.clock import Clock
+from handoffd.errors import StoreError
+from handoffd.notify.box import Box, Parcel
 from handoffd.notify.command import CommandSink
+from handoffd.notify.line import GivenUp, Line, Terms
 from handoffd.notify.notice import Notice
-from handoffd.notify.sink import Sink, Undelivered
+from handoffd.notify.outbox import Pauses
+from handoffd.notify.sink import Sink
+from handoffd.notify.unkept import Unkept
 from handoffd.notify.webhook import WebhookSink
 from handoffd.settings import NotifySettings
 
 log = structlog.get_logger(__name__)
 
-QUEUE_LIMIT = 1000
+_BATCH = 200
+"""How many notices are recorded at once."""
 
 
 class Notifier:
-    """Accepts notices at any time and delivers them while `run` runs."""
+    """Accepts notices at any time; records and delivers them while `run` runs."""
 
     def __init__(
         self,
         settings: NotifySettings,
         clock: Clock,
+        box: Box,
         *,
         environ: Mapping[str, str] = os.environ,
         sinks: Sequence[Sink] | None = None,
+        terms: Terms | None = None,
     ) -> None:
         self._events = frozenset[str](settings.events)
+        self._clock = clock
+        self._box = box
         wanted = _sinks(settings, environ) if sinks is None else sinks
-        self._lines = [_Line(sink, settings, clock) for sink in wanted]
+        self._terms = terms = terms or terms_of(settings)
+        self._lines = [Line(sink, box, clock, terms, self._lived_s) for sink in wanted]
+        self._unkept = [Unkept(sink, terms) for sink in wanted]
+        self._names = tuple(sink.name for sink in wanted)
+        self._intake: deque[Parcel] = deque()
+        self._filled = anyio.Event()
+        self._recorded = anyio.Event()
+        self._recorded.set()
+        self._ahead_s = -clock.monotonic()
 
-    def send(self, notice: Notice) -> None:
-        """Queue `notice` for every sink if its kind is wanted; never blocks, never raises."""
-        if notice.kind in self._events:
-            for line in self._lines:
-                line.put(notice)
+    def send(self, notice: Notice, order: int | None = None) -> None:
+        """Take a notice in; never blocks, never raises.
 
-    async def run(self) -> None:
-        """Deliver until cancelled."""
-        async with anyio.create_task_group() as group:
-            for line in self._lines:
-                group.start_soon(line.run, name=f"notify by {line.sink.name}")
-
-    async def drain(self, timeout_s: float) -> int:
-        """Wait until all that is queued is delivered or given up; return how many are left at the limit.
-
-        `run` must be running meanwhile.
+        `order` is the number of the order that it comes from: it is done when the notice is recorded,
+        and given again after a crash before that.
         """
-        with anyio.move_on_after(timeout_s):
+        sinks = self._names if notice.kind in self._events else ()
+        if order is None and not sinks:
+            return
+        self._intake.append(Parcel(notice=notice, sinks=sinks, order=order))
+        self._recorded = anyio.Event()
+        self._filled.set()
+
+    def next_tries(self) -> dict[str, float]:
+        """Return in how many seconds each sink that rests is tried again."""
+        now_s = self._clock.monotonic()
+        return {
+            line.sink.name: max(0.0, line.next_s - now_s) for line in self._lines if line.next_s is not None
+        }
+
+    async def run(self, given_up: Callable[[GivenUp], None] = lambda _: None) -> None:
+        """Record and deliver until cancelled; `given_up` hears of what will not be delivered."""
+        async with anyio.create_task_group() as group:
+            for unkept, name in zip(self._unkept, self._names, strict=True):
+                group.start_soon(unkept.run, name=f"notify by {name} from memory")
+            await self._open()
+            for line in self._lines:
+                group.start_soon(line.run, given_up, name=f"notify by {line.sink.name}")
+            await self._record()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until all is recorded and nothing is due; return whether that was reached within the limit.
+
+        `run` must be running meanwhile. What rests after a failure is not waited for.
+        """
+        with anyio.move_on_after(timeout_s) as limit:
+            await self._recorded.wait()
             for line in self._lines:
                 await line.idle.wait()
-        left = sum(line.left for line in self._lines)
-        if left:
-            log.warning("notices left undelivered", count=left)
-        return left
+        return not limit.cancelled_caught
+
+    def _lived_s(self) -> float:
+        """Return how long daemons have lived on this journal, as far as it knows."""
+        return self._ahead_s + self._clock.monotonic()
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                opened = await self._box.open(self._names)
+            except StoreError as error:
+                log.warning("notices cannot be looked up, trying again", error=error.message)
+                self._tell_from_memory()
+                await anyio.sleep(self._terms.box_retry_s)
+                continue
+            self._ahead_s += opened.lived_s
+            for sink, count in opened.dropped.items():
+                log.warning("notices dropped, their sink is not in the settings", sink=sink, count=count)
+            return
+
+    async def _record(self) -> None:
+        """Record what is handed in, in its order, until cancelled."""
+        while True:
+            while self._intake:
+                batch = [self._intake[number] for number in range(min(_BATCH, len(self._intake)))]
+                try:
+                    await self._box.keep(batch, self._lived_s())
+                except StoreError as error:
+                    log.warning("notices not recorded, trying again", count=len(batch), error=error.message)
+                    self._tell_from_memory()
+                    await anyio.sleep(self._terms.box_retry_s)
+                    continue
+                for _ in batch:
+                    self._intake.popleft()
+                for line in self._lines:
+                    line.hint()
+            self._recorded.set()
+            self._filled = anyio.Event()
+            await self._filled.wait()  # without a limit: there may be nothing to tell for days
+
+    def _tell_from_memory(self) -> None:
+        """Tell at once what nobody would repeat; an order that is not done is given again in any case."""
+        kept = [parcel for parcel in self._intake if parcel.order is not None]
+        for parcel in self._intake:
+            if parcel.order is None:
+                for unkept in self._unkept:
+                    unkept.put(parcel.notice)
+        self._intake.clear()
+        self._intake.extend(kept)
+
+
+def terms_of(settings: NotifySettings) -> Terms:
+    """Return how sinks are tried according to the settings."""
+    longest_s = max(settings.backoff_s, settings.backoff_max_s)
+    pauses = Pauses(first_s=settings.backoff_s, longest_s=longest_s)
+    return Terms(pauses=pauses, give_up_s=settings.give_up_h * 3600, jitter=random.random)
 
 
 def _sinks(settings: NotifySettings, environ: Mapping[str, str]) -> list[Sink]:
@@ -74,72 +164,3 @@ def _sinks(settings: NotifySettings, environ: Mapping[str, str]) -> list[Sink]:
     if settings.webhook:
         sinks.append(WebhookSink(settings.webhook))
     return sinks
-
-
-class _Line:
-    """One sink and the notices that wait for it."""
-
-    def __init__(self, sink: Sink, settings: NotifySettings, clock: Clock) -> None:
-        self.sink = sink
-        self.idle = anyio.Event()
-        self.idle.set()
-        self._settings = settings
-        self._clock = clock
-        self._queue: deque[Notice] = deque()
-        self._filled = anyio.Event()
-        self._in_hand = 0
-        self._dropped = 0
-
-    @property
-    def left(self) -> int:
-        """How many notices are neither delivered nor given up."""
-        return len(self._queue) + self._in_hand
-
-    def put(self, notice: Notice) -> None:
-        """Append `notice`; the oldest one makes room when there are too many."""
-        if len(self._queue) >= QUEUE_LIMIT:
-            oldest = self._queue.popleft()
-            self._dropped += 1
-            log.warning(
-                "notice dropped, too many wait", sink=self.sink.name, id=oldest.id, dropped=self._dropped
-            )
-        self._queue.append(notice)
-        if self.idle.is_set():
-            self.idle = anyio.Event()
-        self._filled.set()
-
-    async def run(self) -> None:
-        """Deliver one notice after the other until cancelled."""
-        while True:
-            while self._queue:
-                self._in_hand = 1
-                await self._deliver(self._queue.popleft())
-                self._in_hand = 0
-            self.idle.set()
-            self._filled = anyio.Event()
-            await self._filled.wait()  # without a limit: there may be nothing to tell for days
-
-    async def _deliver(self, notice: Notice) -> None:
-        started = self._clock.monotonic()
-        about = {"sink": self.sink.name, "id": notice.id, "kind": notice.kind, "project": notice.project}
-        for attempt in range(1, self._settings.tries + 1):
-            failure = await self._try(notice)
-            if failure is None:
-                log.debug("notice delivered", attempt=attempt, **about)
-                return
-            seconds = round(self._clock.monotonic() - started, 1)
-            if not failure.worth_retrying or attempt == self._settings.tries:
-                log.error("notice given up", attempts=attempt, seconds=seconds, why=failure.why, **about)
-                return
-            log.warning("notice not delivered, trying again", attempt=attempt, why=failure.why, **about)
-            await anyio.sleep(self._settings.backoff_s * 4 ** (attempt - 1))
-
-    async def _try(self, notice: Notice) -> Undelivered | None:
-        try:
-            await self.sink.deliver(notice)
-        except Undelivered as failure:
-            return failure
-        except Exception:
-            log.exception("notification sink crashed", sink=self.sink.name, id=notice.id)
-            return Undelivered("the sink crashed")
-        return None

@@ -16,8 +16,9 @@ FORMAT = 1
 class Notice:
     """One thing a person should know, with the next command to type.
 
-    `id` is unique and stays the same when a notice is sent again after a crash: receivers may
-    use it to drop repetitions. `kind` is one of needs_human, timeout, blocked, done, warning.
+    `id` is unique, also among daemons, and stays the same when a notice is sent again: receivers may
+    use it to drop repetitions. `at` is when it came about, however late it is sent. `kind` is one of
+    needs_human, timeout, blocked, done, warning.
     """
 
     id: str
@@ -33,7 +34,24 @@ class Notice:
     action: str | None = None
     review: tuple[str, ...] = ()
     """Files to look at, relative to the root."""
+    track: str = ""
+    """The track it is about; empty for one about the project as a whole."""
 
     def as_json(self) -> str:
         """Return the notice as one line of JSON, the form in which sinks send it."""
         return json.dumps({"format": FORMAT, **asdict(self), "at": rfc3339(self.at)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Notice:
+        """Return the notice that `as_json` wrote, a later format's unknown keys left out.
+
+        Raises ValueError when it is none.
+        """
+        try:
+            values = dict(json.loads(text))
+            known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+            known["at"] = datetime.fromisoformat(known["at"])
+            known["review"] = tuple(known.get("review", ()))
+            return cls(**known)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a notice: {error}") from error

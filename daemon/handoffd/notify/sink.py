@@ -8,7 +8,7 @@ from handoffd.notify.notice import Notice
 
 
 class Undelivered(Exception):
-    """A notice did not get through. Not `worth_retrying`: trying again would give the same answer.
+    """A notice did not get through. Not `worth_retrying`: this sink will never take this very notice.
 
     The message is logged, so it must hold nothing secret.
     """

@@ -20,7 +20,9 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.sink import Undelivered
 from handoffd.settings import WebhookSettings
 
-_WORTH_RETRYING = frozenset({408, 425, 429})
+ID_HEADER = "Idempotency-Key"
+_NEVER = frozenset({400, 413, 415, 422})
+"""Answers about this very notice. All others may be mended: a server, an address, a key."""
 
 
 class WebhookSink:
@@ -42,7 +44,7 @@ class WebhookSink:
                 # Abandoned at the limit, because a name look-up cannot be interrupted; all else can be:
                 # the socket is shut, so that the thread does not stay with a server that dribbles.
                 status = await anyio.to_thread.run_sync(
-                    self._post, connection, notice.as_json(), abandon_on_cancel=True
+                    self._post, connection, notice, abandon_on_cancel=True
                 )
             finally:
                 _shut(connection)
@@ -55,11 +57,12 @@ class WebhookSink:
         assert self._url.hostname is not None  # checked with the settings
         return kind(self._url.hostname, self._url.port, timeout=self._timeout_s)
 
-    def _post(self, connection: HTTPConnection, body: str) -> int:
+    def _post(self, connection: HTTPConnection, notice: Notice) -> int:
         """Return the status of the answer; the answer itself is not read."""
         target = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        body = notice.as_json().encode("utf-8", "replace")
         try:
-            connection.request("POST", target, body.encode("utf-8", "replace"), _headers(self._url))
+            connection.request("POST", target, body, {**_headers(self._url), ID_HEADER: notice.id})
             return connection.getresponse().status
         except ssl.SSLError as error:
             raise Undelivered(f"{self._place}: TLS failed ({error.reason})") from None
@@ -75,11 +78,8 @@ class WebhookSink:
         if 200 <= status < 300:
             return
         if 300 <= status < 400:
-            raise Undelivered(
-                f"{self._place} redirects ({status}), which is not followed", worth_retrying=False
-            )
-        retry = status >= 500 or status in _WORTH_RETRYING
-        raise Undelivered(f"{self._place} answered {status}", worth_retrying=retry)
+            raise Undelivered(f"{self._place} redirects ({status}), which is not followed")
+        raise Undelivered(f"{self._place} answered {status}", worth_retrying=status not in _NEVER)
 
 
 def _headers(url: SplitResult) -> dict[str, str]:

@@ -18,9 +18,12 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Effect
 from handoffd.engine.events import Event, Exit, TestEvidence
+from handoffd.engine.results import Result
 from handoffd.engine.track import Track
+from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 
 _STATE = "$state"
@@ -32,7 +35,10 @@ _T = TypeVar("_T")
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
+_RESULT: TypeAdapter[Result] = TypeAdapter(Annotated[Result, Field(discriminator="type")])
 _TRACK: TypeAdapter[Track] = TypeAdapter(Track)
+_GROUNDS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+_RULES: TypeAdapter[RuleBook] = TypeAdapter(RuleBook)
 _EXIT: TypeAdapter[Exit] = TypeAdapter(Exit)
 _TESTS: TypeAdapter[TestEvidence] = TypeAdapter(TestEvidence)
 
@@ -56,9 +62,30 @@ def decode_effect(text: str) -> Effect:
     return _decode(_EFFECT, text)
 
 
+def decode_result(text: str) -> Result:
+    """Return the result that `encode` wrote; ValueError when it is none."""
+    return _decode(_RESULT, text)
+
+
 def decode_track(text: str) -> Track:
     """Return the track that `encode` wrote; ValueError when it is none."""
     return _decode(_TRACK, text)
+
+
+def encode_grounds(grounds: tuple[Ground, ...]) -> str:
+    """Return what a decision rests on as JSON text in one line, made safe like that of `encode`."""
+    text = json.dumps({ground.rule: ground.value for ground in grounds}, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def decode_grounds(text: str) -> tuple[Ground, ...]:
+    """Return the grounds that `encode_grounds` wrote; ValueError when they are none."""
+    return tuple(Ground(rule=rule, value=value) for rule, value in _GROUNDS.validate_json(text).items())
+
+
+def decode_rules(text: str) -> RuleBook:
+    """Return the step table that `encode` wrote; ValueError when it is none."""
+    return _decode(_RULES, text)
 
 
 def decode_exit(text: str) -> Exit:

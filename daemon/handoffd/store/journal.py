@@ -22,6 +22,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store import queries, tables
 from handoffd.store.database import open_database
+from handoffd.store.outbox import Outbox
 from handoffd.store.readers import Readers
 from handoffd.store.records import (
     Committed,
@@ -32,6 +33,7 @@ from handoffd.store.records import (
     StoredRun,
     StoredTrack,
 )
+from handoffd.store.rulebooks import RuleTexts
 from handoffd.store.schema import refuse_newer, version_of
 from handoffd.store.writer import Work, Writer
 
@@ -51,7 +53,10 @@ class Journal:
         self._grown = anyio.Event()
         self._closed = False
         self._readers = Readers(path)
+        self._texts = RuleTexts()
         self._writer = None if connection is None else Writer(connection, path, self._committed)
+        self.outbox = Outbox(self._readers.run, self._write)
+        """Notices on their way to people."""
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
@@ -89,7 +94,8 @@ class Journal:
     # --- decisions -------------------------------------------------------------------------------
     async def commit(self, record: Record) -> Committed:
         """Return the place of `record` in the order, and its effects with ids, once it is durable."""
-        prepared = tables.prepare(record)
+        rules = None if record.rules is None else self._texts.written(record.rules)
+        prepared = tables.prepare(record, rules)
         activity = f"record {record.event.kind} of {record.key.project} ({record.key.track})"
         return await self._write(activity, partial(tables.write_record, prepared=prepared))
 

@@ -8,13 +8,21 @@ be started afresh.
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
-from handoffd.store.codec import decode_effect, decode_exit, decode_tests, decode_track, readable
+from handoffd.store.codec import (
+    decode_effect,
+    decode_exit,
+    decode_grounds,
+    decode_tests,
+    decode_track,
+    readable,
+)
 from handoffd.store.faults import CORRUPT_JOURNAL
 from handoffd.store.records import PendingEffect, Standing, StoredEvent, StoredProject, StoredRun, StoredTrack
 
@@ -46,15 +54,19 @@ def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
 
 def pending_effects(db: sqlite3.Connection) -> tuple[PendingEffect, ...]:
     """Return the effects that are not done, oldest first."""
-    rows = db.execute("SELECT id, project, track, seq, effect FROM effects WHERE outcome IS NULL ORDER BY id")
+    rows = db.execute(
+        """SELECT id, effects.project, effects.track, seq, at, effect FROM effects JOIN events USING (seq)
+        WHERE outcome IS NULL ORDER BY id"""
+    )
     return tuple(
         PendingEffect(
             id=number,
             key=TrackKey(project, track),
             seq=seq,
+            at=_moment(at),
             effect=_read(decode_effect, effect, project, track),
         )
-        for number, project, track, seq, effect in rows
+        for number, project, track, seq, at, effect in rows
     )
 
 
@@ -76,11 +88,21 @@ def events(db: sqlite3.Connection, after: int, project: str | None, limit: int) 
     """Return at most `limit` events with a number above `after`, in order."""
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, event, result, why,
-        step_before, status_before, step_after, status_after FROM events
+        grounds, step_before, status_before, step_after, status_after FROM events
         WHERE seq > :after {_only(project)} ORDER BY seq LIMIT :limit""",  # noqa: S608  (two fixed texts)
         {"after": after, "project": project, "limit": min(limit, _MOST_ROWS)},
-    )
-    return tuple(_event(row) for row in rows)
+    ).fetchall()
+    orders = _orders(db, rows[0][0], rows[-1][0]) if rows else {}
+    return tuple(_event(row, orders.get(row[0], [])) for row in rows)
+
+
+def _orders(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[str]]:
+    """Return the orders of these events, each in its written form."""
+    found: dict[int, list[str]] = defaultdict(list)
+    query = "SELECT seq, effect FROM effects WHERE seq BETWEEN ? AND ? ORDER BY id"
+    for seq, effect in db.execute(query, (first, last)):
+        found[seq].append(effect)
+    return found
 
 
 def dispatches(db: sqlite3.Connection, project: str | None, limit: int) -> tuple[StoredRun, ...]:
@@ -112,8 +134,8 @@ def _only(project: str | None) -> str:
     return "" if project is None else "AND project = :project"
 
 
-def _event(row: tuple[Any, ...]) -> StoredEvent:
-    seq, at, project, track, kind, event, result, why, *standings = row
+def _event(row: tuple[Any, ...], orders: list[str]) -> StoredEvent:
+    seq, at, project, track, kind, event, result, why, grounds, *standings = row
     return StoredEvent(
         seq=seq,
         at=_moment(at),
@@ -124,6 +146,8 @@ def _event(row: tuple[Any, ...]) -> StoredEvent:
         why=why,
         before=_standing(*standings[:2]),
         after=_standing(*standings[2:]),
+        grounds=_read(decode_grounds, grounds or "{}", project, track),
+        orders=tuple(_read(readable, order, project, track) for order in orders),
     )
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Effect
 from handoffd.engine.events import Event, Exit, TestEvidence
 from handoffd.engine.results import Result
 from handoffd.engine.track import Track, TrackKey
+from handoffd.protocol.rules import RuleBook
 
 Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
@@ -24,7 +26,8 @@ class Record:
     """One decision, whole: what happened, what followed, and what must be done about it.
 
     `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
-    the projection stays as it is.
+    the projection stays as it is. `at` is the time the engine was told, and `rules` what it decided
+    by: with both, the decision can be made again.
     """
 
     key: TrackKey
@@ -35,15 +38,21 @@ class Record:
     result: Result
     why: str
     state_text: str | None
+    rules: RuleBook | None = None
+    grounds: tuple[Ground, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEffect:
-    """An order that is not done yet. The id stays the same across crashes and is never reused."""
+    """An order that is not done yet. The id stays the same across crashes and is never reused.
+
+    `at` is when it was decided.
+    """
 
     id: int
     key: TrackKey
     seq: int
+    at: datetime
     effect: Effect
 
 
@@ -76,9 +85,10 @@ class StoredProject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """One line of the history. `event` and `result` are plain JSON, readable by any release.
+    """One line of the history. `event`, `result` and `orders` are plain JSON, readable by any release.
 
-    `before` and `after` are None where the track had no STATE.
+    `before` and `after` are None where the track had no STATE; `grounds` is empty in journals of
+    before they were kept.
     """
 
     seq: int
@@ -90,6 +100,8 @@ class StoredEvent:
     why: str
     before: Standing | None
     after: Standing | None
+    grounds: tuple[Ground, ...] = ()
+    orders: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +125,48 @@ class StoredRun:
     tests: TestEvidence | None
     result: str | None
     why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
+
+    `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
+    """
+
+    id: str
+    key: TrackKey
+    at: datetime
+    body: str
+    sinks: tuple[str, ...]
+    effect: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDelivery:
+    """A notice that waits for one sink. Numbers rise in the order of recording, over all sinks."""
+
+    number: int
+    key: TrackKey
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lapsed:
+    """Notices of one track that one sink will not get any more; `first` is the id of the first of them."""
+
+    key: TrackKey
+    numbers: tuple[int, ...]
+    first: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What one sink has not taken. `tries` failed for what still waits; `given_up` counts late ones only."""
+
+    sink: str
+    undelivered: int
+    tries: int
+    oldest: datetime | None
+    last_error: str | None
+    given_up: int

@@ -59,7 +59,37 @@ _FIRST: Step = (
         PRIMARY KEY (root, file)) STRICT""",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST,)
+_REPLAYABLE: Step = (
+    # What decided: the step tables by content, the release whose engine read them, one row a change.
+    """CREATE TABLE rulebooks (
+        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, engine TEXT NOT NULL, body TEXT NOT NULL,
+        UNIQUE (digest, engine)) STRICT""",
+    "ALTER TABLE events ADD COLUMN rulebook INTEGER REFERENCES rulebooks (id)",
+    "ALTER TABLE events ADD COLUMN grounds TEXT",
+    "CREATE INDEX effects_by_seq ON effects (seq)",
+    # Where a replay begins that cannot begin at the beginning: earlier events do not say what decided.
+    """CREATE TABLE snapshots (
+        project TEXT NOT NULL, track TEXT NOT NULL, seq INTEGER NOT NULL REFERENCES events (seq),
+        body TEXT NOT NULL, PRIMARY KEY (project, track)) STRICT""",
+    "INSERT INTO snapshots SELECT project, track, seq, body FROM tracks",
+)
+
+_OUTBOX: Step = (
+    """CREATE TABLE notices (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
+        track TEXT NOT NULL, at TEXT NOT NULL, body TEXT NOT NULL) STRICT""",
+    # One for each notice and sink. Times are seconds that daemons have lived on this journal.
+    """CREATE TABLE deliveries (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, notice INTEGER NOT NULL REFERENCES notices (number),
+        sink TEXT NOT NULL, born_s REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, error TEXT,
+        failed_s REAL, outcome TEXT, ended_s REAL, UNIQUE (notice, sink)) STRICT""",
+    "CREATE INDEX deliveries_waiting ON deliveries (sink, number) WHERE outcome IS NULL",
+    "CREATE INDEX deliveries_given_up ON deliveries (ended_s) WHERE outcome = 'given_up'",
+    """CREATE INDEX deliveries_failed ON deliveries (sink, failed_s)
+        WHERE failed_s IS NOT NULL AND outcome IS NOT 'delivered'""",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX)
 VERSION = len(STEPS)
 
 

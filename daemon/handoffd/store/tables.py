@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from handoffd.engine.track import Dispatch, TrackKey
 from handoffd.errors import NotFound, StoreError
 from handoffd.store import runs
-from handoffd.store.codec import decode_track, encode
+from handoffd.store.codec import decode_track, encode, encode_grounds
 from handoffd.store.digest import digest_of
 from handoffd.store.records import Committed, PendingEffect, Record
+from handoffd.store.rulebooks import WrittenRules, keep_rules
 
 _PROJECTIONS_KEPT = 200
 """Digests remembered per track: older texts of ours count as edited outside."""
@@ -36,20 +37,25 @@ class Prepared:
     begun: Dispatch | None
     learned: runs.Learned | None
     verdict: runs.Verdict
+    rules: WrittenRules | None
+    grounds: str
 
 
-def prepare(record: Record) -> Prepared:
-    """Return `record` ready to be written; StoreError when it could not be written or read back."""
+def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
+    """Return `record` ready to be written; StoreError when it could not be written or read back.
+
+    `rules` is what `written` makes of the record's rules.
+    """
     checked_path(record.key.project)
     try:
-        return _prepared(record)
+        return _prepared(record, rules)
     except (ValueError, RecursionError) as error:
         place = f"{record.key.project} ({record.key.track})"
         message = f"cannot record {record.event.kind} of {place}: it would not be readable again: {error}"
         raise StoreError(message, code="UNWRITABLE") from error
 
 
-def _prepared(record: Record) -> Prepared:
+def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
     state, track = record.track.state, encode(record.track)
     decode_track(track)
     return Prepared(
@@ -63,6 +69,8 @@ def _prepared(record: Record) -> Prepared:
         begun=runs.begun(record),
         learned=runs.learned(record),
         verdict=runs.verdict(record),
+        rules=rules,
+        grounds=encode_grounds(record.grounds),
     )
 
 
@@ -142,13 +150,14 @@ def checked_path(path: str) -> None:
 
 def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None, str | None]) -> int:
     record = prepared.record
+    rulebook = None if prepared.rules is None else keep_rules(db, prepared.rules)
     cursor = db.execute(
         """INSERT INTO events (at, project, track, kind, event, result, why,
-        step_before, status_before, step_after, status_after, digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        step_before, status_before, step_after, status_after, digest, rulebook, grounds)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(moment(record.at), *record.key, record.event.kind, prepared.event, prepared.result, record.why),
-            *(*before, *prepared.standing, prepared.digest),
+            *(*before, *prepared.standing, prepared.digest, rulebook, prepared.grounds),
         ),
     )
     assert cursor.lastrowid is not None
@@ -162,7 +171,8 @@ def _add_effects(db: sqlite3.Connection, seq: int, prepared: Prepared) -> tuple[
             "INSERT INTO effects (seq, project, track, effect) VALUES (?, ?, ?, ?)", (seq, *key, text)
         )
         assert cursor.lastrowid is not None
-        pending.append(PendingEffect(id=cursor.lastrowid, key=key, seq=seq, effect=effect))
+        number, at = cursor.lastrowid, prepared.record.at
+        pending.append(PendingEffect(id=number, key=key, seq=seq, at=at, effect=effect))
     return tuple(pending)
 
 

@@ -28,6 +28,7 @@ from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import START, ExitRecord
 from handoffd.execute.process import Run, adopt, claimed
+from handoffd.failpoints import reached
 from handoffd.protocol.handoff import Absent
 from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts
@@ -86,7 +87,7 @@ class Interpreter:
             case RunChecks():
                 self._inbox.begin(f"checks {effect.dispatch}", lambda: self._check(effect, pending.id))
             case Notify():
-                await self._notify(effect, pending)
+                self._notify(effect, pending)
             case StopTree():
                 await to_thread.run_sync(self.attempts.stop, effect.dispatch)
                 await self._done(pending.id)
@@ -158,9 +159,11 @@ class Interpreter:
         return self._is_in(dispatch, {Phase.STOPPING})
 
     def _follow(self, dispatch: str, run: Run) -> None:
+        self.attempts.live[dispatch] = run
         self._inbox.begin(
             f"follow {dispatch}", lambda: self.attempts.follow(dispatch, run, lambda: self._inbox.track)
         )
+        self.watch_for_settling()  # it may have handed over while nobody was there to be told
 
     async def _baseline(self, order: MeasureBaseline, effect_id: int) -> None:
         # Measured once more, the tests would be those of an executor at work.
@@ -188,11 +191,11 @@ class Interpreter:
         except OSError:
             return 0
 
-    async def _notify(self, order: Notify, pending: PendingEffect) -> None:
+    def _notify(self, order: Notify, pending: PendingEffect) -> None:
         if not self._inbox.lasting:
             return  # given without a daemon: the next one tells people
-        self._services.notifier.send(notice_of(order, pending, self._inbox.track, self._services.clock))
-        await self._done(pending.id)
+        # Done when it is recorded for every sink, which is not waited for here.
+        self._services.notifier.send(notice_of(order, pending, self._inbox.track), pending.id)
 
     async def _write(self, effect: WriteChecklist | AppendHistory) -> None:
         root = self._key.project
@@ -208,7 +211,9 @@ class Interpreter:
 
     async def _done(self, effect_id: int, outcome: str = "done") -> None:
         """Mark an order done. One that cannot be marked is given again to the next daemon, without harm."""
+        reached("before_effect_done")
         try:
             await self._services.journal.effect_done(effect_id, outcome)
+            reached("after_effect_done")
         except StoreError as error:
             log.warning("order not marked done", project=self._key.project, error=error.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 
 from handoffd.clock import Clock
@@ -16,12 +17,15 @@ from handoffd.protocol.story import expand
 from handoffd.store.records import PendingEffect
 
 
-def notice_of(order: Notify, pending: PendingEffect, track: Track, clock: Clock) -> Notice:
-    """Return the notice for an order; its id is the order's, so that a repetition can be told."""
+def notice_of(order: Notify, pending: PendingEffect, track: Track) -> Notice:
+    """Return the notice for an order. Its id follows from the order, so that a repetition can be told.
+
+    The time is in it because the journals of two daemons both count their orders from 1.
+    """
     root = pending.key.project
     return Notice(
-        id=f"{pending.key.track}-{pending.id}",
-        at=clock.now(),
+        id=f"{pending.at.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{pending.id}",
+        at=pending.at,
         project=root,
         name=track.state.project if track.state is not None else Path(root).name,
         story=order.story,
@@ -31,6 +35,7 @@ def notice_of(order: Notify, pending: PendingEffect, track: Track, clock: Clock)
         why=order.why,
         action=addressed(order.action, root) if order.action else None,
         review=tuple(expand(path, order.story) for path in order.review),
+        track=pending.key.track,
     )
 
 

@@ -13,10 +13,12 @@ import anyio
 import structlog
 
 from handoffd.engine.commands import command_for
-from handoffd.engine.events import Verb
+from handoffd.engine.events import NoticeGivenUp, Verb
 from handoffd.engine.results import Result
 from handoffd.engine.views import Peek, ProjectView
 from handoffd.errors import Locked, NotFound, Refused, StoreError
+from handoffd.notify.line import GivenUp
+from handoffd.store.projection import MAIN
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.loops import Loops, Watching, by_project
 from handoffd.supervise.naming import name_of, names_of, root_called
@@ -77,6 +79,13 @@ class Roster:
         project = self._projects.get(root)
         if project is not None:
             project.touched()
+
+    def notice_given_up(self, lost: GivenUp) -> None:
+        """Have it remembered in its track's history that people could not be told of something."""
+        project = self._projects.get(lost.project)
+        track = None if project is None else project.tracks.get(lost.track or MAIN)
+        if track is not None:
+            track.post(NoticeGivenUp(sink=lost.sink, count=lost.count, first=lost.first, why=lost.why))
 
     async def poll(self) -> None:
         """Have every project look at its clock; what is wrong with one is not the others' business."""

@@ -50,20 +50,23 @@ class Standing:
 
         Raises StoreError, with nothing changed, when the journal cannot take it.
         """
-        if decision.track == self.track and not decision.effects:
+        if decision.track == self.track and not decision.effects and not decision.memorable:
             self._log.debug("nothing to do", fact=event.kind, why=decision.why)
             return ()
         state = decision.track.state
         text = render_state(state) if state is not None else None
+        basis = decision.basis
         record = Record(
             key=self.key,
-            at=self._services.clock.now(),
+            at=basis.now if basis else self._services.clock.now(),
             event=event,
             track=decision.track,
             effects=decision.effects,
             result=decision.result,
             why=decision.why,
             state_text=text,
+            rules=basis.rules if basis else None,
+            grounds=decision.grounds,
         )
         committed = await self._services.journal.commit(record)
         self.track = decision.track

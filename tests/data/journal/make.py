@@ -1,4 +1,4 @@
-"""Writes the golden journal of the current schema: `python -m tests.data.journal.make FILE`.
+"""Writes the golden journal of a schema: `python -m tests.data.journal.make …/schema-N.db`.
 
 Run it once, from the top of the repository, when a schema is released. Files of released schemas
 are never written again: they stand for the journals that people have.
@@ -6,6 +6,8 @@ are never written again: they stand for the journals that people have.
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +30,8 @@ from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopRe
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
 from handoffd.store.journal import Journal
-from handoffd.store.records import Record
+from handoffd.store.records import Outgoing, Record
+from handoffd.store.schema import STEPS, migrate
 
 SHOP = TrackKey("/srv/shop")
 BLOG = TrackKey("/srv/blog", "US-007")
@@ -95,8 +98,38 @@ def _exited(mark: HandoffMark) -> ExecutorExited:
     return ExecutorExited(dispatch=FIRST, exit=Exit(code=3, tail="擷取失敗\n"), mark=mark, reading=reading)
 
 
-async def _make(path: Path) -> None:
-    journal = await Journal.open(path)
+def _opened(path: Path, version: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    migrate(connection, str(path), STEPS[:version])
+    return connection
+
+
+async def _notices(journal: Journal) -> None:
+    """One delivered to both, one that only the command has taken, one given up by the webhook."""
+    keys = {"delivered": SHOP, "waiting": SHOP, "given-up": TrackKey("/srv/blog", "")}
+    await journal.outbox.open(["command", "webhook"])
+    await journal.outbox.keep(
+        [
+            Outgoing(
+                id=name, key=key, at=_at(17), body=f'{{"id": "{name}"}}', sinks=("command", "webhook"),
+                effect=None,
+            )
+            for name, key in keys.items()
+        ],
+        100.5,
+    )  # fmt: skip
+    for waiting in await journal.outbox.waiting("command", 0, 10):
+        await journal.outbox.delivered(waiting.number, 101)
+    delivered, waits, lost = await journal.outbox.waiting("webhook", 0, 10)
+    await journal.outbox.delivered(delivered.number, 102)
+    await journal.outbox.failed(waits.number, "https://example.org answered 503", 103)
+    await journal.outbox.give_up(lost.number, "https://example.org answered 422", 104)
+
+
+async def _make(path: Path, version: int) -> None:
+    journal = Journal(path, _opened(path, version), 0)
     try:
         for record in _records():
             await journal.commit(record)
@@ -107,6 +140,8 @@ async def _make(path: Path) -> None:
         await journal.remove_project("/srv/blog", _at(20))
         await journal.save_baseline(SHOP, "US-005", b"baseline")
         await journal.trust("/srv/shop", RULES, "steps: {}\n", _at(0))
+        if version >= 3:
+            await _notices(journal)
     finally:
         await journal.close()
 
@@ -114,4 +149,6 @@ async def _make(path: Path) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     assert not target.exists(), f"{target} is there already, and stays as it is"
-    anyio.run(_make, target)
+    named = re.fullmatch(r"schema-(\d+)\.db", target.name)
+    assert named, "the name says which schema: schema-N.db"
+    anyio.run(_make, target, int(named[1]))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
+from tests.support.recorded import story
 from tests.unit.store.making import record, track
 
-from handoffd.cli.events import line
+from handoffd.cli.events import explained, line
 from handoffd.cli.wording import moment
 from handoffd.protocol.state import Status
 
@@ -23,7 +24,45 @@ def test_one_line_an_event(control: Controlled, handoffd: Commands) -> None:
     assert [
         f"{at}  1  shop  noted: first [– → bdd pending]",
         f"{at}  2  shop  noted: second [bdd pending → bdd running]",
-    ] == handoffd("events").lines
+    ] == handoffd("events", "--oneline").lines
+
+
+def test_each_decision_is_explained(control: Controlled, handoffd: Commands) -> None:
+    """What had happened, the rule that decided, and what follows."""
+    for one in story().records[:9]:
+        control.commit(one)
+
+    lines = handoffd("events", "--after", "8").lines
+
+    assert "sdd-delta failed; sdd-delta attempt 2 of 3 [sdd-delta failing → sdd-delta running]" in lines[0]
+    assert [
+        "    what  it was the track's turn, with executor rehearsal",
+        "    rule  steps.sdd-delta.on_fail.default = sdd-delta, steps.sdd-delta.max_attempts = 2 of 3,"
+        " steps.sdd-delta.timeout_min = 5",
+        "    next  rehearsal is started for sdd-delta attempt 2, for 5 min at most",
+    ] == lines[1:]
+
+
+def test_the_same_is_in_the_json(control: Controlled, handoffd: Commands) -> None:
+    """Under stable keys."""
+    for one in story().records[:3]:
+        control.commit(one)
+
+    told = json.loads(handoffd("events", "--json", "--after", "2").out)
+
+    assert "it was the track's turn, with executor rehearsal" == told["what"]
+    assert [{"rule": "steps.bdd.timeout_min", "value": "5"}] == told["rules"]
+    assert "rehearsal is started for bdd attempt 1, for 5 min at most" == told["next"]
+    assert ["spawn"] == [order["kind"] for order in told["orders"]]
+
+
+def test_what_comes_from_a_project_is_made_harmless_and_cut() -> None:
+    """Notes may be pages long and full of control sequences."""
+    lines = explained({"type": "event", "what": "\x1b[2J" + "x" * 9000, "rules": [], "next": ""})
+
+    assert 1 == len(lines)
+    assert "\\x1b" in lines[0]
+    assert len(lines[0]) < 500
 
 
 def test_json_is_one_object_a_line(control: Controlled, handoffd: Commands) -> None:
@@ -36,7 +75,8 @@ def test_json_is_one_object_a_line(control: Controlled, handoffd: Commands) -> N
 
     assert ["two", "three"] == whys("--limit", "2")
     assert ["two"] == whys("--after", "1", "--limit", "1")
-    assert [] == whys("--project", "empty")
+    assert [] == whys("--project", "empty") == whys("empty")
+    assert ["three"] == whys("shop", "--limit", "1")
 
 
 def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
@@ -50,6 +90,7 @@ def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
 
 def test_gaps_are_said() -> None:
     """Events that are gone, and numbers of another journal."""
+    assert [] == explained({"type": "gap", "after": 5, "next": 10, "why": "not kept"})
     assert "-- events 6 to 9 are missing: not kept; going on from 10 --" == (
         line({"type": "gap", "after": 5, "next": 10, "why": "not kept"})
     )

@@ -127,3 +127,42 @@ def test_no_project_and_no_daemon_are_said() -> None:
     """With the command that changes it."""
     assert ["No project is supervised: handoffd add PROJECT"] == _lines()
     assert "No daemon runs: `handoffd run` goes on from here." == _lines(daemon=False)[-1]
+
+
+UNTOLD = {
+    "sink": "webhook", "undelivered": 3, "oldest": "2026-01-31T22:15:09.123Z", "failed_tries": 4,
+    "last_error": "https://ntfy.example.org answered 503", "next_try_s": 39.6, "given_up": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "daemon", "said"),
+    [
+        (
+            {},
+            True,
+            [
+                "warning: 3 notices not delivered by webhook, the oldest of 2026-01-31T22:15:09.123Z: "
+                "https://ntfy.example.org answered 503; next try in 40 s"
+            ],
+        ),
+        ({"failed_tries": 0, "last_error": None, "next_try_s": None}, True, []),
+        (
+            {"undelivered": 1, "failed_tries": 0, "last_error": None, "next_try_s": None},
+            False,
+            ["warning: 1 notice not delivered by webhook, the oldest of 2026-01-31T22:15:09.123Z"],
+        ),
+        (
+            {"undelivered": 0, "oldest": None, "failed_tries": 0, "next_try_s": None, "given_up": 2},
+            True,
+            ["warning: 2 notices lately given up by webhook: https://ntfy.example.org answered 503"],
+        ),
+    ],
+)
+def test_what_people_could_not_be_told_is_told_here(
+    changes: dict[str, Any], daemon: bool, said: list[str]
+) -> None:
+    """What is on its way for the first time is no warning."""
+    status = {**_status(project_view("/srv/shop"), daemon=daemon), "notices": [{**UNTOLD, **changes}]}
+
+    assert said == [line for line in report(status, whole=False) if line.startswith("warning")]

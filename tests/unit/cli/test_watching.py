@@ -21,7 +21,8 @@ from handoffd.cli.watching import changes, watch
 
 def _status(elapsed: float, status: str) -> dict[str, Any]:
     track = {"elapsed_min": elapsed, "status": status}
-    return {"at": f"{elapsed}", "daemon": True, "projects": [{"tracks": [track]}]}
+    notices = [{"sink": "webhook", "next_try_s": elapsed}]
+    return {"at": f"{elapsed}", "daemon": True, "notices": notices, "projects": [{"tracks": [track]}]}
 
 
 def test_time_that_passes_is_no_news() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import dispatch, opened, record, track
+from tests.unit.store.making import NOW, dispatch, opened, record, track
 
 from handoffd.clock import SystemClock
 from handoffd.control.reads import Reads
@@ -16,6 +16,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import Status
 from handoffd.store.journal import Journal
+from handoffd.store.records import Outgoing
 
 RUNS = Path("/nowhere/runs")
 
@@ -42,6 +43,27 @@ async def test_status_is_of_all_or_of_one(supervision: MemorySupervision, journa
         (await asked.status())["daemon"],
         (await reads(supervision, journal, daemon=False).status())["daemon"],
     )
+
+
+async def test_status_tells_what_people_have_not_been_told(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """And, from a daemon, when it is tried again."""
+    told = Outgoing(id="a", key=TrackKey("/srv/shop"), at=NOW, body="{}", sinks=("web",), effect=None)
+    asked = Reads(supervision, journal, SystemClock(), RUNS, daemon=True, next_tries=lambda: {"web": 4.25})
+    assert [] == (await asked.status())["notices"]
+
+    await journal.outbox.keep([told], 1)
+    (waiting,) = await journal.outbox.waiting("web", 0, 1)
+    await journal.outbox.failed(waiting.number, "no route", 2)
+
+    untold = {
+        "sink": "web", "undelivered": 1, "oldest": "2026-01-31T22:15:09.123Z", "failed_tries": 1,
+        "last_error": "no route", "next_try_s": 4.2, "given_up": 0,
+    }  # fmt: skip
+    assert [untold] == (await asked.status())["notices"]
+    offline = await reads(supervision, journal, daemon=False).status("shop")
+    assert [{**untold, "next_try_s": None}] == offline["notices"]
 
 
 async def test_without_a_daemon_a_dead_process_is_not_shown_as_running(journal: Journal) -> None:

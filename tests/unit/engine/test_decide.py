@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.playbook import (
+    DISPATCH,
     Playbook,
     dispatched,
     found,
@@ -15,10 +16,12 @@ from tests.support.playbook import (
     without_step,
 )
 
+from handoffd.engine.decision import Basis
 from handoffd.engine.effects import RunChecks, Spawn
 from handoffd.engine.events import (
     Advanced,
     Approved,
+    DeadlinePassed,
     DispatchFailed,
     ExecutorExited,
     ExecutorStarted,
@@ -26,6 +29,7 @@ from handoffd.engine.events import (
     HandoffSettled,
     Initialised,
     Noted,
+    Paused,
     Rejected,
     Reopened,
     Retried,
@@ -33,7 +37,7 @@ from handoffd.engine.events import (
     Started,
 )
 from handoffd.engine.results import Dispatched, Finished
-from handoffd.engine.track import Phase, Track
+from handoffd.engine.track import Ledger, Phase, Track
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Reason, Status, TestCounts
 
@@ -256,3 +260,59 @@ def test_the_end_of_an_attempt_at_a_lost_step_asks_a_person() -> None:
     play = Playbook(dispatched("commit"), without_step("commit")).exits(found(handoff()))
     play.expect(status=Status.NEEDS_HUMAN, last_error="the step table has no step commit", orders="notify")
     assert play.ledger.dispatch is None
+
+
+# --- what a decision rests on ---------------------------------------------------------------------
+def rules_of(play: Playbook) -> dict[str, str]:
+    """Return the grounds of the last decision."""
+    return {one.rule: one.value for one in play.decision.grounds}
+
+
+def test_every_decision_names_the_rule_that_made_it() -> None:
+    """Rows of the step table where there is one, with the values they had."""
+    play = Playbook(track_at("bdd", Status.PASS)).turn()
+    assert {"steps.bdd.next_on_pass": "sdd-delta", "steps.sdd-delta.timeout_min": "5"} == rules_of(play)
+    assert "bdd passed; sdd-delta attempt 1 of 3" == play.decision.why
+
+    play = Playbook(track_at("contract", Status.PASS)).turn()
+    assert {"steps.contract.next_on_pass": "review", "steps.review.requires_human": "true"} == rules_of(play)
+
+    play = Playbook(track_at("impl", Status.FAILING, reason=Reason.NEEDS_CLARIFICATION)).turn()
+    assert "review" == rules_of(play)["steps.impl.on_fail.needs_clarification"]
+    assert "impl failed with reason needs_clarification; review is a human step" == play.decision.why
+
+    play = Playbook(track_at("impl", Status.FAILING, attempt=2)).turn()
+    assert {"steps.impl.on_fail.default": "impl", "steps.impl.max_attempts": "3 of 5"}.items() <= (
+        rules_of(play).items()
+    )
+
+
+def test_limits_that_stop_a_track_are_named() -> None:
+    """Attempts, visits, time, free repeats, and what only a person can answer."""
+    spent = Playbook(track_at("impl", Status.FAILING, attempt=5)).turn()
+    assert {"steps.impl.max_attempts": "5 of 5"} == rules_of(spent)
+
+    lost = Playbook(track_at("verify", Status.FAILING, ledger=Ledger(automatic=True, visits={"impl": 6})))
+    assert "6" == rules_of(lost.turn())["steps.impl.max_visits"]
+
+    unrouted = Playbook(track_at("bdd", Status.FAILING, reason=Reason.SCOPE_WARNING)).turn()
+    assert {"steps.bdd.on_fail.scope_warning": "no route"} == rules_of(unrouted)
+
+    vanished = Playbook(dispatched("impl")).exits(code=None, by="lost")
+    assert {"limits.free_repeats": "1 of 3"} == rules_of(vanished)
+
+    late = Playbook(dispatched("impl")).given(DeadlinePassed(dispatch=DISPATCH, elapsed_min=10.1))
+    assert {"steps.impl.timeout_min": "10"} == rules_of(late)
+
+
+def test_where_no_other_rule_had_a_say_it_is_the_row_of_the_transition_table() -> None:
+    """A refusal is named by its code."""
+    assert {"transitions.pending.paused": "pending"} == rules_of(Playbook(track_at("bdd")).given(Paused()))
+    assert {"refusals.WRONG_STEP": "approved"} == rules_of(Playbook(track_at("bdd")).given(Approved()))
+
+
+def test_a_decision_carries_what_it_was_made_with() -> None:
+    """With it and the event, it can be made again."""
+    play = Playbook(track_at("bdd")).given(Paused())
+
+    assert Basis(play.rules, play.now) == play.decision.basis

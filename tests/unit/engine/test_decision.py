@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.playbook import T0, dispatched, shipped_rules, track_at
 
-from handoffd.engine.decision import Situation, UnknownStepError
+from handoffd.engine.decision import Ground, Situation, UnknownStepError, ground, row
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.track import Ledger, Track
 from handoffd.engine.wording import accept
@@ -21,6 +21,17 @@ def test_further_orders_come_after_the_first() -> None:
     """The order in which things are to be done is kept."""
     one, two = AppendHistory(text="1"), AppendHistory(text="2")
     assert (one, two) == accept(track_at(), "x").also(one).also(two).effects
+
+
+def test_grounds_are_told_in_the_order_in_which_they_applied() -> None:
+    """What led here comes before what was decided here."""
+    here, before = row("review", "requires_human", True), row("contract", "next_on_pass", "review")
+
+    decision = accept(track_at(), "x").because(here).because(before)
+
+    assert (before, here) == decision.grounds
+    assert ("steps.review.requires_human", "true") == (here.rule, here.value)
+    assert Ground(rule="limits.free_repeats", value="3") == ground("limits.free_repeats", 3)
 
 
 def test_a_step_without_a_rule_is_an_error_with_its_name() -> None:

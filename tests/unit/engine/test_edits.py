@@ -1,4 +1,4 @@
-"""STATE.json changed by somebody else: adopted, held, or undone."""
+"""STATE.json changed by somebody else: adopted, held, or undone; and a journal older than it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
-from handoffd.engine.events import Aborted, EditConfirmed, Noted, Retried, StateEdited
+from handoffd.engine.events import Aborted, EditConfirmed, Noted, Restored, Resumed, Retried, StateEdited
 from handoffd.engine.track import Facts, Ledger, Track
 from handoffd.protocol.state import State, Status
 
@@ -190,3 +190,38 @@ def test_an_adopted_edit_is_worked_on_like_any_other_state() -> None:
     """The next turn goes on from there."""
     play = Playbook(track_at("scaffold")).given(edited("impl", Status.FAILING, attempt=4))
     play.turn().expect(result="dispatched", attempt=5).given(Retried()).expect(code="ALREADY_RUNNING")
+
+
+# --- restored -------------------------------------------------------------------------------------
+def test_after_a_restore_nothing_is_dispatched_until_a_person_resumes() -> None:
+    """What has happened since the backup is not known here."""
+    play = Playbook(track_at("impl")).given(Restored(overtaken=False, by="eve")).turn()
+
+    play.expect(result="blocked", orders="", status=Status.PENDING)
+    play.given(Resumed(by="eve")).turn().expect(result="dispatched")
+
+
+def test_an_attempt_that_a_restore_overtook_is_let_go_at_no_cost() -> None:
+    """It may have ended long ago; its end is not waited for, and its attempt not counted."""
+    play = Playbook(dispatched("impl", attempt=2)).given(Noted(text="Cents."))
+
+    play.given(Restored(overtaken=True), after_min=5)
+
+    play.expect(status=Status.PENDING, attempt=2, human_note="Cents.", orders="")
+    assert None is play.ledger.dispatch
+    assert "when the journal was backed up" in str(play.state.last_error)
+
+
+def test_an_attempt_that_still_is_the_latest_is_kept_over_a_restore() -> None:
+    """Its end will be judged as ever."""
+    play = Playbook(dispatched("impl")).given(Restored(overtaken=False))
+
+    play.expect(status=Status.RUNNING)
+    play.exits().expect(status=Status.FAILING)
+
+
+def test_a_restore_does_not_take_a_persons_pause_for_its_own() -> None:
+    """Who paused it stays known."""
+    play = Playbook(track_at("impl", ledger=Ledger(automatic=True, paused_by="mei")))
+
+    assert "mei" == play.given(Restored(overtaken=False)).ledger.paused_by

@@ -16,7 +16,7 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import Situation
+from handoffd.engine.decision import Ground, Moved, Situation
 from handoffd.engine.events import Approved, DeadlinePassed, Rejected, Retried, Started
 from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, lasting, next_parked, visit
 from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
@@ -228,15 +228,18 @@ def test_kinds_of_tasks_without_a_pipeline_escalate_like_stories() -> None:
 def test_what_has_not_ended_is_not_moved(status: Status) -> None:
     """Following a track that waits returns it as it is."""
     track = track_at("impl", status, attempt=3)
-    assert track == follow(situation(track))
+    assert Moved(track=track) == follow(situation(track))
 
 
 def test_entering_a_step_takes_its_limits_from_the_rule() -> None:
     """max_attempts and timeout_min are copied, counters of the last step are gone."""
     counted = Ledger(automatic=True, free_repeats=2, timeouts=1, told="blocked by US-0")
-    entered = visit(situation(track_at("bdd", ledger=counted, attempt=2)), "impl", why="test")
+    route = Ground(rule="steps.bdd.next_on_pass", value="impl")
+    moved = visit(situation(track_at("bdd", ledger=counted, attempt=2)), "impl", why="test", route=route)
 
-    assert isinstance(entered, Track)
+    assert isinstance(moved, Moved)
+    assert ("test", (route,)) == (moved.why, moved.grounds)
+    entered = moved.track
     assert entered.state is not None
     assert (1, 5, 10) == (entered.state.attempt, entered.state.max_attempts, entered.state.timeout_min)
     assert replace(counted, visits={"impl": 1}, free_repeats=0, timeouts=0, told=None) == entered.ledger

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.support.playbook import T0, shipped_rules, track_at
 
 from handoffd.engine.decision import Situation
+from handoffd.engine.events import NoticeGivenUp
 from handoffd.engine.results import Accepted, NeedsHuman, Refusal
 from handoffd.engine.track import Track
 from handoffd.engine.wording import (
@@ -13,6 +14,7 @@ from handoffd.engine.wording import (
     ask_human,
     last_lines,
     notice,
+    notice_given_up,
     refuse,
     with_tail,
 )
@@ -79,3 +81,14 @@ def test_a_problem_is_told_with_the_output_that_explains_it() -> None:
     """Nothing is appended when there is no output."""
     assert "exited with code 1 (no key | bye)" == with_tail("exited with code 1", "no key\nbye\n")
     assert "exited with code 1" == with_tail("exited with code 1", "\n")
+
+
+def test_that_people_could_not_be_told_is_remembered_and_changes_nothing() -> None:
+    """Telling of it by the same way would be lost as well."""
+    situation = Situation(track_at("impl"), shipped_rules(), T0)
+    one = notice_given_up(situation, NoticeGivenUp(sink="webhook", count=1, first="7", why="no route"))
+    two = notice_given_up(situation, NoticeGivenUp(sink="webhook", count=2, first="7", why="no route"))
+
+    assert "a notice was given up, webhook did not take it: no route" == one.why
+    assert "2 notices were given up, webhook did not take them: no route" == two.why
+    assert (True, (), situation.track) == (one.memorable, one.effects, one.track)

@@ -1,162 +1,165 @@
-"""The fan-out: every sink gets every notice, and none of them holds up anything else."""
+"""The fan-out: every sink gets every notice, none of them holds up anything else, and nothing is lost."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
-from tests.support.notices import NOTICE, serving
+from tests.support.notices import NOTICE, MemoryBox, serving
+from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
-from handoffd.notify.fanout import QUEUE_LIMIT, Notifier
-from handoffd.notify.notice import Notice
+from handoffd.notify.fanout import Notifier
 from handoffd.notify.sink import Undelivered
 from handoffd.settings import NotifySettings
 
-QUICK = NotifySettings(backoff_s=0.01)
-
-
-class Recording:
-    """A sink that fails `failures` times, then notes what it gets; it waits while `gate` is shut."""
-
-    def __init__(self, name: str = "recording", failures: Sequence[Exception] = ()) -> None:
-        self.name = name
-        self.failures = list(failures)
-        self.tries = 0
-        self.got: list[str] = []
-        self.gate = anyio.Event()
-        self.gate.set()
-
-    def shut(self) -> None:
-        """Let deliveries hang from now on."""
-        self.gate = anyio.Event()
-
-    async def deliver(self, notice: Notice) -> None:
-        """Deliver, hang or fail."""
-        self.tries += 1
-        await self.gate.wait()
-        if self.failures:
-            raise self.failures.pop(0)
-        self.got.append(notice.id)
-
-
-@asynccontextmanager
-async def running(settings: NotifySettings, *sinks: Recording) -> AsyncIterator[Notifier]:
-    """Run a notifier for as long as the block lasts."""
-    notifier = Notifier(settings, SystemClock(), sinks=sinks)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(notifier.run)
-            yield notifier
-            group.cancel_scope.cancel()
-
-
-def notices(count: int) -> list[Notice]:
-    """Return `count` notices with the ids 0, 1, …."""
-    return [replace(NOTICE, id=str(number)) for number in range(count)]
-
 
 async def test_every_sink_gets_every_notice_in_order() -> None:
-    """Notices arrive in the order in which they were sent."""
-    one, two = Recording("one"), Recording("two")
-    async with running(QUICK, one, two) as notifier:
+    """Notices arrive in the order in which they were sent, and are marked for each sink."""
+    one, two, box = Recording("one"), Recording("two"), MemoryBox()
+    async with running(QUICK, one, two, box=box) as notifier:
         for notice in notices(5):
             notifier.send(notice)
-        assert 0 == await notifier.drain(60)
+        assert await notifier.drain(60)
 
     assert (["0", "1", "2", "3", "4"],) * 2 == (one.got, two.got)
+    assert ["delivered"] * 10 == box.outcomes()
 
 
 async def test_kinds_nobody_asked_for_are_not_sent() -> None:
-    """`events` selects by kind."""
-    sink = Recording()
-    async with running(NotifySettings(events=("done",)), sink) as notifier:
+    """`events` selects by kind; an order that is not told of is done all the same."""
+    sink, box = Recording(), MemoryBox()
+    async with running(NotifySettings(events=("done",)), sink, box=box) as notifier:
         notifier.send(replace(NOTICE, id="a", kind="warning"))
-        notifier.send(replace(NOTICE, id="b", kind="done"))
+        notifier.send(replace(NOTICE, id="b", kind="done"), 7)
+        notifier.send(replace(NOTICE, id="c", kind="timeout"), 8)
         await notifier.drain(60)
 
-    assert ["b"] == sink.got
+    assert (["b"], [7, 8]) == (sink.got, box.orders)
 
 
-async def test_a_slow_sink_does_not_hold_up_another() -> None:
-    """While one sink hangs, the other delivers."""
-    slow, quick = Recording("slow"), Recording("quick")
+async def test_without_sinks_orders_are_done_at_once() -> None:
+    """There is nobody to tell."""
+    box = MemoryBox()
+    async with running(QUICK, box=box) as notifier:
+        notifier.send(NOTICE, 7)
+        assert await notifier.drain(60)
+
+    assert ([7], []) == (box.orders, box.kept)
+
+
+async def test_a_dead_sink_does_not_hold_up_another() -> None:
+    """While one sink hangs and one fails, the third gets all."""
+    slow, dead, quick = Recording("slow"), Recording("dead"), Recording("quick")
     slow.shut()
-    async with running(QUICK, slow, quick) as notifier:
+    dead.dead = Undelivered("no route")
+    async with running(QUICK, slow, dead, quick) as notifier:
+        for notice in notices(30):
+            notifier.send(notice)
+        await eventually(lambda: 30 == len(quick.got))
+        await eventually(lambda: dead.tries > 3)
+
+        assert (1, [], []) == (slow.tries, slow.got, dead.got)
+
+
+async def test_what_was_not_delivered_is_sent_by_the_next_one_under_the_same_id() -> None:
+    """A notice in hand when everything ends counts as undelivered."""
+    box, old, new = MemoryBox(), Recording("it"), Recording("it")
+    old.shut()
+    async with running(QUICK, old, box=box) as notifier:
         for notice in notices(3):
             notifier.send(notice)
-        await eventually(lambda: 3 == len(quick.got))
+        await eventually(lambda: old.tries)
+        assert not await notifier.drain(0.05)
 
-    assert (1, []) == (slow.tries, slow.got)
-
-
-async def test_a_failure_is_tried_again_and_then_given_up() -> None:
-    """Three tries are made; the next notice gets its own."""
-    failures = [Undelivered("no"), Undelivered("no"), Undelivered("no"), Undelivered("no")]
-    sink = Recording(failures=failures)
-    async with running(QUICK, sink) as notifier:
-        for notice in notices(2):
-            notifier.send(notice)
-        await notifier.drain(60)
-
-    assert (["1"], 5) == (sink.got, sink.tries)
+    async with running(QUICK, new, box=box):
+        await eventually(lambda: 3 == len(new.got))
+    assert ["0", "1", "2"] == new.got
 
 
-async def test_a_failure_that_will_not_pass_is_not_tried_again() -> None:
-    """Where trying again is pointless, the notice is given up at once."""
-    sink = Recording(failures=[Undelivered("gone", worth_retrying=False)])
-    async with running(QUICK, sink) as notifier:
-        for notice in notices(2):
-            notifier.send(notice)
-        await notifier.drain(60)
-
-    assert (["1"], 2) == (sink.got, sink.tries)
-
-
-async def test_a_sink_that_crashes_is_tried_again() -> None:
-    """A bug in a sink costs a try, not the sink."""
-    sink = Recording(failures=[RuntimeError("a bug")])
-    async with running(QUICK, sink) as notifier:
+async def test_a_sink_that_is_new_gets_nothing_old_and_one_that_is_gone_is_dropped() -> None:
+    """Whoever takes a sink out of the settings wants nothing told by it any more."""
+    box, gone, stays, new = MemoryBox(), Recording("gone"), Recording("stays"), Recording("new")
+    gone.dead = stays.dead = Undelivered("no route")
+    async with running(QUICK, gone, stays, box=box) as notifier:
         notifier.send(NOTICE)
-        await notifier.drain(60)
+        await eventually(lambda: gone.tries and stays.tries)
+    stays.dead = None
 
-    assert [NOTICE.id] == sink.got
-
-
-async def test_too_many_notices_cost_the_oldest() -> None:
-    """The queue is bounded, sending never blocks, and the newest are what a person needs."""
-    sink = Recording()
-    notifier = Notifier(QUICK, SystemClock(), sinks=[sink])
-    for notice in notices(QUEUE_LIMIT + 5):
-        notifier.send(notice)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(notifier.run)
-            await notifier.drain(60)
-            group.cancel_scope.cancel()
-
-    assert [str(number) for number in range(5, QUEUE_LIMIT + 5)] == sink.got
+    async with running(QUICK, stays, new, box=box) as notifier:
+        await eventually(lambda: stays.got)
+        notifier.send(replace(NOTICE, id="later"))
+        await eventually(lambda: new.got)
+    assert (["main-7"], ["later"]) == (stays.got[:1], new.got)
+    assert ["dropped", "delivered"] == box.outcomes()[:2]
 
 
-async def test_drain_has_a_limit_and_counts_what_is_left() -> None:
-    """At stop nobody waits for ever; the notice in hand counts as undelivered."""
-    sink = Recording()
-    sink.shut()
-    async with running(QUICK, sink) as notifier:
-        for notice in notices(3):
+async def test_a_box_that_cannot_write_keeps_orders_back_and_tells_the_rest_from_memory() -> None:
+    """That the disk is full reaches people although it cannot be recorded; orders wait for the disk."""
+    sink, box = Recording(failures=[Undelivered("once")]), MemoryBox()
+    async with running(QUICK, sink, box=box) as notifier:
+        assert await notifier.drain(60)
+        box.broken = True
+        notifier.send(replace(NOTICE, id="order"), 7)
+        notifier.send(replace(NOTICE, id="disk full"))
+        await eventually(lambda: sink.got)
+        assert (["disk full"], []) == (sink.got, box.orders)
+        assert not await notifier.drain(0.05)
+
+        box.broken = False
+        assert await notifier.drain(60)
+
+    assert (["disk full", "order"], [7], ["delivered"]) == (sink.got, box.orders, box.outcomes())
+
+
+async def test_a_box_that_cannot_be_opened_at_first_is_opened_later() -> None:
+    """The daemon lives on meanwhile."""
+    sink, box = Recording(), MemoryBox()
+    box.broken = True
+    async with running(QUICK, sink, box=box) as notifier:
+        notifier.send(NOTICE, 7)
+        await anyio.wait_all_tasks_blocked()
+        box.broken = False
+        await eventually(lambda: sink.got)
+
+    assert [7] == box.orders
+
+
+async def test_many_undelivered_notices_are_not_held_in_memory() -> None:
+    """The box has them; a sink that works again gets all, in order."""
+    box, sink = MemoryBox(), Recording()
+    sink.dead = Undelivered("no route")
+    async with running(QUICK, sink, box=box) as notifier:
+        for notice in notices(2000):
             notifier.send(notice)
-        await eventually(lambda: 1 == sink.tries)
-        assert 3 == await notifier.drain(0.05)
+        await eventually(lambda: 2000 == len(box.kept))
+        await eventually(lambda: sink.tries > 2)
+        assert box.largest <= 200
+        sink.dead = None
+        await eventually(lambda: 2000 == len(sink.got))
+
+    assert sorted(map(int, sink.got)) == list(range(2000))
+    assert box.largest <= 200
+
+
+async def test_next_tries_tell_how_long_a_sink_rests() -> None:
+    """Only of one that rests."""
+    dead, fine = Recording("dead"), Recording("fine")
+    dead.dead = Undelivered("no route")
+    async with running(NotifySettings(), dead, fine) as notifier:
+        assert {} == notifier.next_tries()
+        notifier.send(NOTICE)
+        ((name, seconds),) = (await eventually(notifier.next_tries)).items()
+        assert "dead" == name
+        assert 0 <= seconds <= 5
 
 
 async def test_drain_of_nothing_returns_at_once() -> None:
     """Without sinks, or without notices, there is nothing to wait for, even if nothing runs."""
-    assert 0 == await Notifier(NotifySettings(), SystemClock()).drain(60)
-    assert 0 == await Notifier(QUICK, SystemClock(), sinks=[Recording()]).drain(60)
+    assert await Notifier(NotifySettings(), SystemClock(), MemoryBox()).drain(60)
+    assert await Notifier(QUICK, SystemClock(), MemoryBox(), sinks=[Recording()]).drain(60)
 
 
 async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
@@ -168,7 +171,7 @@ async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
                 "webhook": {"url": server.address("/hook")},
             }
         )
-        notifier = Notifier(settings, SystemClock(), environ={"HOME": str(tmp_path)})
+        notifier = Notifier(settings, SystemClock(), MemoryBox(), environ={"HOME": str(tmp_path)})
         with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(notifier.run)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from tests.support.notices import NOTICE
+
+from handoffd.notify.notice import Notice
 
 
 def test_the_json_holds_every_field_under_its_name() -> None:
@@ -23,6 +26,7 @@ def test_the_json_holds_every_field_under_its_name() -> None:
         "why": "the step needs a person",
         "action": "handoffd approve /srv/shop",
         "review": ["docs/bdd/US-005.md"],
+        "track": "main",
     } == json.loads(NOTICE.as_json())
 
 
@@ -32,3 +36,18 @@ def test_the_json_is_one_line_and_readable() -> None:
 
     assert "\n" not in text
     assert "需要審查" in text
+
+
+def test_a_recorded_notice_is_read_as_it_was() -> None:
+    """Its time included; what a later release adds is left out, what it leaves out has its default."""
+    assert NOTICE == Notice.from_json(NOTICE.as_json())
+    later = {**json.loads(NOTICE.as_json()), "colour": "red"}
+    del later["review"]
+    assert replace(NOTICE, review=()) == Notice.from_json(json.dumps(later))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"id": "1"}', '{"at": 3}', '{"at": "yesterday"}'])
+def test_what_is_no_notice_is_refused(text: str) -> None:
+    """With one kind of error."""
+    with pytest.raises(ValueError):  # noqa: PT011  (json has its own subclass)
+        Notice.from_json(text)

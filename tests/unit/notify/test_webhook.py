@@ -53,23 +53,27 @@ async def test_the_notice_is_posted_as_json() -> None:
     assert "application/json" in headers["Content-Type"]
     assert "Basic " + base64.b64encode(b"me:pa ss").decode() == headers["Authorization"]
     assert json.loads(NOTICE.as_json()) == body
+    assert NOTICE.id == headers["Idempotency-Key"] == body["id"]
 
 
 @pytest.mark.parametrize(
     ("status", "worth_retrying"),
     [
-        (301, False),
-        (307, False),
+        (301, True),
+        (307, True),
         (400, False),
-        (404, False),
+        (401, True),
+        (404, True),
         (408, True),
+        (413, False),
+        (422, False),
         (429, True),
         (500, True),
         (503, True),
     ],
 )
 async def test_an_answer_outside_the_200s_is_a_failure(status: int, worth_retrying: bool) -> None:
-    """What may pass is worth a second try, what will not is not; no redirect is followed."""
+    """Worth another try unless it is about this very notice: an address can be mended. None is followed."""
     with serving(status) as server, pytest.raises(Undelivered, match=str(status)) as caught:
         await sink(server.address("/hook")).deliver(NOTICE)
 

@@ -10,12 +10,14 @@ from tests.unit.store.strategies import values
 
 from handoffd.engine.effects import Effect
 from handoffd.engine.events import Event, Exit, StateEdited, TestEvidence
+from handoffd.engine.results import Result
 from handoffd.engine.track import Track
 from handoffd.protocol.state import State
 from handoffd.store.codec import (
     decode_effect,
     decode_event,
     decode_exit,
+    decode_result,
     decode_tests,
     decode_track,
     encode,
@@ -25,6 +27,7 @@ from handoffd.store.codec import (
 CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
     *((kind, decode_event) for kind in get_args(Event)),
     *((kind, decode_effect) for kind in get_args(Effect)),
+    *((kind, decode_result) for kind in get_args(Result)),
     (Track, decode_track),
     (Exit, decode_exit),
     (TestEvidence, decode_tests),
@@ -37,7 +40,7 @@ CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
 def test_whatever_is_written_is_read_back_equal(
     kind: type[Any], decode: Callable[[str], Any], data: st.DataObject
 ) -> None:
-    """Every event, effect and track survives the journal exactly, in every field."""
+    """Every event, effect, result and track survives the journal exactly, in every field."""
     value = data.draw(values(kind))
 
     again = decode(encode(value))

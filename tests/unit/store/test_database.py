@@ -11,6 +11,7 @@ import pytest
 
 from handoffd.errors import StoreError
 from handoffd.store.database import open_database, open_reader
+from handoffd.store.schema import VERSION
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> object:
@@ -51,7 +52,7 @@ def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
     open_database(path).close()
 
     with closing(open_reader(path)) as reader:
-        assert [("1",)] == reader.execute("SELECT value FROM meta").fetchall()
+        assert [(str(VERSION),)] == reader.execute("SELECT value FROM meta").fetchall()
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -22,12 +22,13 @@ from tests.support.runs import end_processes
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
-from handoffd.notify.fanout import Notifier
+from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
 from handoffd.settings import ExecuteSettings, NotifySettings, Settings
 from handoffd.store.journal import Journal
+from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
@@ -112,7 +113,7 @@ async def house(base: Path, agent: str = HAND_OVER, **execute: Any) -> AsyncIter
         journal=journal,
         launcher=Launcher(settings.launcher_socket),
         executors=load_book(shipped_layer(), own),
-        notifier=Notifier(NotifySettings(), clock, sinks=[told]),
+        notifier=Notifier(NotifySettings(), clock, Postbox(journal), sinks=[told], terms=_TERMS),
         slots=Slots(settings.execute.slots),
         clock=clock,
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(base), "SECRET": "s3cret"},
@@ -125,6 +126,7 @@ async def house(base: Path, agent: str = HAND_OVER, **execute: Any) -> AsyncIter
         end_processes(base)
 
 
+_TERMS = replace(terms_of(NotifySettings()), box_retry_s=0.05)
 _LADDER = [{"signal": "TERM", "grace_s": 0.2}, {"signal": "KILL", "grace_s": 1}]
 
 
@@ -181,7 +183,7 @@ async def daemon(house: House) -> AsyncIterator[Roster]:
     roster = Roster(house.services)
     await roster.load()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(house.services.notifier.run)
+        tasks.start_soon(house.services.notifier.run, roster.notice_given_up)
         tasks.start_soon(roster.run, NoWatch())
         await anyio.wait_all_tasks_blocked()
         yield roster

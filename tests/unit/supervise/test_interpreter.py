@@ -147,6 +147,20 @@ async def test_without_a_loop_lasting_work_is_left_for_the_daemon(tmp_path: Path
         assert [] == stage.box.facts
 
 
+async def test_a_notice_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
+    """It is sent from the record only, so a crash now would not lose it; nothing waits for it."""
+    async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        with unwritable(here, "notices"):
+            await stage.order(TELL)
+            await anyio.wait_all_tasks_blocked()
+            assert 1 == await stage.undone()
+
+        await eventually(lambda: here.told.notices)
+        await stage.until_done()
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_notice_reaches_the_sinks(tmp_path: Path) -> None:
     """Under the id of its order."""
     async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
@@ -154,9 +168,9 @@ async def test_a_notice_reaches_the_sinks(tmp_path: Path) -> None:
         await stage.order(TELL)
 
         await eventually(lambda: here.told.notices)
-        assert ("main-1", "US-001 is done", stage.root) == (
-            here.told.notices[0].id, here.told.notices[0].text, here.told.notices[0].project
-        )  # fmt: skip
+        (notice,) = here.told.notices
+        assert ("-1", "US-001 is done", stage.root) == (notice.id[-2:], notice.text, notice.project)
+        await stage.until_done()
         tasks.cancel_scope.cancel()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from tests.unit.supervise.making import NOW, MovableClock, track_of
 
@@ -20,13 +23,23 @@ ORDER = Notify(
 
 def test_a_notice_says_what_why_and_what_to_type() -> None:
     """Paths are the project's own; its id is that of the order, so that a repetition can be told."""
-    pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, effect=ORDER)
+    pending = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=ORDER)
 
     assert Notice(
-        id="main-7", at=NOW, project="/srv/shop", name="shop", story="US-001", step="review",
-        kind="needs_human", text="review waits", why="a human step", action="handoffd approve /srv/shop",
-        review=("docs/bdd/US-001.md",),
-    ) == notice_of(ORDER, pending, track_of(), MovableClock())  # fmt: skip
+        id="20260131T221509.000000-7", at=NOW, project="/srv/shop", name="shop", story="US-001",
+        step="review", kind="needs_human", text="review waits", why="a human step",
+        action="handoffd approve /srv/shop", review=("docs/bdd/US-001.md",), track="main",
+    ) == notice_of(ORDER, pending, track_of())  # fmt: skip
+
+
+def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() -> None:
+    """However late it is sent, and although both journals count from 1."""
+    here = PendingEffect(id=7, key=TrackKey("/srv/shop"), seq=3, at=NOW, effect=ORDER)
+    there = replace(here, at=NOW + timedelta(microseconds=1))
+
+    first, second = (notice_of(ORDER, pending, track_of()) for pending in (here, there))
+    assert (NOW, there.at) == (first.at, second.at)
+    assert first.id != second.id
 
 
 @pytest.mark.parametrize("condition", ["invalid_state", "invalid_rules", "missing", "io_error", "locked"])

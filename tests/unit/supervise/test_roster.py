@@ -18,6 +18,7 @@ from tests.unit.supervise.making import HAND_OVER, NOW, at, daemon, house, make_
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Aborted, Initialised, Noted, Started, Verb
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
+from handoffd.notify.line import GivenUp
 from handoffd.settings import WatchSettings
 from handoffd.supervise.roster import Roster
 from handoffd.watch.watcher import Watcher
@@ -463,3 +464,21 @@ async def test_executors_are_ended_even_if_that_cannot_be_recorded(tmp_path: Pat
             await roster.end_executors("the test")
 
             assert [] == processes(f"{tmp_path}/agent.sh")
+
+
+async def test_that_people_could_not_be_told_is_part_of_the_history(tmp_path: Path) -> None:
+    """Of the track it was about, or of the main one; of a project that is not there, only the log tells."""
+    async with house(tmp_path) as here, daemon(here) as roster:
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+
+        before = here.journal.newest
+        for project, track in ((root, "main"), ("/nowhere", "main"), (root, "no such"), (root, "")):
+            roster.notice_given_up(
+                GivenUp(sink="webhook", project=project, track=track, count=2, first="7", why="no route")
+            )
+
+        await eventually(lambda: here.journal.newest == before + 2)
+        events = await here.journal.events(before, root)
+        assert ["notice_given_up"] * 2 == [event.kind for event in events]

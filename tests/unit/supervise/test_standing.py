@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.playbook import shipped_rules
 from tests.unit.supervise.making import House, at, house, make_project, track_of
 
+from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import Notify
-from handoffd.engine.events import Noted
+from handoffd.engine.events import Noted, Paused
 from handoffd.engine.results import Accepted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
+from handoffd.store.recordings import Recordings
 from handoffd.supervise.standing import Standing
 
 EVENT = Noted(text="Mind the rounding.")
@@ -48,6 +53,18 @@ async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path
         assert ("first", track_of(human_note="first")) == (shown(one), one.track)
         (stored,) = await here.journal.tracks()
         assert (one.digest, one.track) == (stored.digest, stored.track)
+
+
+async def test_a_decision_that_is_memorable_is_recorded_although_nothing_follows(tmp_path: Path) -> None:
+    """The history tells of it."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of()))
+        before = here.journal.newest
+
+        await one.commit(EVENT, replace(decision(track_of()), memorable=True))
+
+        assert before + 1 == here.journal.newest
 
 
 async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -> None:
@@ -103,3 +120,21 @@ async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None
         await one.commit(EVENT, decision(track_of().with_ledger(next_note="later")))
 
         assert before == at(one.key.project, ".ai/STATE.json").stat().st_ino
+
+
+async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_with(tmp_path: Path) -> None:
+    """However late it is committed: else it could not be made again."""
+    async with house(tmp_path) as here:
+        one, decided_at = standing(here), here.clock.now()
+        made = decide(track_of(), Paused(by="eve"), shipped_rules(), decided_at)
+        one.track = track_of()
+        here.clock.ahead_s = 60
+
+        await one.commit(Paused(by="eve"), made)
+
+        (event,) = await here.journal.events()
+        assert (decided_at, made.grounds) == (event.at, event.grounds)
+        with closing(Recordings(here.services.settings.journal)) as source:
+            (entry,) = source.page(0, 1, None)
+        assert entry.recorded is not None
+        assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)

@@ -1,0 +1,98 @@
+"""What `handoffd journal` found and did, as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from handoffd.cli.wording import moment, plain, shorten
+from handoffd.control.verification import Finding, Report
+from handoffd.store.backup import Copy
+from handoffd.supervise.restoring import Restoration
+
+_WIDTH = 300
+"""Of what was recorded and what comes out now: enough to see what it is."""
+
+_MOST_PROJECTS = 20
+
+
+def verified(report: Report) -> list[str]:
+    """Return what a verification found: the findings, then one line that says it all."""
+    lines = [line for finding in report.findings for line in _finding(finding)]
+    if report.further_findings:
+        lines.append(f"and {report.further_findings} more.")
+    lines += [
+        f"Restored {moment(str(one['at']))} from a backup that ended at event {one['after']}; "
+        f"numbers go on at {one['next']}."
+        for one in report.restores
+    ]
+    lines.append(_sum(report))
+    if not report.clean:
+        lines.append(f"  next: {_next(report.findings[0])}")
+    return lines
+
+
+def _next(first: Finding) -> str:
+    """Return the command that shows more of a finding, or mends what has none."""
+    if first.seq is None or first.kind == "missing":
+        return "handoffd stop && handoffd journal restore FILE   (the latest backup that is clean)"
+    project = f" {plain(first.project)}" if first.project else ""
+    return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"
+
+
+def backed_up(copy: Copy) -> list[str]:
+    """Return where the copy is and what is in it."""
+    size = f"{copy.size / 1024 / 1024:.1f} MiB"
+    return [
+        f"{plain(copy.file)}: {size}, up to event {copy.newest}, checked.",
+        f"  to put it back: handoffd stop && handoffd journal restore {plain(copy.file)}",
+    ]
+
+
+def restored(done: Restoration) -> list[str]:
+    """Return what a restore did, what it means, and what to do now."""
+    lines = [f"{plain(done.journal)} is the backup {plain(done.file)} now, up to event {done.newest}."]
+    if done.replaced is not None:
+        lines.append(f"  the journal it replaced: {plain(done.replaced)}")
+    told = {
+        "ended": done.ended,
+        "still in flight, and adopted": done.kept,
+        "in flight at the backup, overtaken since": done.overtaken,
+    }
+    lines += [f"  {what}: {', '.join(map(plain, runs))}" for what, runs in told.items() if runs]
+    if not done.paused:
+        return [*lines, "Nothing waits for you: handoffd run"]
+    return [
+        *lines,
+        f"{len(done.paused)} projects are paused, because what has happened since the backup is not in it.",
+        "  next: handoffd run, look at handoffd status, then for each of them: handoffd resume PROJECT",
+        *(f"    {plain(root)}" for root in done.paused[:_MOST_PROJECTS]),
+        *([f"    and {len(done.paused) - _MOST_PROJECTS} more"] if len(done.paused) > _MOST_PROJECTS else []),
+    ]
+
+
+def _sum(report: Report) -> str:
+    place = report.journal if report.project is None else f"{report.project} in {report.journal}"
+    said = f"{report.replayed} decisions of {report.tracks} tracks made again"
+    if report.older:
+        said += f", {report.older} are of before journals said what decided"
+    if report.unreplayed:
+        said += f", {report.unreplayed} after a finding were not"
+    verdict = "all as recorded" if report.clean else _count(report)
+    return f"{plain(place)}: {said}; {verdict}."
+
+
+def _count(report: Report) -> str:
+    count = len(report.findings) + report.further_findings
+    return "1 thing is not as it should be" if count == 1 else f"{count} things are not as they should be"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    about = [f"event {finding.seq}" if finding.seq is not None else "journal"]
+    about += [plain(text) for text in (finding.event, finding.project, finding.track) if text]
+    yield f"{finding.kind}: {', '.join(about)}: {plain(finding.message)}"
+    for difference in finding.differences:
+        yield f"    {difference.what}"
+        yield f"        recorded  {shorten(difference.recorded, _WIDTH)}"
+        yield f"        now       {shorten(difference.replayed, _WIDTH)}"
+    if finding.engine is not None and finding.differences:
+        yield f"    decided by handoffd {plain(finding.engine)}"

@@ -1,0 +1,226 @@
+"""One recorded decision in words: what happened, and what follows from it.
+
+Everything is in the journal already; this only says it. It reads plain JSON and leaves out what it
+does not find, because the journals of older releases say less. The rule that decided and the reason
+(`grounds`, `why`) are the engine's own words and need no telling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from handoffd.store.records import StoredEvent
+
+Json = dict[str, Any]
+
+
+def happened(event: StoredEvent) -> str:
+    """Return the fact in one sentence, with the data that was decided on."""
+    tell = _FACTS.get(event.kind)
+    told = tell(event.event) if tell else event.kind.replace("_", " ")
+    by = event.event.get("by")
+    return f"{told}, by {by}" if by else told
+
+
+def follows(event: StoredEvent) -> str:
+    """Return what comes next, and for what reason it is that."""
+    if event.result.get("type") == "error" and event.before == event.after:
+        return f"nothing changed: {event.result.get('message')}" + _orders(event, "; ")
+    ordered = _orders(event)
+    if ordered and any(order.get("kind") in _LASTING for order in event.orders):
+        return ordered
+    rest = _rest(event)
+    return f"{ordered}; {rest}" if ordered else rest
+
+
+# --- what happened --------------------------------------------------------------------------------
+def _exited(fact: Json) -> str:
+    return f"{fact['dispatch']} {_end(fact['exit'])}; {_reading(fact['reading'])}"
+
+
+def _end(end: Json) -> str:
+    by = {
+        "deadline": "was ended at its deadline",
+        "stop": "was ended, as ordered",
+        "lost": "vanished, nobody saw how",
+    }
+    if end["by"] in by:
+        told = by[end["by"]]
+    elif end["signal"] is not None:
+        told = f"was killed by signal {end['signal']}"
+    else:
+        told = f"exited with code {end['code']}"
+    after = f" after {end['seconds']:.0f} s" if end["seconds"] else ""
+    return told + after + (", its stream says that it failed" if end["stream_error"] else "")
+
+
+def _reading(reading: Json) -> str:
+    match reading["kind"]:
+        case "found":
+            return f"it handed over {_claim(reading['handoff'])}"
+        case "stale":
+            return f"only a stale hand-off is there: {reading['why']}"
+        case "malformed":
+            return f"its hand-off cannot be read: {reading['problem']['message']}"
+    return "it left no hand-off"
+
+
+def _claim(claim: Json) -> str:
+    status = claim["status"] or "no status (old format)"
+    reason = f" with reason {claim['reason']}" if claim["reason"] else ""
+    count = len(claim["files_changed"])
+    files = f", {count} file{'' if count == 1 else 's'} changed" if count else ""
+    return f"{status}{reason}{_counts(claim['tests'], ', it says ')}{files}"
+
+
+def _counts(tests: Json | None, before: str = "") -> str:
+    if tests is None:
+        return ""
+    return f"{before}{tests.get('pass', 0)} tests pass and {tests.get('fail', 0)} fail"
+
+
+def _checked(fact: Json) -> str:
+    tests, post = fact["tests"], fact["post_check"]
+    told = [_measured(tests)] if tests is not None else []
+    if post is not None:
+        ended = "passed" if post["passed"] else "did not end in time" if post["timed_out"] else "failed"
+        told.append(
+            f"post_check could not be run: {post['fault']}" if post["fault"] else f"post_check {ended}"
+        )
+    return f"{fact['dispatch']} was checked: {', '.join(told) or 'nothing was to be checked'}"
+
+
+def _measured(tests: Json) -> str:
+    if tests["fault"]:
+        return f"the tests could not be run: {tests['fault']}"
+    if tests["timed_out"]:
+        return "the tests did not end in time"
+    if not tests["verified"]:
+        return "the test command " + ("failed" if tests["failing"] else "succeeded")
+    news = f", {tests['new_failing']} of the failing are new" if tests["new_failing"] else ""
+    return _counts(tests["counts"]) + news
+
+
+def _started(fact: Json) -> str:
+    how = [word for word in ("queue", "force") if fact[word]]
+    return f"{fact['task_type']} {fact['story']} was asked for" + (f" ({', '.join(how)})" if how else "")
+
+
+def _rejected(fact: Json) -> str:
+    reason = f" for {fact['reason']}" if fact["reason"] else ""
+    return f"the human step was rejected{reason}{_note(fact)}"
+
+
+def _note(fact: Json) -> str:
+    return f", with the note {fact['note']!r}" if fact["note"] else ""
+
+
+def _turn(fact: Json) -> str:
+    unmet = f"; not done yet: {', '.join(fact['unmet'])}" if fact["unmet"] else ""
+    return f"it was the track's turn, with executor {fact['executor']}{unmet}"
+
+
+def _edited(fact: Json) -> str:
+    state = fact["state"]
+    return f"STATE.json was changed from outside, to {state['step']} {state['status']}"
+
+
+def _restored(fact: Json) -> str:
+    over = "; the attempt in flight then was overtaken" if fact["overtaken"] else ""
+    return f"the journal was restored from a backup{over}"
+
+
+_FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "initialised": lambda fact: f"the project got its first STATE as {fact['project']}",
+    "started": _started,
+    "approved": lambda fact: f"the human step was approved{_note(fact)}",
+    "rejected": _rejected,
+    "retried": lambda _: "another try was asked for",
+    "skipped": lambda _: "the step was skipped",
+    "aborted": lambda _: "the track was aborted",
+    "paused": lambda _: "the track was paused",
+    "resumed": lambda _: "the track was resumed",
+    "noted": lambda fact: f"a note was given: {fact['text']!r}",
+    "rolled_back": lambda fact: f"a roll back to {fact['step']} was asked for",
+    "reopened": lambda fact: f"the story was reopened at {fact['step']}{_note(fact)}",
+    "edit_confirmed": lambda _: "the held edit of STATE.json was confirmed",
+    "advanced": _turn,
+    "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",
+    "baseline_measured": lambda fact: (
+        f"the tests before {fact['dispatch']} could not be run: {fact['fault']}"
+        if fact["fault"]
+        else f"the tests were run before {fact['dispatch']}"
+    ),
+    "executor_started": lambda fact: f"{fact['dispatch']} runs as process {fact['pid']}",
+    "spawn_refused": lambda fact: f"{fact['dispatch']} could not be started: {fact['error']}",
+    "handoff_settled": lambda fact: f"{fact['dispatch']} handed over and was still for {fact['quiet_s']:g} s",
+    "deadline_passed": lambda fact: (
+        f"{fact['dispatch'] or 'an attempt of others'} had its time: {fact['elapsed_min']:.1f} min"
+    ),
+    "interrupted": lambda fact: "the executor is to end for our own reasons",
+    "executor_exited": _exited,
+    "checks_finished": _checked,
+    "handoff_arrived": lambda fact: f"a hand-off came for an attempt of others: {_reading(fact['reading'])}",
+    "state_edited": _edited,
+    "restored": _restored,
+    "notice_given_up": lambda fact: (
+        f"{fact['sink']} did not take {fact['count']} notices in time: {fact['why']}"
+    ),
+}
+
+
+# --- what follows ---------------------------------------------------------------------------------
+_LASTING: Final = frozenset({"spawn", "measure_baseline", "run_checks", "stop_tree"})
+"""Orders whose end is the next event: nothing else follows before."""
+
+
+def _orders(event: StoredEvent, before: str = "") -> str:
+    told = [_ORDERS[order["kind"]](order) for order in event.orders if order.get("kind") in _ORDERS]
+    return before + ", ".join(told) if told else ""
+
+
+def _spawn(order: Json) -> str:
+    limit = f", for {order['timeout_min']:g} min at most" if order["timeout_min"] else ""
+    return f"{order['executor']} is started for {order['step']} attempt {order['attempt']}{limit}"
+
+
+def _checks(order: Json) -> str:
+    tests = f"the tests are run ({order['tests']} is expected)" if order["tests"] else None
+    post = "post_check is run" if order["post_check"] else None
+    return ", ".join(told for told in (tests, post) if told)
+
+
+_ORDERS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "measure_baseline": lambda _: "the tests are run as they stand, before the executor",
+    "spawn": _spawn,
+    "stop_tree": lambda order: f"{order['dispatch']} and all it started are ended ({order['why']})",
+    "run_checks": _checks,
+    "notify": lambda order: f"people are told: {order['text']}",
+    "write_checklist": lambda _: "a checklist is written",
+    "append_history": lambda _: "the history gets an entry",
+}
+
+
+def _asked(event: StoredEvent) -> str:
+    """Return what the person is to type, where the decision says it."""
+    actions = [order.get("action") for order in event.orders if order.get("kind") == "notify"]
+    told = [action.replace("{project}", event.key.project) for action in actions if action]
+    return f": {told[0]}" if told else ""
+
+
+def _rest(event: StoredEvent) -> str:
+    """Return what a track does that was ordered nothing lasting."""
+    if event.after is None:
+        return "nothing"
+    step, status = event.after
+    if step == "done":
+        return "the story is done"
+    return {
+        "running": "the attempt goes on, its end is waited for",
+        "needs_human": f"it waits for a person{_asked(event)}",
+        "timeout": f"the table says at its next turn whether {step} is tried again",
+        "failing": f"the table says at its next turn where a failure of {step} leads",
+        "pass": f"the table says at its next turn what comes after {step}",
+        "pending": f"{step} is dispatched at its next turn, unless it is held",
+    }.get(status, "its next turn")

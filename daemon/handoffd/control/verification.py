@@ -1,0 +1,203 @@
+"""`handoffd journal verify`: every recorded decision made again, and everything compared.
+
+Reads the journal beside a daemon that writes it, without any lock. Pages are decided on as they
+come, so what is held is one track each, as the daemon holds them, and never the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
+from handoffd.engine.track import Track, TrackKey
+from handoffd.protocol.document import render_state
+from handoffd.store.digest import digest_of
+from handoffd.store.recordings import Entry, Kept, Recordings
+from handoffd.store.soundness import Fault, gaps, integrity, projections, references
+
+Json = dict[str, Any]
+
+Progress = Callable[[int, int], None]
+"""Told after each page: up to which number events were looked at, and which is the highest."""
+
+MOST_FINDINGS = 100
+"""Findings told one by one; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    `kind`: `diverged` (decided otherwise now), `unreadable` (cannot be decided again), `track` (the
+    stored track is not what its events make), or a fault of the tables (`missing`, `reference`,
+    `projection`, `damaged`). `engine` is the release that decided.
+    """
+
+    kind: str
+    message: str
+    seq: int | None = None
+    project: str | None = None
+    track: str | None = None
+    event: str | None = None
+    engine: str | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What a verification found. `older` events are from before journals said what decided.
+
+    `unreplayed` ones follow a finding of their track: what they should lead to is unknown.
+    """
+
+    journal: str
+    project: str | None
+    newest: int = 0
+    tracks: int = 0
+    replayed: int = 0
+    older: int = 0
+    unreplayed: int = 0
+    restores: tuple[dict[str, int | str], ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    further_findings: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether all is as it should be."""
+        return not self.findings
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding, or count it when there are too many."""
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(finding)
+        else:
+            self.further_findings += 1
+
+    def as_json(self) -> Json:
+        """Return the report with the documented keys."""
+        return {"type": "verified", "clean": self.clean, **asdict(self)}
+
+
+@dataclass(slots=True)
+class _Following:
+    """One track on its way through its events. `lost`: it cannot be followed any further."""
+
+    track: Track
+    since: int = 0
+    seq: int = 0
+    digest: str | None = None
+    lost: bool = False
+
+
+class Verification:
+    """One pass over a journal, of one project or of all."""
+
+    def __init__(self, source: Recordings, project: str | None = None) -> None:
+        self._source = source
+        self._project = project
+        self._report = Report(journal=str(source.path), project=project)
+        self._following: dict[TrackKey, _Following] = {}
+
+    def run(self, progress: Progress = lambda _, __: None) -> Report:
+        """Return what was found. Raises StoreError when the journal cannot be read at all."""
+        report, source = self._report, self._source
+        # First the file itself: what follows may fail on a damaged one.
+        for fault in source.ask(integrity):
+            report.add(_whole(fault))
+        self._following = {
+            key: _Following(track, since=seq) for key, (seq, track) in source.beginnings().items()
+        }
+        reached = source.newest()
+        self._walk(0, reached, progress)
+        with source.still():
+            report.newest = source.newest()
+            self._walk(reached, report.newest, progress)
+            self._compare_tracks()
+            for fault in source.ask(gaps, references, projections):
+                report.add(_whole(fault))
+            report.restores = source.restored()
+        return report
+
+    def _walk(self, after: int, until: int, progress: Progress) -> None:
+        while page := self._source.page(after, until, self._project):
+            for entry in page:
+                self._follow(entry)
+            after = page[-1].seq
+            progress(after, until)
+
+    def _follow(self, entry: Entry) -> None:
+        one = self._following.setdefault(entry.key, _Following(Track()))
+        one.seq = entry.seq
+        one.digest = entry.digest or one.digest
+        if entry.seq <= one.since:
+            self._report.older += 1
+        elif one.lost:
+            self._report.unreplayed += 1
+        elif entry.recorded is None:
+            one.lost = True
+            self._report.add(_of(entry, "unreadable", entry.fault or "it cannot be read"))
+        else:
+            self._decide_again(entry, one)
+
+    def _decide_again(self, entry: Entry, one: _Following) -> None:
+        assert entry.recorded is not None
+        again = replay(one.track, entry.recorded)
+        differences = again.differences or tuple(_projected(entry, again.track))
+        self._report.replayed += 1
+        one.track = again.track
+        if differences:
+            one.lost = True
+            named = ", ".join(difference.what for difference in differences)
+            self._report.add(_of(entry, "diverged", f"it is decided otherwise now: {named}", differences))
+
+    def _compare_tracks(self) -> None:
+        kept = {stored.key: stored for stored in self._source.tracks(self._project)}
+        self._report.tracks = len(kept)
+        for key, stored in kept.items():
+            self._compare(stored, self._following.get(key))
+        for key, one in self._following.items():
+            if one.seq and key not in kept:
+                self._report.add(_of_track(key, one.seq, "its events are there, but the track is not"))
+
+    def _compare(self, stored: Kept, one: _Following | None) -> None:
+        if one is None or not one.seq:
+            self._report.add(_of_track(stored.key, stored.seq, "the track is there, but none of its events"))
+            return
+        if stored.track is None:
+            self._report.add(_of_track(stored.key, stored.seq, "its body cannot be read"))
+            return
+        differences = (
+            *differing("seq", stored.seq, one.seq),
+            *differing("STATE.json", stored.digest, one.digest),
+            *differing("standing", stored.standing, standing_of(stored.track.state)),
+            *(() if one.lost else unlike(stored.track, one.track)),
+        )
+        if differences:
+            named = ", ".join(difference.what for difference in differences)
+            message = f"the stored track is not what its events make: {named}"
+            self._report.add(_of_track(stored.key, stored.seq, message, differences))
+
+
+def _projected(entry: Entry, track: Track) -> Iterator[Difference]:
+    text = None if track.state is None else digest_of(render_state(track.state))
+    yield from differing("STATE.json", entry.digest, text)
+
+
+def _whole(fault: Fault) -> Finding:
+    return Finding(kind=fault.kind, message=fault.message, seq=fault.seq)
+
+
+def _of(entry: Entry, kind: str, message: str, differences: tuple[Difference, ...] = ()) -> Finding:
+    project, track = entry.key
+    return Finding(
+        kind=kind, message=message, seq=entry.seq, project=project, track=track, event=entry.kind,
+        engine=entry.engine, differences=differences,
+    )  # fmt: skip
+
+
+def _of_track(key: TrackKey, seq: int, message: str, differences: tuple[Difference, ...] = ()) -> Finding:
+    return Finding(
+        kind="track", message=message, seq=seq, project=key.project, track=key.track, differences=differences
+    )

@@ -1,0 +1,138 @@
+"""Which notice goes to a sink next, and when: functions of what waits and of how the sink has done.
+
+Nothing here looks at a clock, draws a number or sends. `now_s` is seconds of a clock that only goes
+forward, within one life of the daemon; a new life begins with everything due.
+
+Two things can be wrong, and they need different pauses. A *sink* that does not work rests, longer
+after each failure in a row, and is then tried with one notice. A *notice* that a working sink does
+not take has pauses of its own, so that it costs the others nothing. Which of the two it was is known
+when the sink takes something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+ORDERED_TRIES = 5
+"""So often a notice is tried before later ones of its track may go first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One notice that a sink has not taken yet. Numbers rise in the order of recording."""
+
+    number: int
+    lane: tuple[str, str]
+    """Project and track: within a lane, order is kept."""
+    tries: int = 0
+    failed: bool = False
+    """Whether it failed since the sink last worked."""
+    doubts: int = 0
+    """How often it failed while the sink took others."""
+    due_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What waits for one sink, oldest first, and how the sink has done in this life."""
+
+    waiting: tuple[Waiting, ...] = ()
+    failures: int = 0
+    """Failures since it last worked, whatever was sent."""
+    rest_until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """How long a pause is: twice as long after each failure, from `first_s` to `longest_s`."""
+
+    first_s: float
+    longest_s: float
+
+    def after(self, failures: int, jitter: float) -> float:
+        """Return the pause in seconds after so many failures; `jitter` (0 to 1) takes up to a quarter off."""
+        assert failures >= 1
+        full = self.first_s * 2.0 ** min(failures - 1, 60)
+        return min(full, self.longest_s) * (1 - jitter / 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the notice with this number now."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing is due before `until_s`; None: nothing waits."""
+
+    until_s: float | None
+
+
+def next_step(queue: Queue, now_s: float) -> Send | Wait:
+    """Return what to do now. While the sink works, the oldest goes first; else the least tried one."""
+    if not queue.waiting:
+        return Wait(None)
+    if now_s < queue.rest_until_s:
+        return Wait(queue.rest_until_s)
+    free = tuple(_free(queue.waiting))
+    due = [one for one in free if one.due_s <= now_s]
+    if not due:
+        return Wait(min(one.due_s for one in free))
+    if queue.failures:  # one that cannot be digested must not be the only one that is tried
+        return Send(min(due, key=lambda one: (one.tries, one.number)).number)
+    return Send(due[0].number)
+
+
+def _free(waiting: tuple[Waiting, ...]) -> Iterator[Waiting]:
+    """Yield the notices that need not wait for an earlier one of their track."""
+    held: set[tuple[str, str]] = set()
+    for one in waiting:
+        if one.lane not in held:
+            yield one
+        if one.tries < ORDERED_TRIES:
+            held.add(one.lane)
+
+
+def taken(queue: Queue, number: int, now_s: float, pauses: Pauses, jitter: float) -> Queue:
+    """Return the queue after the sink took a notice: it works, so what failed before is doubted."""
+    rest = tuple(
+        _doubted(one, now_s, pauses, jitter) if one.failed else one
+        for one in queue.waiting
+        if one.number != number
+    )
+    return Queue(waiting=rest)
+
+
+def _doubted(one: Waiting, now_s: float, pauses: Pauses, jitter: float) -> Waiting:
+    # The first time it was probably the sink: no pause.
+    due_s = now_s + pauses.after(one.doubts, jitter) if one.doubts else now_s
+    return replace(one, failed=False, doubts=one.doubts + 1, due_s=due_s)
+
+
+def not_taken(queue: Queue, number: int, now_s: float, pauses: Pauses, jitter: float) -> Queue:
+    """Return the queue after a try failed: the sink rests, and the notice is remembered as a suspect."""
+    failures = queue.failures + 1
+    waiting = tuple(
+        _suspected(one, now_s, pauses, jitter) if one.number == number else one for one in queue.waiting
+    )
+    return Queue(waiting=waiting, failures=failures, rest_until_s=now_s + pauses.after(failures, jitter))
+
+
+def _suspected(one: Waiting, now_s: float, pauses: Pauses, jitter: float) -> Waiting:
+    due_s = now_s + pauses.after(one.doubts, jitter) if one.doubts else one.due_s
+    return replace(one, tries=one.tries + 1, failed=True, due_s=due_s)
+
+
+def without(queue: Queue, numbers: frozenset[int]) -> Queue:
+    """Return the queue without the notices that are over."""
+    return replace(queue, waiting=tuple(one for one in queue.waiting if one.number not in numbers))
+
+
+def joined(queue: Queue, more: tuple[Waiting, ...]) -> Queue:
+    """Return the queue with later notices at its end."""
+    assert all(a.number < b.number for a, b in pairwise((*queue.waiting[-1:], *more)))
+    return replace(queue, waiting=(*queue.waiting, *more))

@@ -1,0 +1,198 @@
+"""Putting a backup in the journal's place while projects, agents and their records have gone on.
+
+A backup knows nothing of what happened after it, and the worst it could do is to start again what
+ran long ago, or beside what runs now. So nothing of an older life is taken up on trust: executors
+that the backup does not know must have ended, an attempt that was in flight then is let go unless
+it plainly still is the project's latest, and every project stands still until a person resumes it.
+What the projects themselves say (STATE.json, hand-offs) the daemon finds at its next start, and
+judges it like anything that was changed from outside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from handoffd.clock import Clock
+from handoffd.engine.decide import decide
+from handoffd.engine.events import Restored
+from handoffd.errors import HandoffdError, Locked, Refused
+from handoffd.execute.process import Run, claimed
+from handoffd.protocol.document import render_state
+from handoffd.protocol.rulebook import build_rulebook
+from handoffd.settings import Settings
+from handoffd.store.backup import Progress, discard
+from handoffd.store.faults import storage_error
+from handoffd.store.journal import Journal
+from handoffd.store.lock import FileLock, acquire, daemon_lock_path
+from handoffd.store.projection import read_state
+from handoffd.store.records import Record, StoredTrack
+from handoffd.store.restore import exchange, inspect_backup, made_ready
+from handoffd.supervise.project_files import shipped_layers
+
+EXECUTORS_RUN = "EXECUTORS_RUN"
+
+_END_LIMIT_S = 60.0
+"""How long executors have to end by themselves before their shims are killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asks for."""
+
+    file: Path
+    by: str
+    end_executors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What was done. Runs are named by their ids, projects by their roots.
+
+    `newest` is the number of the last event in the backup; `replaced` where the old journal is now.
+    """
+
+    file: str
+    journal: str
+    newest: int
+    replaced: str | None
+    paused: tuple[str, ...]
+    kept: tuple[str, ...]
+    overtaken: tuple[str, ...]
+    ended: tuple[str, ...]
+
+
+async def restore(
+    settings: Settings, request: Request, clock: Clock, progress: Progress = lambda _, __: None
+) -> Restoration:
+    """Put a backup in the journal's place and return what that meant.
+
+    Raises Locked while a daemon runs, Refused (EXECUTORS_RUN) while executors run that the backup
+    does not know, and StoreError when it cannot be used; nothing is changed then.
+    """
+    with _alone(settings):
+        found = await to_thread.run_sync(inspect_backup, request.file, settings.journal)
+        at = clock.now()
+        ready = await to_thread.run_sync(made_ready, request.file, settings.journal, at, progress)
+        try:
+            told = await _Restoring(settings, request, at).settle(ready)
+            replaced = await to_thread.run_sync(exchange, ready, settings.journal, at)
+        finally:
+            await to_thread.run_sync(discard, ready)
+    return Restoration(
+        file=str(request.file), journal=str(settings.journal), newest=found.newest,
+        replaced=None if replaced is None else str(replaced), **told,
+    )  # fmt: skip
+
+
+def _alone(settings: Settings) -> FileLock:
+    try:
+        return acquire(daemon_lock_path(settings.state_dir), f"the state directory {settings.state_dir}")
+    except Locked as locked:
+        raise Locked(locked.message, hint="handoffd stop   (executors go on)") from locked
+
+
+class _Restoring:
+    """One restore: what runs, and how each track of the backup goes on."""
+
+    def __init__(self, settings: Settings, request: Request, at: datetime) -> None:
+        self._settings = settings
+        self._request = request
+        self._at = at
+        self._rules = build_rulebook(shipped_layers(None))
+
+    async def settle(self, ready: Path) -> dict[str, tuple[str, ...]]:
+        """Bring the tracks of the backup to rest, and return what became of them."""
+        journal = await Journal.open(ready)
+        try:
+            tracks = await journal.tracks()
+            kept = await to_thread.run_sync(lambda: {run for track in tracks for run in self._latest(track)})
+            ended = await self._end_strangers(kept)
+            flying = {one.track.ledger.dispatch.id for one in tracks if one.track.ledger.dispatch is not None}
+            paused = [root for one in tracks for root in await self._hold(journal, one, kept)]
+        finally:
+            await journal.close()
+        return {
+            "paused": tuple(dict.fromkeys(paused)),
+            "kept": tuple(sorted(kept)),
+            "overtaken": tuple(sorted(flying - kept)),
+            "ended": ended,
+        }
+
+    def _latest(self, one: StoredTrack) -> Iterator[str]:
+        """Yield the attempt in flight in the backup if it plainly is the project's latest still.
+
+        STATE.json says `running` from its start to its end: unchanged, nothing came after it.
+        """
+        dispatch = one.track.ledger.dispatch
+        if dispatch is None or not Path(self._settings.runs_dir, dispatch.id).is_dir():
+            return
+        try:
+            seen = read_state(Path(one.key.project), one.key.track)
+        except HandoffdError:
+            return  # it cannot be told
+        if seen is not None and seen.digest == one.digest:
+            yield dispatch.id
+
+    async def _end_strangers(self, kept: set[str]) -> tuple[str, ...]:
+        """See that nothing runs of which the backup knows nothing."""
+        running = await to_thread.run_sync(lambda: dict(_running(self._settings.runs_dir)))
+        strangers = {name: run for name, run in running.items() if name.partition(".")[0] not in kept}
+        if strangers and not self._request.end_executors:
+            raise _executors_run(strangers, self._request.file)
+        for run in strangers.values():
+            run.stop()
+        with anyio.move_on_after(_END_LIMIT_S):
+            for run in strangers.values():
+                await run.wait()
+        for run in strangers.values():
+            run.kill()  # nobody is there any more, or it would not end
+        return tuple(sorted(strangers))
+
+    async def _hold(self, journal: Journal, one: StoredTrack, kept: set[str]) -> list[str]:
+        """Record what the restore means for a track; return its root if it now waits for a person."""
+        ledger, dispatch = one.track.ledger, one.track.ledger.dispatch
+        if one.track.state is None or (dispatch is None and not ledger.automatic):
+            return []  # nothing of it is dispatched by itself
+        overtaken = dispatch is not None and dispatch.id not in kept
+        event = Restored(overtaken=overtaken, by=f"{self._request.by} (journal restore)")
+        decision = decide(one.track, event, self._rules, self._at)
+        state = decision.track.state
+        assert state is not None
+        if decision.track == one.track:
+            return []
+        await journal.commit(
+            Record(
+                key=one.key, at=self._at, event=event, track=decision.track, effects=decision.effects,
+                result=decision.result, why=decision.why, state_text=render_state(state),
+                rules=self._rules, grounds=decision.grounds,
+            )
+        )  # fmt: skip
+        return [one.key.project]
+
+
+def _running(runs_dir: Path) -> Iterator[tuple[str, Run]]:
+    """Yield the runs whose shims live."""
+    try:
+        for name in os.listdir(runs_dir) if runs_dir.exists() else ():
+            run = claimed(runs_dir / name)
+            if run is not None and run.is_running():
+                yield name, run
+    except (OSError, ValueError) as error:  # one that cannot be told might run
+        raise storage_error("look for runs", runs_dir, error) from error
+
+
+def _executors_run(strangers: dict[str, Run], file: Path) -> Refused:
+    shown = ", ".join(f"{name} (process {run.pid})" for name, run in sorted(strangers.items())[:5])
+    more = f" and {len(strangers) - 5} more" if len(strangers) > 5 else ""
+    return Refused(
+        f"executors run of which the backup knows nothing: {shown}{more}",
+        code=EXECUTORS_RUN,
+        hint=f"wait for their end, or end them: handoffd journal restore {file} --end-executors",
+    )

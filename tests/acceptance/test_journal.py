@@ -1,0 +1,168 @@
+"""The journal of a real daemon: replayed while it grows, backed up, put back under a story that went on."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from tests.support.commands import Said, environment, program
+from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, Json, running, sample
+from tests.support.eventually import eventually_sync
+
+HELD = {
+    "executors": {
+        "held": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]},
+    }
+}
+
+
+def journal(daemon: Daemon, *words: str) -> Said:
+    """Return what `handoffd journal` says about this daemon's journal."""
+    folders = {
+        "HANDOFFD_STATE_DIR": str(daemon.state_dir),
+        "HANDOFFD_RUNTIME_DIR": str(daemon.runtime_dir),
+        "PYTHONPATH": str(REPOSITORY / "daemon"),
+    }
+    return program("journal", *words, "--json", env=environment(daemon.runtime_dir, **folders))
+
+
+def assert_clean(daemon: Daemon) -> None:
+    """Check that every decision is made again as it was recorded."""
+    said = journal(daemon, "verify")
+    assert (0, True, []) == (said.code, said.json["clean"], said.json["findings"]), said.out
+    assert said.json["replayed"] > 0
+
+
+def release(project: Path, *steps: str) -> None:
+    """Let executors of these steps do their work."""
+    for step in steps:
+        (project / f".ai/release-{step}").touch()
+
+
+def executing(daemon: Daemon, project: Path, step: str) -> Json:
+    """Return the track once an executor of `step` is known to run, and has written that down."""
+    track = daemon.wait_for(project, lambda t: (t["step"], t["phase"]) == (step, "executing"))
+    eventually_sync(lambda: track["dispatch"] in starts(project))
+    return track
+
+
+def starts(project: Path) -> list[str]:
+    """Return the dispatch of every executor that was started, by their own account."""
+    log = project / ".ai/starts.log"
+    return log.read_text().split() if log.exists() else []
+
+
+def forget_the_start(backup: Path) -> None:
+    """Make a backup what it would have been a moment earlier: ordered, and not yet done."""
+    with closing(sqlite3.connect(backup)) as db:
+        changed = db.execute(
+            "UPDATE effects SET outcome = NULL WHERE json_extract(effect, '$.kind') = 'spawn'"
+        )
+        assert 1 == changed.rowcount
+        db.commit()
+
+
+def test_a_journal_is_replayed_beside_the_daemon_that_writes_it(tmp_path: Path) -> None:
+    """Failures, a crash of the daemon, a gate, notes and a changed step table: all decided again the same."""
+    script = {"bdd": ["crash", "fail", "slow:1"], "impl": ["lie", "pass"]}
+    project = sample(tmp_path, script=script)
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: (t["step"], t["attempt"]) != ("bdd", 1) and t["dispatch"])
+        assert_clean(daemon)
+        daemon.kill()
+        daemon.start()
+        daemon.wait_at(project, "review", "needs_human")
+        (project / ".ai/step-rules.yaml").write_text("steps: {impl: {max_attempts: 7}}\n")
+        daemon.verb("trust", project)
+        daemon.verb("note", project, text="金額以分計")
+        daemon.verb("approve", project, note="Mind the rounding.")
+        daemon.wait_at(project, "done", "pass", within_s=60)
+
+        assert_clean(daemon)
+        with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
+            assert 2 == db.execute("SELECT count(*) FROM rulebooks").fetchone()[0]
+
+
+def test_an_older_journal_put_back_starts_nothing_twice(tmp_path: Path) -> None:
+    """The story has gone on and its next executor runs: it is ended, and a person says how it goes on."""
+    project = sample(tmp_path, executor="held")
+    backup = str(tmp_path / "backup.db")
+    with running(tmp_path, HELD) as daemon:
+        daemon.verb("start", project, story="US-001")
+        first = executing(daemon, project, "bdd")
+        assert 0 == journal(daemon, "backup", backup).code
+        release(project, "bdd")
+        later = executing(daemon, project, "sdd-delta")
+
+        assert "LOCKED" == journal(daemon, "restore", backup).json["code"]
+        daemon.kill()
+        assert "EXECUTORS_RUN" == journal(daemon, "restore", backup).json["code"]
+        restored = journal(daemon, "restore", backup, "--end-executors").json
+        assert ([first["dispatch"]], [later["dispatch"]]) == (restored["overtaken"], restored["ended"])
+
+        daemon.start()
+        # STATE.json is newer than the journal: the story stands where that says, and waits for a person.
+        daemon.wait_at(project, "sdd-delta", "running")
+        assert [first["dispatch"], later["dispatch"]] == starts(project)
+        assert_clean(daemon)
+
+        release(project, "sdd-delta", "contract")
+        daemon.verb("resume", project)
+        daemon.verb("abort", project)
+        daemon.verb("rollback", project, step="bdd")
+        daemon.wait_at(project, "review", "needs_human")
+        assert len(set(starts(project))) == len(starts(project))
+        assert_clean(daemon)
+
+
+def test_an_executor_that_a_restore_finds_at_work_is_adopted(tmp_path: Path) -> None:
+    """The backup was taken between the decision and its start; nothing has come of it since."""
+    project = sample(tmp_path, executor="held")
+    backup = tmp_path / "backup.db"
+    with running(tmp_path, HELD) as daemon:
+        daemon.verb("start", project, story="US-001")
+        flying = executing(daemon, project, "bdd")
+        assert 0 == journal(daemon, "backup", str(backup)).code
+        forget_the_start(backup)
+        daemon.kill()
+
+        assert [flying["dispatch"]] == journal(daemon, "restore", str(backup)).json["kept"]
+
+        daemon.start()
+        adopted = daemon.wait_for(project, lambda t: t["pid"] is not None)
+        assert (flying["dispatch"], flying["pid"]) == (adopted["dispatch"], adopted["pid"])
+        release(project, "bdd")
+        daemon.wait_at(project, "bdd", "pass")
+        assert [flying["dispatch"]] == starts(project)
+        assert_clean(daemon)
+
+
+def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) -> None:
+    """Restored where nothing is known of the run (another machine), the attempt gets a new id."""
+    project = sample(tmp_path, executor="held")
+    backup = tmp_path / "backup.db"
+    with running(tmp_path, HELD) as daemon:
+        daemon.verb("start", project, story="US-001")
+        flying = executing(daemon, project, "bdd")
+        assert 0 == journal(daemon, "backup", str(backup)).code
+        forget_the_start(backup)
+        daemon.stop(executors=True)
+        eventually_sync(lambda: not daemon.processes())
+        shutil.rmtree(daemon.state_dir)
+        daemon.state_dir.mkdir(mode=0o700)
+
+        restored = journal(daemon, "restore", str(backup)).json
+        assert ([flying["dispatch"]], None) == (restored["overtaken"], restored["replaced"])
+
+        daemon.start()
+        daemon.wait_for(project, lambda t: "journal restore" in str(t["waits_for"]))
+        assert [flying["dispatch"]] == starts(project)
+        release(project, "bdd", "sdd-delta", "contract")
+        daemon.verb("resume", project)
+        daemon.wait_at(project, "review", "needs_human")
+        assert len(set(starts(project))) == len(starts(project)) == 4
+        assert_clean(daemon)

@@ -1,0 +1,115 @@
+"""Notices under the real daemon: none is lost, whatever dies, and a repetition can be told by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.daemon import Daemon, running, sample
+from tests.support.eventually import eventually_sync
+from tests.support.notices import Server, serving
+
+Json = dict[str, Any]
+QUICK = {"backoff_s": 0.2, "backoff_max_s": 0.5}
+
+
+def telling(server: Server, **more: object) -> Callable[[Daemon], Json]:
+    """Return settings with the person's command and a web address."""
+
+    def settings(daemon: Daemon) -> Json:
+        command = [str(daemon.base / "sink.sh")]
+        return {"notify": {"command": command, "webhook": {"url": server.address("/hook")}, **QUICK, **more}}
+
+    return settings
+
+
+def to_review(daemon: Daemon, project: Path) -> None:
+    """Go to the first step that needs a person, and wait until the command has told of it."""
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_at(project, "review", "needs_human")
+    eventually_sync(lambda: "needs_human" in [one["kind"] for one in daemon.told(project)], within_s=40)
+
+
+def ids(server: Server) -> list[str]:
+    """Return under which ids the server was asked to take a notice."""
+    return [headers["Idempotency-Key"] for _, _, headers, _ in server.requests]
+
+
+def untold(daemon: Daemon, sink: str) -> Json:
+    """Return what status says about a sink."""
+    found = [one for one in daemon.get("/v1/status")["notices"] if one["sink"] == sink]
+    return found[0] if found else {}
+
+
+def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id(tmp_path: Path) -> None:
+    """Recorded before it is sent: the server had it in its hands, and nobody knew whether it took it."""
+    project = sample(tmp_path)
+    with serving(200) as server, running(tmp_path, telling(server)) as daemon:
+        server.hold.clear()
+        to_review(daemon, project)
+        eventually_sync(lambda: server.requests, within_s=40)
+        eventually_sync(lambda: not untold(daemon, "command"), within_s=40)
+        daemon.kill()
+        before = set(ids(server))
+        server.hold.set()
+
+        daemon.start()
+
+        told = {one["id"] for one in daemon.told(project)}
+        eventually_sync(lambda: told <= set(ids(server)[1:]), within_s=40)
+        assert before <= told
+        eventually_sync(lambda: not daemon.get("/v1/status")["notices"], within_s=40)
+        assert len(told) == len(daemon.told(project))  # what the command had taken, it did not get again
+
+
+def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path: Path) -> None:
+    """Over a restart as well; until then `status` tells of it."""
+    project = sample(tmp_path)
+    with serving(500) as server, running(tmp_path, telling(server)) as daemon:
+        to_review(daemon, project)  # the command is told at once
+        eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"), within_s=40)
+        said = untold(daemon, "webhook")
+        assert said["undelivered"] >= 1
+        assert said["last_error"].endswith("answered 500")
+        assert "notice not delivered, trying again" in (tmp_path / "daemon.log").read_text()
+        eventually_sync(lambda: not untold(daemon, "command"), within_s=40)
+        daemon.kill()
+        daemon.start()
+        eventually_sync(lambda: untold(daemon, "webhook"), within_s=40)
+        server.status = 204
+
+        eventually_sync(lambda: not untold(daemon, "webhook"), within_s=40)
+
+        told = [one["id"] for one in daemon.told(project)]
+        assert told == sorted(set(told), key=told.index)
+        assert set(told) == set(ids(server))
+
+
+def test_what_is_given_up_is_told_by_log_status_and_history(tmp_path: Path) -> None:
+    """Not by a notice: that would go the same way."""
+    project = sample(tmp_path)
+    with serving(500) as server, running(tmp_path, telling(server, give_up_h=1 / 3600)) as daemon:
+        to_review(daemon, project)
+
+        eventually_sync(lambda: untold(daemon, "webhook").get("given_up"), within_s=40)
+        lost = eventually_sync(
+            lambda: [one for one in daemon.events(project) if one["kind"] == "notice_given_up"]
+        )
+        assert "webhook" == lost[0]["event"]["sink"]
+        assert "given up, webhook did not take" in lost[0]["why"]
+        assert lost[0]["before"] == lost[0]["after"]
+        assert "notice given up" in (tmp_path / "daemon.log").read_text()
+
+
+def test_an_address_that_is_taken_out_of_the_settings_is_told_nothing_more(tmp_path: Path) -> None:
+    """The next daemon drops what waited for it, and says so."""
+    project = sample(tmp_path)
+    with serving(500) as server, running(tmp_path, telling(server)) as daemon:
+        to_review(daemon, project)
+        eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"), within_s=40)
+        daemon.kill()
+
+    with running(tmp_path) as daemon:
+        eventually_sync(lambda: not daemon.get("/v1/status")["notices"], within_s=40)
+        assert "their sink is not in the settings" in (tmp_path / "daemon.log").read_text()

@@ -1,0 +1,89 @@
+"""`handoffd journal`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands
+from tests.support.recorded import BLOG, spoil, story, write
+
+
+@pytest.fixture
+def journal(alone: Path) -> Path:
+    """The journal of two projects, where commands look for it."""
+    path = alone / "state/journal.db"
+    write(path, story(), story(BLOG))
+    return path
+
+
+def test_a_sound_journal_is_verified(journal: Path, handoffd: Commands) -> None:
+    """In one line, with exit code 0."""
+    said = handoffd("journal", "verify")
+
+    assert (0, 1) == (said.code, len(said.lines))
+    assert "52 decisions of 2 tracks made again; all as recorded." in said.out
+
+
+def test_a_divergence_is_reported_with_both_values(journal: Path, handoffd: Commands) -> None:
+    """Number, event, project; exit code 1; the same as JSON."""
+    spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
+
+    said = handoffd("journal", "verify")
+    told = handoffd("journal", "verify", "--json")
+
+    assert 1 == said.code == told.code
+    assert "diverged: event 3, advanced, /srv/shop, main: it is decided otherwise now: why" == said.lines[0]
+    assert "        recorded  because" in said.lines
+    assert (False, [3]) == (told.json["clean"], [one["seq"] for one in told.json["findings"]])
+
+
+@pytest.mark.parametrize("words", [("blog",), ("--project", "blog"), ("-p", "/srv/blog/docs")])
+def test_one_project_is_verified_however_it_is_named(
+    journal: Path, handoffd: Commands, words: tuple[str, ...]
+) -> None:
+    """By name, by path, by a path inside it; as an argument or an option."""
+    spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
+
+    said = handoffd("journal", "verify", *words, "--json")
+
+    assert (0, "/srv/blog", 26) == (said.code, said.json["project"], said.json["replayed"])
+
+
+def test_a_project_that_is_not_known_is_told(journal: Path, handoffd: Commands) -> None:
+    """With the exit code for it."""
+    assert 4 == handoffd("journal", "verify", "nothing").code
+
+
+def test_without_a_journal_there_is_nothing_to_verify(alone: Path, handoffd: Commands) -> None:
+    """And none is made."""
+    assert (1, False) == (handoffd("journal", "verify").code, (alone / "state").exists())
+
+
+def test_a_backup_is_made_and_restored(journal: Path, alone: Path, handoffd: Commands) -> None:
+    """A round trip; the daemon's own log stays out of the answer."""
+    file = alone / "monday.db"
+
+    made = handoffd("journal", "backup", str(file))
+    again = handoffd("journal", "backup", str(file), "--json")
+    forced = handoffd("journal", "backup", str(file), "--force", "--json")
+    put_back = handoffd("journal", "restore", str(file), "--json")
+
+    assert (0, 1, 0, 0) == (made.code, again.code, forced.code, put_back.code)
+    assert "up to event 52, checked." in made.out
+    assert "EXISTS" == again.json["code"]
+    assert ("backed_up", str(file), 52) == (forced.json["type"], forced.json["file"], forced.json["newest"])
+    assert ("restored", 52, "") == (put_back.json["type"], put_back.json["newest"], put_back.err)
+    assert ["/srv/blog", "/srv/shop"] == put_back.json["paused"]
+    assert 0 == handoffd("journal", "verify").code
+
+
+def test_a_restore_says_what_waits_for_a_person(journal: Path, alone: Path, handoffd: Commands) -> None:
+    """Which projects, and what to type."""
+    handoffd("journal", "backup", str(alone / "monday.db"))
+
+    said = handoffd("journal", "restore", str(alone / "monday.db"))
+
+    assert "2 projects are paused" in said.out
+    assert "handoffd resume PROJECT" in said.out
+    assert "    /srv/shop" in said.lines

@@ -1,0 +1,69 @@
+"""Sinks that do as a test says, and a notifier that runs for as long as a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+from tests.support.notices import NOTICE, MemoryBox
+
+from handoffd.clock import SystemClock
+from handoffd.notify.fanout import Notifier, terms_of
+from handoffd.notify.line import GivenUp
+from handoffd.notify.notice import Notice
+from handoffd.settings import NotifySettings
+
+QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05)
+
+
+class Recording:
+    """A sink that fails `failures` times, then notes what it gets; it waits while `gate` is shut."""
+
+    def __init__(self, name: str = "recording", failures: Sequence[Exception] = ()) -> None:
+        self.name = name
+        self.failures = list(failures)
+        self.dead: Exception | None = None
+        self.tries = 0
+        self.got: list[str] = []
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    def shut(self) -> None:
+        """Let deliveries hang from now on."""
+        self.gate = anyio.Event()
+
+    async def deliver(self, notice: Notice) -> None:
+        """Deliver, hang or fail."""
+        self.tries += 1
+        await self.gate.wait()
+        if self.dead is not None:
+            raise self.dead
+        if self.failures:
+            raise self.failures.pop(0)
+        self.got.append(notice.id)
+
+
+@asynccontextmanager
+async def running(
+    settings: NotifySettings,
+    *sinks: Recording,
+    box: MemoryBox | None = None,
+    lost: list[GivenUp] | None = None,
+) -> AsyncIterator[Notifier]:
+    """Run a notifier for as long as the block lasts."""
+    kept = box if box is not None else MemoryBox()
+    terms = replace(terms_of(settings), box_retry_s=0.01)
+    notifier = Notifier(settings, SystemClock(), kept, sinks=sinks, terms=terms)
+    given_up = [] if lost is None else lost
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(notifier.run, given_up.append)
+            yield notifier
+            group.cancel_scope.cancel()
+
+
+def notices(count: int, track: str = "main") -> list[Notice]:
+    """Return `count` notices of one track with the ids 0, 1, …."""
+    return [replace(NOTICE, id=str(number), track=track) for number in range(count)]
