@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench schema clean
+.PHONY: demo test lint bench chaos schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -20,6 +20,10 @@ lint: $(READY)  ## Format, lint, types, import contracts
 
 bench: $(READY)  ## Hand-off to next executor, with 1,000 idle projects, beside a floor
 	@$(BIN)/python -m tests.benchmarks.handoff_latency $(ARGS)
+
+chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUNDS=10000 SEED=1 DAEMONS=4)
+	@$(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(DAEMONS),--daemons $(DAEMONS)) $(ARGS)
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate

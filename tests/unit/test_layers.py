@@ -42,7 +42,7 @@ def test_the_source_of_an_item_is_that_of_its_list() -> None:
     merge = merged({"notify": {"command": ["a"]}})
 
     assert FIRST == source_of("notify.command.0", merge.sources)
-    assert source_of("notify.tries", merge.sources) is None
+    assert source_of("notify.backoff_s", merge.sources) is None
 
 
 def test_what_is_missing_is_looked_for_beside_what_was_given() -> None:

@@ -27,6 +27,7 @@ from handoffd.execute import base
 from handoffd.execute.connection import Connection
 from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.runner import records
+from handoffd.failpoints import reached
 
 __all__ = ["Launcher", "Run", "adopt", "claimed"]
 
@@ -79,7 +80,10 @@ class Launcher:
         """
         if run := claimed(run_dir):
             return run
-        failure = await self._launch(_prepared(run_dir, spec))
+        prepared = _prepared(run_dir, spec)
+        reached("before_spawn")
+        failure = await self._launch(prepared)
+        reached("after_spawn")
         if run := claimed(run_dir):
             return run
         raise _cannot_launch(failure)

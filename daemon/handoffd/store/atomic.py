@@ -14,6 +14,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from handoffd.failpoints import reached
 from handoffd.store.faults import storage_error, unsafe_file
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -48,7 +49,9 @@ def replace_at(folder: int, path: Path, content: str | bytes, *, durable: bool =
         mode = _mode_of(folder, path)
         try:
             _write(folder, temporary, data, mode, durable)
+            reached("before_rename", path.name)
             os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            reached("after_rename", path.name)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)

@@ -25,6 +25,7 @@ import anyio.to_thread
 import structlog
 
 from handoffd.errors import StoreError
+from handoffd.failpoints import reached
 from handoffd.store.faults import storage_error
 
 log = structlog.get_logger(__name__)
@@ -141,7 +142,9 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             values = [request.work(self._connection) for request in batch]
+            reached("before_commit")
             self._connection.execute("COMMIT")
+            reached("after_commit")
         except BaseException:
             # SQLite has already rolled back by itself after some errors, a full disk among them.
             if self._connection.in_transaction:

@@ -32,6 +32,7 @@ from handoffd.execute.executor import InvocationContext, invocation
 from handoffd.execute.output import read_output
 from handoffd.execute.process import Run, adopt
 from handoffd.execute.stream import last_words, plain_words, stream_verdict
+from handoffd.failpoints import reached
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.project_files import ProjectFiles
@@ -144,6 +145,7 @@ class Attempts:
 
     async def report(self, dispatch: str, record: ExitRecord, track: Callable[[], Track]) -> None:
         """Post the end of an executor, with the hand-off it left read after its last process."""
+        reached("before_exit_taken")
         if record.spawn_error is not None:
             self._post(SpawnRefused(dispatch=dispatch, error=record.spawn_error))
             return
@@ -158,6 +160,7 @@ class Attempts:
                 await anyio.sleep(AWAY_LOOK_S)
         reading, mark, exit_ = left
         self._post(ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark))
+        reached("after_exit_taken")
 
     def _left_by(
         self, dispatch: Dispatch, record: ExitRecord, patient: bool

@@ -161,6 +161,22 @@ def test_run_that_is_claimed_is_left_alone(root: Path) -> None:
     assert not (root / "started").exists()
 
 
+def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) -> None:
+    """A daemon is killed while it waits for a shim of its own: what it has ordered runs to its end."""
+    spec = run_spec(root, "r1", "sh", "-c", "echo worked; exit 3")
+    run_dir = root / "state/r1"
+    run_dir.mkdir(parents=True)
+    records.write(str(run_dir), "spec.json", spec.to_json())
+    nobody, answer = os.pipe()
+    os.close(nobody)
+
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=answer, timeout=20)
+    os.close(answer)
+
+    record = finish(run_dir)
+    assert (3, "itself", None, "worked\n") == (record.code, record.by, record.spawn_error, record.tail)
+
+
 def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
     """Whoever asked knows the run by pid and start time, and so does its record."""
     run_dir = begin(root, run_spec(root, "r1", "sleep", "60"))

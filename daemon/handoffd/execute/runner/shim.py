@@ -223,8 +223,12 @@ def _reply_once(answer: int) -> Reply:
     def reply(text: bytes) -> None:
         while open_ends:
             fd = open_ends.pop()
-            os.write(fd, text + b"\n")
-            os.close(fd)
+            try:
+                os.write(fd, text + b"\n")
+            except OSError:
+                return  # whoever asked has gone; what it asked for is done all the same
+            finally:
+                os.close(fd)
 
     return reply
 

@@ -1,0 +1,242 @@
+"""What must hold of a house when everything has ended, whoever was killed on the way.
+
+Each rule is a function from the evidence to its violations, and has a test that shows it a journal
+in which it is broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from tests.chaos.evidence import Dispatch, Event, Evidence
+from tests.chaos.stories import Story
+
+VERBS = frozenset({"approved", "rejected", "retried", "skipped"})
+JUDGED = frozenset({"pass", "failing", "needs_human"})
+"""Results that an executor's own work has led to: it must have been started for them."""
+
+_ONCE = ("advanced", "baseline_measured", "executor_started", "executor_exited", "checks_finished")
+_RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One promise broken, with the lines that show it. `seq` is the event where it shows, if it does."""
+
+    rule: str
+    text: str
+    lines: tuple[str, ...] = ()
+    seq: int | None = None
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.rule}: {self.text}", *(f"    {line}" for line in self.lines)))
+
+
+Rule = Callable[[Evidence], Iterator[Violation]]
+
+
+def check(evidence: Evidence) -> list[Violation]:
+    """Return every violation of every rule; nothing when all promises were kept."""
+    return [violation for rule in RULES for violation in rule(evidence)]
+
+
+def digest(text: bytes) -> str:
+    """Return the digest under which the journal knows a STATE.json."""
+    return hashlib.sha256(text).hexdigest()
+
+
+# --- transitions --------------------------------------------------------------------------------------
+def no_event_is_missing(evidence: Evidence) -> Iterator[Violation]:
+    """Numbers rise by one, and each event begins where its track's last one ended."""
+    rule = "transition missing or duplicated"
+    for place, event in enumerate(evidence.events, 1):
+        if event.seq != place:
+            yield Violation(rule, f"number {place} is missing", (str(event),), event.seq)
+            break
+    last: dict[tuple[str, str], Event] = {}
+    for event in evidence.events:
+        before = last.get((event.project, event.track))
+        if (before.after if before else (None, None)) != event.before:
+            yield Violation(rule, "the track was elsewhere", (str(before), str(event)), event.seq)
+        last[event.project, event.track] = event
+    for track in evidence.tracks:
+        event_ = last.get((track.project, track.track))
+        if event_ is None or (event_.seq, event_.after) != (track.seq, track.standing):
+            yield Violation(rule, "the track is not where its last event left it", (str(event_), str(track)))
+
+
+def every_order_is_done(evidence: Evidence) -> Iterator[Violation]:
+    """No effect is left that nobody carries out."""
+    for line in evidence.open_effects:
+        yield Violation("order not carried out", "it is not marked done", (line,))
+
+
+# --- starts and results -------------------------------------------------------------------------------
+def nothing_starts_twice(evidence: Evidence) -> Iterator[Violation]:
+    """By the executors' own account."""
+    found = defaultdict(list)
+    for line in evidence.starts:
+        found[line["dispatch"]].append(json.dumps(line))
+    known = {dispatch.id: dispatch for dispatch in evidence.dispatches}
+    for name, lines in found.items():
+        if len(lines) > 1:
+            yield Violation("started twice", f"dispatch {name} was started {len(lines)} times", tuple(lines))
+        if name not in known:
+            yield Violation("started unordered", f"dispatch {name} is not in the journal", tuple(lines))
+    for run, times in Counter(evidence.checks).items():
+        if times > 1:
+            yield Violation("started twice", f"the check {run} ran {times} times")
+
+
+def what_was_judged_was_started(evidence: Evidence) -> Iterator[Violation]:
+    """A verdict needs an executor, and that of this step and attempt."""
+    started = {line["dispatch"]: (line["story"], line["step"], line["attempt"]) for line in evidence.starts}
+    for dispatch in evidence.dispatches:
+        mine = (dispatch.story, dispatch.step, dispatch.attempt)
+        if dispatch.result in JUDGED and dispatch.id not in started:
+            yield Violation(
+                "judged unstarted", "no executor says that it was started", (str(dispatch),), dispatch.seq
+            )
+        elif started.get(dispatch.id, mine) != mine:
+            told = str(started[dispatch.id])
+            yield Violation(
+                "started as another", "its executor was told otherwise", (str(dispatch), told), dispatch.seq
+            )
+
+
+def every_result_is_applied_once(evidence: Evidence) -> Iterator[Violation]:
+    """One end of the executor, one verdict: neither lost nor twice."""
+    by_dispatch: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in evidence.events:
+        if event.kind in _ONCE and isinstance(name := event.event.get("dispatch"), str):
+            by_dispatch[name].append(event)
+    for dispatch in evidence.dispatches:
+        yield from _applied_once(dispatch, by_dispatch[dispatch.id])
+
+
+def _applied_once(dispatch: Dispatch, events: Sequence[Event]) -> Iterator[Violation]:
+    lines = (str(dispatch), *map(str, events))
+    told = Counter(event.kind for event in events)
+    if dispatch.result is None:
+        yield Violation("result lost", "it was never judged", lines, dispatch.seq)
+    if dispatch.result not in {None, "not_started"} and told["executor_exited"] == 0:
+        yield Violation("result lost", "nobody heard of the executor's end", lines, dispatch.seq)
+    for kind, times in told.items():
+        if times > 1:
+            yield Violation("result applied twice", f"{times} times {kind}", lines, events[-1].seq)
+    verdicts = [event for event in events if event.before[1] == _RUNNING != event.after[1]]
+    if len(verdicts) != 1:
+        yield Violation(
+            "result applied twice" if verdicts else "result lost", f"{len(verdicts)} verdicts", lines
+        )
+    elif dispatch.result in JUDGED and verdicts[0].after[1] != dispatch.result:
+        yield Violation("result changed", "the verdict and its record differ", lines, verdicts[0].seq)
+
+
+def every_exit_code_is_known(evidence: Evidence) -> Iterator[Violation]:
+    """What the shim wrote down is what the journal says, unless the shim itself was killed."""
+    for dispatch in evidence.dispatches:
+        record = evidence.exits.get(dispatch.id)
+        told = dispatch.exit or {}
+        if record is None:
+            if dispatch.id not in evidence.shims_hit:
+                yield Violation("exit lost", "its shim left no record", (str(dispatch),), dispatch.seq)
+        elif (record["code"], record["signal"], record["by"]) != (
+            told.get("code"), told.get("signal"), told.get("by"),
+        ):  # fmt: skip
+            lines = (str(dispatch), f"recorded {record}", f"journal {told}")
+            yield Violation("exit changed", "the journal tells another end", lines, dispatch.seq)
+
+
+# --- what people see ----------------------------------------------------------------------------------
+def state_equals_the_journal(evidence: Evidence) -> Iterator[Violation]:
+    """STATE.json parses, and is the text that was committed last."""
+    for track in evidence.tracks:
+        text = evidence.states.get(track.project)
+        rule, lines = "STATE.json differs", (str(track), repr((text or b"")[:300]))
+        try:
+            told = json.loads(text or b"")
+        except ValueError as error:
+            yield Violation(rule, f"it does not parse: {error}", lines, track.seq)
+            continue
+        if digest(text or b"") != track.digest or (told["step"], told["status"]) != track.standing:
+            yield Violation(rule, "it is not what the journal says", lines, track.seq)
+
+
+def nothing_is_left_behind(evidence: Evidence) -> Iterator[Violation]:
+    """No process, and no half of a file."""
+    for line in evidence.left:
+        yield Violation("left behind", "nothing owns it", (line,))
+
+
+# --- the stories --------------------------------------------------------------------------------------
+def every_story_went_as_scripted(evidence: Evidence) -> Iterator[Violation]:
+    """Begun once, the scripted attempts with the scripted results, the scripted verbs, and its end."""
+    events: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in evidence.events:
+        events[event.project].append(event)
+    for root, stories in evidence.stories.items():
+        parts = _by_story(events[root])
+        if (told := [story.name for story in stories]) != (begun := [name for name, _ in parts]):
+            yield Violation("story lost or twice", f"{root}: told {told}, begun {begun}")
+        for story, (_, mine) in zip(stories, parts, strict=False):
+            yield from _attempts(evidence, root, story)
+            yield from _verbs(root, story, mine)
+            if mine[-1].after != ("done", "pass"):
+                yield Violation("story unfinished", f"{root} {story.name}", (str(mine[-1]),), mine[-1].seq)
+
+
+def _by_story(events: Sequence[Event]) -> list[tuple[str, list[Event]]]:
+    """Return the events of a project from one start to the next."""
+    found: list[tuple[str, list[Event]]] = []
+    for event in events:
+        if event.kind == "started":
+            found.append((event.event["story"], []))
+        if found:
+            found[-1][1].append(event)
+    return found
+
+
+def _attempts(evidence: Evidence, root: str, story: Story) -> Iterator[Violation]:
+    mine = [one for one in evidence.dispatches if (one.project, one.story) == (root, story.name)]
+    for dispatch in mine:
+        if dispatch.result == "interrupted" and dispatch.id not in evidence.shims_hit:
+            yield Violation("attempt interrupted", "nobody killed its shim", (str(dispatch),), dispatch.seq)
+    if story.wild:
+        mine = [one for one in mine if one.result != "interrupted"]
+    found = [(one.step, one.attempt, one.result) for one in mine]
+    wanted = [(one.step, one.attempt, one.result) for one in story.attempts]
+    if found == wanted:
+        return
+    pairs = enumerate(zip_longest(wanted, found, mine))
+    place, (ought, _, dispatch) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
+    acts = " ".join(f"{one.step}:{one.act}" for one in story.attempts)
+    lines = (f"ought to be {ought}", f"is {dispatch}", f"script {acts}")
+    seq = dispatch.seq if dispatch else None
+    yield Violation("not as scripted", f"{root} {story.name}, dispatch {place + 1}", lines, seq)
+
+
+def _verbs(root: str, story: Story, events: Sequence[Event]) -> Iterator[Violation]:
+    given = [(event.kind, event.before[0]) for event in events if event.kind in VERBS]
+    wanted = [(verb.kind, verb.step) for verb in story.verbs]
+    if given != wanted:
+        lines = tuple(str(event) for event in events if event.kind in VERBS)
+        yield Violation("verb lost or applied twice", f"{root} {story.name}: {given}, not {wanted}", lines)
+
+
+RULES: tuple[Rule, ...] = (
+    no_event_is_missing,
+    every_order_is_done,
+    nothing_starts_twice,
+    what_was_judged_was_started,
+    every_result_is_applied_once,
+    every_exit_code_is_known,
+    state_equals_the_journal,
+    nothing_is_left_behind,
+    every_story_went_as_scripted,
+)

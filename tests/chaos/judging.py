@@ -1,0 +1,49 @@
+"""The verdict on a house whose last daemon has ended."""
+
+from __future__ import annotations
+
+import time
+
+from tests.chaos.checker import Violation, check
+from tests.chaos.driver import Campaign
+from tests.chaos.evidence import gather
+from tests.chaos.house import House
+from tests.chaos.processes import alive
+from tests.chaos.report import Found
+
+_GONE_S = 20.0
+"""How long whatever is left may take to end by itself after the last daemon."""
+
+
+def judged(seed: str, campaign: Campaign) -> Found:
+    """Return what is found in a house whose last daemon has ended."""
+    house = campaign.house
+    left = _until_gone(house)
+    stories = {str(project.root): project.stories for project in house.projects}
+    evidence = gather(house.base, stories, frozenset(campaign.killer.hit), left)
+    return Found(
+        seed=seed,
+        toll=campaign.toll,
+        stories=sum(map(len, stories.values())),
+        dispatches=len(evidence.dispatches),
+        events=len(evidence.events),
+        violations=[_placed(violation, campaign) for violation in check(evidence)],
+        faults=campaign.faults,
+    )
+
+
+def _until_gone(house: House) -> list[str]:
+    """Return the processes that have not ended by themselves in time."""
+    limit = time.monotonic() + _GONE_S
+    while (left := alive(house.base, house.runs)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    return [str(process) for process in left]
+
+
+def _placed(violation: Violation, campaign: Campaign) -> Violation:
+    """Return a violation with the rounds around the event where it shows."""
+    if violation.seq is None:
+        return violation
+    seq = violation.seq
+    near = [str(one) for one in campaign.rounds if one.first - 3 <= seq <= one.last + 3]
+    return Violation(violation.rule, violation.text, (*violation.lines, *near[:6]), seq)

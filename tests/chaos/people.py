@@ -1,0 +1,201 @@
+"""The person of a house: starts stories, opens gates, answers whoever waits. Over the control API.
+
+What to say next is told by the journal alone, because an answer may be lost with the daemon that
+gave it: as many verbs of a story as are recorded have been given. And nothing is said about a project
+whose STATE.json is not what the journal says: a daemon that does not mend it after a crash gets no
+further.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from tests.chaos.checker import digest
+from tests.chaos.house import House
+from tests.chaos.projects import Project
+from tests.chaos.stories import DONE, LOST, Story
+
+from handoffd.errors import HandoffdError
+
+VERBS = ("approved", "rejected", "retried", "skipped")
+WAITING = ("needs_human", "timeout")
+_AT_LEAST_S = 0.02
+
+
+class Person:
+    """Looks after every project of a house, as long as there is somebody to talk to."""
+
+    def __init__(self, house: House, chance: Random) -> None:
+        self._house = house
+        self._chance = chance
+        self._db: sqlite3.Connection | None = None
+        self._version = -1
+        self._looked = 0.0
+        self.wants_more = True
+        """Whether a story that has ended is followed by another one."""
+        self.says_nothing = False
+        """Whether whoever waits is left waiting."""
+        self.trouble: list[str] = []
+        """What no person could answer: who waits where the script has no verb left."""
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._db is not None:
+            self._db.close()
+            self._db, self._version = None, -1
+
+    def attend(self) -> None:
+        """Answer whoever waits, if anything has happened since the last time."""
+        if time.monotonic() - self._looked < _AT_LEAST_S:
+            return
+        self._looked = time.monotonic()
+        try:
+            (version,) = self._reader().execute("PRAGMA data_version").fetchone()
+            if version != self._version:
+                answered = [self._answer(*standing) for standing in self._standings()]
+                # Nobody was there to be talked to: the next look asks again.
+                self._version = version if all(answered) else -1
+        except sqlite3.Error:
+            self.close()  # there is no journal yet, or a schema half made
+
+    def all_over(self) -> bool:
+        """Return whether every story has ended, is shown to have, and nothing is left to be done."""
+        try:
+            db = self._reader()
+            ended = {root for root, step, status in _tracks(db) if (step, status) == (DONE, "pass")}
+            (left,) = db.execute("SELECT count(*) FROM effects WHERE outcome IS NULL").fetchone()
+        except sqlite3.Error:
+            return False
+        told = [project for project in self._house.projects if project.stories]
+        begun = all(_begun(db, project) and _is_shown(db, project) for project in told)
+        return begun and left == 0 and {str(project.root) for project in told} <= ended
+
+    def why_not_over(self) -> str:
+        """Return which projects keep a house from its end."""
+        db = self._reader()
+        unlike = [str(one.root) for one in self._house.projects if not _is_shown(db, one)]
+        unended = [root for root, step, status in _tracks(db) if (step, status) != (DONE, "pass")]
+        return f"not ended: {unended}; STATE.json not mended: {unlike}; {self.trouble}"
+
+    def _reader(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._db = self._house.reader()
+        return self._db
+
+    def _standings(self) -> list[tuple[Project, str | None, str | None]]:
+        db = self._reader()
+        found = {root: (step, status) for root, step, status in _tracks(db)}
+        known = db.execute("SELECT root FROM projects").fetchall()
+        return [(self._house.project_at(root), *found.get(root, (None, None))) for (root,) in known]
+
+    def _answer(self, project: Project, step: str | None, status: str | None) -> bool:
+        """Say what is to be said, if anything is; False when it was not heard."""
+        story = project.stories[-1] if project.stories else None
+        if not _is_shown(self._reader(), project):
+            return False  # not mended yet: who decides on it reads STATE.json first
+        if story is not None and not _begun(self._reader(), project):
+            return self._give(project, "start", story=story.name)  # once more: the last one was lost
+        if story is None or (step, status) == (DONE, "pass"):
+            if self.wants_more:
+                return self._give(project, "start", story=project.next_story(self._chance).name)
+        elif status in WAITING and not self.says_nothing:
+            return self._decide(project, story, step)
+        return True
+
+    def _decide(self, project: Project, story: Story, step: str | None) -> bool:
+        given = _given(self._reader(), project, story)
+        if given >= len(story.verbs) or story.verbs[given].step != step:
+            self.trouble.append(
+                f"{project.root} {story.name} waits at {step}; its script has no answer there"
+            )
+            return True
+        verb = story.verbs[given]
+        return self._give(project, verb.verb, **verb.arguments)
+
+    def _give(self, project: Project, verb: str, **arguments: str) -> bool:
+        try:
+            self._house.client.post(f"/v1/verbs/{verb}", {"project": str(project.root), **arguments})
+        except (HandoffdError, OSError):
+            return False
+        return True
+
+
+def doomed(house: House) -> Iterator[str]:
+    """Yield the dispatches whose executor hangs by now because its shim is to be killed."""
+    started: dict[tuple[str, str, str], list[str]] = {}
+    roots = _roots(house)
+    for line in _lines(house.starts):
+        start = json.loads(line)
+        started.setdefault((roots.get(start["dispatch"], ""), start["story"], start["step"]), []).append(
+            start["dispatch"]
+        )
+    for project in house.projects:
+        for story in project.stories[-1:]:
+            counted = _counted(project.root)
+            for step, acts in story.script.items():
+                found = started.get((str(project.root), story.name, step), [])
+                # Its act is known to the executor when it has counted its start.
+                if found and acts[len(found) - 1 :][:1] == (LOST,) and counted.get(step) == len(found):
+                    yield found[-1]
+
+
+def _roots(house: House) -> dict[str, str]:
+    with suppress(sqlite3.Error):
+        db = house.reader()
+        try:
+            return dict(db.execute("SELECT id, project FROM dispatches"))
+        finally:
+            db.close()
+    return {}
+
+
+def _counted(root: Path) -> dict[str, int]:
+    with suppress(OSError, ValueError):
+        counts: dict[str, int] = json.loads((root / ".ai/rehearsal-count.json").read_text())
+        return counts
+    return {}
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _tracks(db: sqlite3.Connection) -> list[tuple[str, str | None, str | None]]:
+    return db.execute("SELECT project, step, status FROM tracks").fetchall()
+
+
+def _is_shown(db: sqlite3.Connection, project: Project) -> bool:
+    """Return whether STATE.json is what the journal says; true while there is none."""
+    row = db.execute("SELECT digest FROM tracks WHERE project = ?", (str(project.root),)).fetchone()
+    if row is None or row[0] is None:
+        return True
+    with suppress(OSError):
+        return str(row[0]) == digest((project.root / ".ai/STATE.json").read_bytes())
+    return False
+
+
+def _started_at(db: sqlite3.Connection, project: Project, story: str) -> int | None:
+    (seq,) = db.execute(
+        "SELECT max(seq) FROM events WHERE project = ? AND kind = 'started' AND event ->> 'story' = ?",
+        (str(project.root), story),
+    ).fetchone()
+    return None if seq is None else int(seq)
+
+
+def _begun(db: sqlite3.Connection, project: Project) -> bool:
+    return _started_at(db, project, project.stories[-1].name) is not None
+
+
+def _given(db: sqlite3.Connection, project: Project, story: Story) -> int:
+    marks = ", ".join("?" * len(VERBS))
+    (count,) = db.execute(
+        f"SELECT count(*) FROM events WHERE project = ? AND seq > ? AND kind IN ({marks})",
+        (str(project.root), _started_at(db, project, story.name) or 0, *VERBS),
+    ).fetchone()
+    return int(count)

@@ -1,0 +1,280 @@
+"""The checker itself: silent about a sound journal, loud about each way in which one can be broken."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chaos.checker import RULES, check
+from tests.chaos.evidence import Dispatch, Event, Evidence, Track, gather
+from tests.chaos.stories import Attempt, Story, Verb
+
+from handoffd.store.schema import migrate
+
+ROOT = "/srv/shop"
+STATE = json.dumps({"story": "US-001", "step": "done", "status": "pass"}).encode()
+STORY = Story(
+    name="US-001",
+    script={"bdd": ("crash", "pass")},
+    attempts=(Attempt("bdd", 1, "crash", "failing"), Attempt("bdd", 2, "pass", "pass")),
+    verbs=(Verb("review", "approve", "approved"),),
+)
+EXIT = {"code": 0, "signal": None, "by": "itself"}
+CRASH = {"code": None, "signal": 9, "by": "itself"}
+
+Standing = tuple[str | None, str | None]
+
+
+def history() -> list[tuple[str, str | None, Standing]]:
+    """Return a short story: what happened, to which dispatch, and where the track stood after it."""
+    return [
+        ("started", None, ("bdd", "pending")),
+        ("advanced", "d1", ("bdd", "running")),
+        ("executor_started", "d1", ("bdd", "running")),
+        ("executor_exited", "d1", ("bdd", "failing")),
+        ("advanced", "d2", ("bdd", "running")),
+        ("executor_started", "d2", ("bdd", "running")),
+        ("executor_exited", "d2", ("bdd", "running")),
+        ("checks_finished", "d2", ("bdd", "pass")),
+        ("advanced", "d3", ("review", "needs_human")),
+        ("approved", None, ("review", "pass")),
+        ("advanced", "d4", ("done", "pass")),
+    ]
+
+
+def events(rows: list[tuple[str, str | None, Standing]]) -> list[Event]:
+    """Return rows as a chain of events."""
+    found: list[Event] = []
+    before: Standing = (None, None)
+    for seq, (kind, dispatch, after) in enumerate(rows, 1):
+        told: dict[str, Any] = {"story": "US-001"} if kind == "started" else {}
+        if dispatch:
+            told["dispatch"] = dispatch
+        found.append(Event(seq, ROOT, "main", kind, told, before, after))
+        before = after
+    return found
+
+
+def sound(**changes: Any) -> Evidence:
+    """Return the evidence of a story that went as scripted, with `changes`."""
+    dispatches = [
+        Dispatch("d1", 2, ROOT, "US-001", "bdd", 1, CRASH, "failing"),
+        Dispatch("d2", 5, ROOT, "US-001", "bdd", 2, EXIT, "pass"),
+    ]
+    whole = Evidence(
+        events=events(history()),
+        dispatches=dispatches,
+        tracks=[Track(ROOT, "main", 11, hashlib.sha256(STATE).hexdigest(), ("done", "pass"))],
+        open_effects=[],
+        starts=[start(dispatch) for dispatch in dispatches],
+        checks=["d2.tests"],
+        exits={"d1": CRASH, "d2": EXIT},
+        states={ROOT: STATE},
+        stories={ROOT: [STORY]},
+    )
+    return replace(whole, **changes)
+
+
+def start(dispatch: Dispatch) -> dict[str, Any]:
+    """Return the line that an executor leaves when it starts."""
+    told = ("story", "step", "attempt")
+    return {"dispatch": dispatch.id, **{name: getattr(dispatch, name) for name in told}}
+
+
+def rewritten(place: int, **changes: Any) -> list[Event]:
+    """Return the sound history with one event changed, the others as they were."""
+    whole = list(sound().events)
+    whole[place] = replace(whole[place], **changes)
+    return whole
+
+
+def without(place: int) -> list[Event]:
+    """Return the sound history with one event gone, and the numbers closed up."""
+    left = [event for number, event in enumerate(sound().events) if number != place]
+    return [replace(event, seq=seq) for seq, event in enumerate(left, 1)]
+
+
+def twice(place: int) -> list[Event]:
+    """Return the sound history with one event told once more right after it, standing still."""
+    whole = list(sound().events)
+    again = replace(whole[place], before=whole[place].after)
+    whole.insert(place + 1, again)
+    return [replace(event, seq=seq) for seq, event in enumerate(whole, 1)]
+
+
+def judged(place: int, **changes: Any) -> list[Dispatch]:
+    """Return the sound dispatches with one changed."""
+    whole = list(sound().dispatches)
+    whole[place] = replace(whole[place], **changes)
+    return whole
+
+
+def moved(track: Track, **changes: Any) -> list[Track]:
+    """Return one track with changes."""
+    return [replace(track, **changes)]
+
+
+def test_a_sound_journal_is_not_complained_of() -> None:
+    """A checker that always complains proves as little as one that never does."""
+    assert [] == check(sound())
+
+
+BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
+    "an executor started twice": (
+        "started twice",
+        lambda: sound(starts=[*sound().starts, sound().starts[0]]),
+    ),
+    "a check run twice": ("started twice", lambda: sound(checks=["d2.tests", "d2.tests"])),
+    "an executor nobody ordered": (
+        "started unordered",
+        lambda: sound(starts=[*sound().starts, {**sound().starts[0], "dispatch": "d9"}]),
+    ),
+    "a verdict on an executor that never ran": ("judged unstarted", lambda: sound(starts=sound().starts[1:])),
+    "an executor told another attempt": (
+        "started as another",
+        lambda: sound(starts=[sound().starts[0], {**sound().starts[1], "attempt": 1}]),
+    ),
+    "a dispatch that is still open": ("result lost", lambda: sound(dispatches=judged(1, result=None))),
+    "an end nobody heard of": ("result lost", lambda: sound(events=without(3))),
+    "an end heard of twice": ("result applied twice", lambda: sound(events=twice(3))),
+    "a measurement applied twice": ("result applied twice", lambda: sound(events=twice(7))),
+    "a turn taken twice": ("result applied twice", lambda: sound(events=twice(1))),
+    "a verdict other than the record": (
+        "result changed",
+        lambda: sound(dispatches=judged(1, result="needs_human")),
+    ),
+    "an exit record nobody wrote": ("exit lost", lambda: sound(exits={"d1": CRASH})),
+    "another exit code in the journal": ("exit changed", lambda: sound(dispatches=judged(1, exit=CRASH))),
+    "a number that is missing": (
+        "transition missing or duplicated",
+        lambda: sound(events=rewritten(10, seq=12)),
+    ),
+    "a transition that is missing": ("transition missing or duplicated", lambda: sound(events=without(9))),
+    "a track that is elsewhere": (
+        "transition missing or duplicated",
+        lambda: sound(tracks=moved(sound().tracks[0], standing=("bdd", "pass"))),
+    ),
+    "a track behind its last event": (
+        "transition missing or duplicated",
+        lambda: sound(tracks=moved(sound().tracks[0], seq=10)),
+    ),
+    "an order nobody carried out": ("order not carried out", lambda: sound(open_effects=["effect 1"])),
+    "half a STATE.json": ("STATE.json differs", lambda: sound(states={ROOT: STATE[:20]})),
+    "no STATE.json": ("STATE.json differs", lambda: sound(states={ROOT: None})),
+    "an older STATE.json": (
+        "STATE.json differs",
+        lambda: sound(states={ROOT: STATE.replace(b"done", b"impl")}),
+    ),
+    "a process left behind": ("left behind", lambda: sound(left=["4711 handoffd-shim"])),
+    "a story that did not begin": ("story lost or twice", lambda: sound(stories={ROOT: [STORY, STORY]})),
+    "a story that did not end": (
+        "story unfinished",
+        lambda: sound(events=list(sound().events)[:9]),
+    ),
+    "an attempt spent by a kill": (
+        "not as scripted",
+        lambda: sound(dispatches=judged(1, attempt=3)),
+    ),
+    "an attempt too many": (
+        "not as scripted",
+        lambda: sound(dispatches=[*sound().dispatches, judged(1, id="d5")[1]]),
+    ),
+    "an attempt too few": ("not as scripted", lambda: sound(dispatches=sound().dispatches[:1])),
+    "an interruption by nobody": (
+        "attempt interrupted",
+        lambda: sound(dispatches=judged(0, result="interrupted")),
+    ),
+    "a verb that was lost": ("verb lost or applied twice", lambda: sound(events=without(9))),
+    "a verb applied twice": ("verb lost or applied twice", lambda: sound(events=twice(9))),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_journal_is_complained_of(name: str) -> None:
+    """With the rule that it breaks."""
+    rule, evidence = BROKEN[name]
+
+    assert rule in {violation.rule for violation in check(evidence())}
+
+
+def test_every_rule_has_complained() -> None:
+    """A rule that no broken journal sets off might be checking nothing."""
+    silent = [rule.__name__ for rule in RULES if not any(list(rule(make())) for _, make in BROKEN.values())]
+
+    assert [] == silent
+
+
+def test_a_repetition_after_a_killed_shim_is_no_attempt() -> None:
+    """In a story that may lose its shims at any time; and only if it did."""
+    lost = Dispatch("d0", 1, ROOT, "US-001", "bdd", 1, {**EXIT, "code": None, "by": "lost"}, "interrupted")
+    wild = replace(STORY, wild=True)
+    whole = sound(
+        dispatches=[lost, *sound().dispatches],
+        stories={ROOT: [wild]},
+        events=events(
+            [
+                history()[0],
+                ("advanced", "d0", ("bdd", "running")),
+                ("executor_exited", "d0", ("bdd", "pending")),
+                *history()[1:],
+            ]
+        ),
+        tracks=moved(sound().tracks[0], seq=13),
+    )
+
+    assert [] == check(replace(whole, shims_hit=frozenset({"d0"})))
+    assert {"attempt interrupted", "exit lost"} == {violation.rule for violation in check(whole)}
+
+
+def test_evidence_is_read_from_what_lies_there(tmp_path: Path) -> None:
+    """From SQLite and files; a line of each."""
+    (tmp_path / "state/runs/d1").mkdir(parents=True)
+    (tmp_path / "state/runs/d1/exit.json").write_text(json.dumps(CRASH))
+    (tmp_path / "starts.jsonl").write_text('{"dispatch": "d1"}\n')
+    (tmp_path / "checks.log").write_text("d1.tests\n")
+    root = tmp_path / "shop"
+    (root / ".ai").mkdir(parents=True)
+    (root / ".ai/STATE.json").write_bytes(STATE)
+    (root / ".ai/.STATE.json.0123456789abcdef.tmp").touch()
+    journal(tmp_path / "state/journal.db", str(root))
+
+    found = gather(tmp_path, {str(root): [STORY]}, frozenset({"d1"}), ["a process"])
+
+    assert [("started", {"story": "US-001"}, (None, None), ("bdd", "pending"))] == [
+        (event.kind, event.event, event.before, event.after) for event in found.events
+    ]
+    assert [("d1", 1, CRASH, "failing")] == [
+        (one.id, one.attempt, one.exit, one.result) for one in found.dispatches
+    ]
+    assert [("bdd", "pending")] == [track.standing for track in found.tracks]
+    assert ({"d1": CRASH}, ["d1.tests"], {str(root): STATE}) == (found.exits, found.checks, found.states)
+    assert (1, 2) == (len(found.open_effects), len(found.left))
+
+
+def journal(path: Path, root: str) -> None:
+    """Write a journal with one row in each table that the checker reads."""
+    db = sqlite3.connect(path, isolation_level=None)
+    migrate(db, str(path))
+    db.execute(
+        """INSERT INTO events (at, project, track, kind, event, result, why, step_after, status_after)
+        VALUES ('', ?, 'main', 'started', '{"story": "US-001"}', '{}', '', 'bdd', 'pending')""",
+        (root,),
+    )
+    db.execute(
+        """INSERT INTO dispatches (id, seq, project, track, story, step, attempt, executor, decided_at, exit,
+        result) VALUES ('d1', 1, ?, 'main', 'US-001', 'bdd', 1, 'x', '', ?, 'failing')""",
+        (root, json.dumps(CRASH)),
+    )
+    db.execute(
+        """INSERT INTO tracks (project, track, seq, body, step, status)
+        VALUES (?, 'main', 1, '', 'bdd', 'pending')""",
+        (root,),
+    )
+    db.execute("INSERT INTO effects (seq, project, track, effect) VALUES (1, ?, 'main', '{}')", (root,))
+    db.close()

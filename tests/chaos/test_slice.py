@@ -1,0 +1,39 @@
+"""A short slice of the chaos: each named point once and more, random instants between, all checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from tests.chaos.driver import Campaign
+from tests.chaos.house import House, Zygote
+from tests.chaos.judging import judged
+from tests.chaos.kills import Toll, plans
+
+from handoffd.failpoints import POINTS
+
+SEED = "slice"
+MOST_KILLS = 80
+"""A point that is not reached by then is not reached any more."""
+
+
+def enough(toll: Toll) -> bool:
+    """Return whether a daemon was killed at every point, and some elsewhere."""
+    every_point = all(toll.points[point] for point in POINTS)
+    return toll.all >= MOST_KILLS or (every_point and toll.random >= len(POINTS) // 2)
+
+
+def test_stories_survive_a_kill_at_every_named_point(tmp_path: Path) -> None:
+    """Nothing lost, nothing twice, no process left behind; and every story ends as it should."""
+    chance = Random(SEED)
+    with Zygote() as zygote:
+        campaign = Campaign(House(tmp_path / "house", range(2)), zygote, chance)
+        try:
+            campaign.run(plans(chance, (1, 2)), enough)
+            found = judged(SEED, campaign)
+        finally:
+            campaign.abandon()
+
+    assert set(POINTS) == set(found.toll.points)
+    assert 0 == found.broken, found.complaint()
+    assert found.stories >= 2

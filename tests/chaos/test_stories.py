@@ -1,0 +1,52 @@
+"""The stories: told alike by the same seed, of every kind there is, and within the step table."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+from tests.chaos.stories import DONE, LOST, MOST_ATTEMPTS, NAP, REVIEW, Story, rules, tell
+
+from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.rehearsal.script import parse
+from handoffd.supervise.project_files import shipped_layers
+
+
+def told(count: int = 300, **kind: bool) -> list[Story]:
+    """Return stories of many seeds."""
+    return [tell("US-001", Random(seed), **kind) for seed in range(count)]
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    """A violation is reproduced with the seed it is printed with."""
+    assert tell("US-001", Random("7/3"), naps=True) == tell("US-001", Random("7/3"), naps=True)
+
+
+def test_every_script_can_be_read_by_the_rehearsal() -> None:
+    """Act by act."""
+    for story in (*told(), *told(naps=True), *told(wild=True)):
+        parse(json.dumps(story.rehearsal()), story.name)
+
+
+def test_every_kind_of_end_is_told() -> None:
+    """Passes, failures, reasons, crashes, hangs, half-written hand-offs, and attempts that are lost."""
+    acts = {attempt.act for story in told(naps=True) for attempt in story.attempts}
+    results = {attempt.result for story in told(naps=True) for attempt in story.attempts}
+
+    assert {"pass", "fail", "fail:constitution_violation", "crash", "hang", "half", "tamper", LOST} <= acts
+    assert {"pass", "failing", "needs_human", "timeout", "interrupted"} == results
+
+
+def test_a_wild_story_passes_whatever_is_repeated() -> None:
+    """Else a repetition would follow another act of the script."""
+    assert {"pass"} == {attempt.result for story in told(wild=True) for attempt in story.attempts}
+
+
+def test_the_table_of_the_projects_is_a_valid_one() -> None:
+    """With the limits that the stories keep to."""
+    for naps in (False, True):
+        book = build_rulebook((*shipped_layers(None), Layer("chaos", json.dumps(rules(naps=naps)))))
+        path = book.path("story")
+        for step in MOST_ATTEMPTS.keys() - (set() if naps else {NAP}):
+            assert MOST_ATTEMPTS[step] == book.steps[step].max_attempts
+        assert (REVIEW in path, DONE) == (True, book.steps["update-memory"].next_on_pass)
