@@ -112,7 +112,8 @@ def _root(name: str, known: Mapping[str, str]) -> str:
     if len(called) == 1:
         return called[0]
     if called:
-        raise NotFound(f"{name} is the name of several projects", hint=f"give a path: {', '.join(called)}")
+        message = f"{name} is the name of several projects; give a path: {', '.join(called)}"
+        raise NotFound(message, hint="handoffd projects")
     raise NotFound(f"the journal knows no project {name}", hint="handoffd projects")
 
 

@@ -84,7 +84,7 @@ def _adopt(situation: Situation, state: State, why: str) -> Decision:
 
 
 def _undo(situation: Situation, code: str, message: str) -> Decision:
-    events = command("events --project")
+    events = command("events")
     decision = refuse(situation, code, message, events)
     return decision.also(notice(situation.track, "warning", message, action=events))
 
