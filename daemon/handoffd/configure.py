@@ -10,7 +10,7 @@ the files by the same bounded YAML reader as everything else; a project's own fi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def load_project(text: str | None, file: str) -> ProjectSettings:
         return ProjectSettings.model_validate(without_empty_keys(values, ProjectSettings))
     except ValidationError as error:
         problems = problems_of(error, ProjectSettings, lambda key: (file, read.line_of(key)))
-        raise InvalidFile(problems) from None
+        raise InvalidFile(_in_reading_order(problems)) from None
 
 
 def sensitive(settings: ProjectSettings) -> dict[str, object]:
@@ -204,7 +204,12 @@ def _settle(merge: Merge) -> Settings:
     else:
         if not merge.problems:
             return settings
-    raise InvalidFile(tuple(merge.problems))
+    raise InvalidFile(_in_reading_order(merge.problems))
+
+
+def _in_reading_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return problems as a person goes through the files to mend them; a whole file's come first."""
+    return tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0)))
 
 
 def _mapping(read: yamltext.YamlText, file: str) -> Mapping[str, Any]:

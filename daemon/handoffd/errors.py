@@ -8,7 +8,8 @@ assertion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 
 class HandoffdError(Exception):
@@ -22,6 +23,8 @@ class HandoffdError(Exception):
         self.message = message
         self.hint = hint
         self.code = code or self.default_code
+        self.details: Mapping[str, object] = {}
+        """What programs are told besides, as plain JSON values by key."""
 
 
 class ConfigurationError(HandoffdError):
@@ -93,3 +96,4 @@ class InvalidFile(HandoffdError):
         assert problems
         super().__init__("\n".join(map(str, problems)), hint=hint)
         self.problems = problems
+        self.details = {"problems": [{**asdict(one), "allowed": list(one.allowed)} for one in problems]}

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, shorten, table
-from handoffd.errors import InvalidFile
+from handoffd.mending import remedies
 
 
 @click.group()
@@ -49,10 +48,8 @@ def show(place: Place, as_json: bool) -> None:
 def _load(place: Place) -> Any:
     from handoffd.configure import load
 
-    try:
+    with remedies("/"):  # what is not a variable or a flag is named in full
         return load({"config": place.config}, place.environ)
-    except InvalidFile as invalid:
-        raise with_remedy(invalid) from None
 
 
 def _text(value: object) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, table
-from handoffd.errors import InvalidFile, NotFound
+from handoffd.errors import NotFound
+from handoffd.mending import remedies
 
 if TYPE_CHECKING:
     from handoffd.protocol.rulebook import Layer
@@ -36,10 +36,8 @@ def check(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.protocol.rulebook import build_rulebook
 
     root = _root(place, project)
-    try:
+    with remedies(root):
         book = build_rulebook(_layers(root))
-    except InvalidFile as invalid:
-        raise with_remedy(invalid, root) from None
     paths = {name: book.path(name) for name in book.pipelines}
     if as_json:
         print_json(
@@ -64,10 +62,8 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.protocol.rulebook import explain
 
     root = _root(place, project)
-    try:
+    with remedies(root):
         settings = explain(_layers(root))
-    except InvalidFile as invalid:
-        raise with_remedy(invalid, root) from None
     if as_json:
         listed = [
             {"key": one.dotted, "value": one.value, "file": one.file, "line": one.line} for one in settings

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from handoffd.cli.mending import with_remedy
 from handoffd.cli.place import Place
 from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile
+from handoffd.mending import with_remedy
 
 
 @click.command()

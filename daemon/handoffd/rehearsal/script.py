@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from handoffd.errors import InvalidFile, Problem
 from handoffd.rehearsal.workspace import Workspace
 
 VARIABLE = "HANDOFFD_REHEARSAL"
@@ -61,8 +62,11 @@ FORMS: Mapping[str, Form] = {
 """Every act there is; `misbehave` says what each does."""
 
 
-class BadScript(Exception):
-    """The script cannot be used; the message names file, key and what is allowed."""
+class BadScript(InvalidFile):
+    """The script cannot be used; the problem names file, key and what is allowed."""
+
+    def __init__(self, file: str, message: str, **place: Any) -> None:
+        super().__init__((Problem(file=file, message=message, **place),))
 
 
 class Act(NamedTuple):
@@ -97,18 +101,20 @@ def parse(text: str, file: str) -> Script:
     """Return the script in `text`; `file` is how a person knows it. Raises `BadScript`."""
     try:
         script = json.loads(text)
-    except ValueError as error:
-        raise BadScript(f"{file}: not JSON: {error}") from error
+    except json.JSONDecodeError as error:
+        raise BadScript(file, f"not JSON: {error.msg}", line=error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise BadScript(file, f"not JSON: {error}") from error
     if not isinstance(script, dict):
-        raise BadScript(f'{file}: must map steps to acts, such as {{"impl": ["crash", "pass"]}}')
+        raise BadScript(file, 'must map steps to acts, such as {"impl": ["crash", "pass"]}')
     for step, entries in script.items():
         if isinstance(entries, str):
-            _acts(entries, f"{file}: {step}:")
+            _acts(entries, file, step)
         elif isinstance(entries, list):
             for number, entry in enumerate(entries):
-                _acts(entry, f"{file}: {step}[{number}]:")
+                _acts(entry, file, f"{step}[{number}]")
         else:
-            raise BadScript(f"{file}: {step}: must be an act or a list of acts, not {entries!r}")
+            raise BadScript(file, f"must be an act or a list of acts, not {entries!r}", key=step)
     return script
 
 
@@ -117,7 +123,7 @@ def acts_for(script: Script, step: str, start: int) -> tuple[Act, ...]:
     entries = script.get(step, script.get(ANY_STEP, []))
     if isinstance(entries, list):
         entries = entries[start - 1] if start <= len(entries) else "pass"
-    acts = _acts(entries, step)
+    acts = _acts(entries, FILE, step)
     return acts if any(FORMS[act.name].ends_session for act in acts) else acts + PASS
 
 
@@ -134,21 +140,21 @@ def count_start(workspace: Workspace, step: str) -> int:
     return int(counts[step])
 
 
-def _acts(entry: object, place: str) -> tuple[Act, ...]:
+def _acts(entry: object, file: str, key: str) -> tuple[Act, ...]:
     if not isinstance(entry, str):
-        raise BadScript(f"{place} {entry!r} is not an act {_allowed()}")
-    return tuple(_act(part.strip(), place) for part in entry.split("+"))
+        raise BadScript(file, f"{entry!r} is not an act", key=key, allowed=_ALLOWED)
+    return tuple(_act(part.strip(), file, key) for part in entry.split("+"))
 
 
-def _act(text: str, place: str) -> Act:
+def _act(text: str, file: str, key: str) -> Act:
     name, colon, argument = text.partition(":")
     form = FORMS.get(name)
     if form is None:
-        raise BadScript(f"{place} there is no act {text!r} {_allowed()}")
+        raise BadScript(file, f"there is no act {text!r}", key=key, allowed=_ALLOWED)
     if not colon and form.required:
-        raise BadScript(f"{place} {name!r} needs an argument: {_written(name, form)}")
+        raise BadScript(file, f"{name!r} needs an argument: {_written(name, form)}", key=key)
     if colon and not _fits(argument, form.argument):
-        raise BadScript(f"{place} {text!r} has a wrong argument {_allowed()}")
+        raise BadScript(file, f"{text!r} has a wrong argument", key=key, allowed=_ALLOWED)
     return Act(name, argument if colon else None)
 
 
@@ -172,8 +178,7 @@ def _written(name: str, form: Form) -> str:
     return f"{name}:{form.argument}" if form.required else f"{name}[:{form.argument}]"
 
 
-def _allowed() -> str:
-    return f"(allowed, joined by '+': {', '.join(_written(name, form) for name, form in FORMS.items())})"
+_ALLOWED = tuple(_written(name, form) for name, form in FORMS.items())
 
 
 def _text_of(path: str) -> str:
@@ -181,4 +186,4 @@ def _text_of(path: str) -> str:
         with open(path, "rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError as error:
-        raise BadScript(f"{path}: {error.strerror} (named by ${VARIABLE})") from error
+        raise BadScript(path, f"{error.strerror} (named by ${VARIABLE})") from error

@@ -63,7 +63,8 @@ def test_acts_are_joined_and_the_work_follows_unless_one_ends_the_session(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "the file: not JSON"),
+        ("{", "the file:1: not JSON"),
+        ("[" * 100_000, "the file: not JSON"),
         ("[]", "the file: must map steps to acts"),
         ('{"impl": 3}', "the file: impl: must be an act or a list of acts, not 3"),
         ('{"impl": ["pass", "explode"]}', "the file: impl[1]: there is no act 'explode' (allowed"),
