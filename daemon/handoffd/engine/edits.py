@@ -22,9 +22,9 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
     """Adopt, hold or undo an edit that was valid in itself."""
     if situation.track.state is None:
         return _adopt(situation, event.state, "found in the project")
-    if situation.ledger.dispatch is not None:
+    if situation.ledger.dispatch is not None or event.dispatch is not None:
         return _undo(
-            situation, "STATE_TAMPERED", "STATE.json was changed while an executor runs, and was restored"
+            situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
         )
     unknown = event.state.step != DONE and event.state.step not in situation.rules.steps
     if unknown:

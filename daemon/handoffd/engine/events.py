@@ -309,10 +309,14 @@ class HandoffArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEdited:
-    """STATE.json was changed from outside, validly. `policy` is the project's external_edits."""
+    """STATE.json was changed from outside, validly. `policy` is the project's external_edits.
+
+    `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
+    """
 
     state: State
     policy: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
+    dispatch: str | None = None
     kind: Literal["state_edited"] = "state_edited"
 
 

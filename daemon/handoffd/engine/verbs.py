@@ -245,5 +245,8 @@ def _others_done(situation: Situation) -> tuple[str, ...]:
 
 
 def moved_by_person(track: Track) -> Track:
-    """Return the track with the counters against endless loops at zero: a person has looked."""
-    return track.with_ledger(visits={}, free_repeats=0, timeouts=0, told=None)
+    """Return the track with the counters against endless loops at zero: a person has looked.
+
+    An edit that is held was made from where the story stood before, and leads nowhere any more.
+    """
+    return track.with_ledger(visits={}, free_repeats=0, timeouts=0, told=None, held_edit=None)

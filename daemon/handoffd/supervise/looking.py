@@ -14,6 +14,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.events import HandoffArrived, StateEdited
+from handoffd.engine.track import Dispatch
 from handoffd.errors import InvalidFile
 from handoffd.protocol.document import parse_state
 from handoffd.protocol.handoff import Found
@@ -56,6 +57,8 @@ class Look:
 
     async def _at_state(self, track: TrackSupervisor) -> None:
         """Compare STATE.json with what the journal says should be there."""
+        # Before the read: what an agent wrote is its own, even if it has ended when that is decided on.
+        dispatch, behind = track.track.ledger.dispatch, track.standing.behind
         seen = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
         if seen is None:
             if track.track.state is not None:
@@ -67,9 +70,13 @@ class Look:
         if ours and track.track.state is not None:
             await track.standing.project()  # but old: a crash came between commit and rename
             return
-        await self._take_edit(track, seen)
+        if behind or track.standing.behind:
+            await track.standing.caught_up()  # what was read may be of before the latest commit
+            self._again()
+            return
+        await self._take_edit(track, seen, dispatch)
 
-    async def _take_edit(self, track: TrackSupervisor, seen: Seen) -> None:
+    async def _take_edit(self, track: TrackSupervisor, seen: Seen, dispatch: Dispatch | None) -> None:
         try:
             parsed = await to_thread.run_sync(parse_state, seen.text)
         except InvalidFile:
@@ -78,7 +85,13 @@ class Look:
             raise  # at rest it is left as it is, for a person to mend, and the project is marked
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
-        await track.give(StateEdited(state=parsed.state, policy=self._files.settings.external_edits))
+        await track.give(
+            StateEdited(
+                state=parsed.state,
+                policy=self._files.settings.external_edits,
+                dispatch=dispatch.id if dispatch is not None else None,
+            )
+        )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
         if latest is None or latest.digest != track.standing.digest:
             await track.standing.project()

@@ -34,6 +34,8 @@ class Standing:
         self.digest = digest
         self.error: str | None = None
         """Why STATE.json could not be written, until it could."""
+        self.behind = False
+        """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
         self._writing = anyio.Lock()
@@ -70,11 +72,12 @@ class Standing:
         )
         committed = await self._services.journal.commit(record)
         self.track = decision.track
+        self.behind = text is not None and not self._is_shown(text)
         if state is not None:
             self._log.info(
                 "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
             )
-        if text is not None and not self._is_shown(text):
+        if self.behind:
             await self.project()
         return committed.effects
 
@@ -83,6 +86,11 @@ class Standing:
         async with self._writing:  # whoever looks, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
+
+    async def caught_up(self) -> None:
+        """Return when nothing is being written; as long as that takes, for a disk answers or fails."""
+        async with self._writing:
+            pass
 
     def _is_shown(self, text: str) -> bool:
         """Return whether STATE.json says this already. If somebody changed it, that is for a look to find."""
@@ -97,3 +105,5 @@ class Standing:
             if self.error != error.message:
                 self._log.error("STATE.json not written", error=error.message)
             self.error = error.message
+        finally:
+            self.behind = False

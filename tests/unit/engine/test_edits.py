@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
-from handoffd.engine.events import Aborted, EditConfirmed, Noted, Restored, Resumed, Retried, StateEdited
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    EditConfirmed,
+    Event,
+    Noted,
+    Rejected,
+    Restored,
+    Resumed,
+    Retried,
+    RolledBack,
+    StateEdited,
+)
 from handoffd.engine.track import Facts, Ledger, Track
 from handoffd.protocol.state import State, Status
 
@@ -158,6 +171,25 @@ def test_an_edit_while_an_executor_of_ours_runs_is_undone(
     play = Playbook(dispatched("impl"))
     play.refused(edited("impl", Status.PASS, policy), "STATE_TAMPERED").expect(orders="notify")
     assert "warning" == play.notices[0].notice
+
+
+@pytest.mark.parametrize("status", [Status.PASS, Status.NEEDS_HUMAN])
+def test_an_edit_seen_while_an_executor_ran_is_undone_when_that_has_ended(status: Status) -> None:
+    """It is decided on in its turn, and the executor's end may have come first."""
+    seen = replace(edited("done", Status.PASS, "adopt"), dispatch="d1")
+
+    play = Playbook(track_at("review", status)).refused(seen, "STATE_TAMPERED").expect(orders="notify")
+
+    assert ("review", None) == (play.state.step, play.ledger.held_edit)
+
+
+@pytest.mark.parametrize("verb", [Approved(), Rejected(), RolledBack(step="bdd")])
+def test_a_verb_that_moves_the_story_drops_the_edit_that_is_held(verb: Event) -> None:
+    """It was made from where the story stood before; confirmed now, it would lead somewhere else."""
+    play = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(edited("impl"))
+    assert None is not play.ledger.held_edit
+
+    assert None is play.given(verb).ledger.held_edit
 
 
 @pytest.mark.parametrize("policy", ["hold_gates", "adopt"])

@@ -54,6 +54,18 @@ async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
         assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
 
 
+async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_path: Path) -> None:
+    """What lies there may be of before the latest commit: an agent's own, that has ended since."""
+    asked: list[str] = []
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="pass")
+        project.main.standing.behind = True
+
+        await look(here, project, asked).at(project.main)
+
+        assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
+
+
 async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path: Path) -> None:
     """It counts once it has not changed for a moment."""
     async with house(tmp_path, settle_s=0.1) as here, at_level_1(here, make_project(tmp_path)) as project:
