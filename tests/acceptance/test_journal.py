@@ -80,7 +80,7 @@ def test_a_journal_is_replayed_beside_the_daemon_that_writes_it(tmp_path: Path) 
         daemon.verb("trust", project)
         daemon.verb("note", project, text="金額以分計")
         daemon.verb("approve", project, note="Mind the rounding.")
-        daemon.wait_at(project, "done", "pass", within_s=60)
+        daemon.wait_at(project, "done", "pass")
 
         assert_clean(daemon)
         with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:

@@ -58,6 +58,17 @@ def test_adding_dispatches_nothing(daemon: Daemon, tmp_path: Path) -> None:
     assert [] == daemon.runs(project)
 
 
+def test_a_file_that_is_wrong_is_refused_with_its_place(daemon: Daemon, tmp_path: Path) -> None:
+    """The next command opens it in an editor, and programs get every problem."""
+    project = sample(tmp_path)
+    (project / ".ai/handoffd.yaml").write_text("auto: maybe\npreset: rust\n")
+
+    told = daemon.verb("add", project)
+
+    assert ("INVALID_FILE", f"${{EDITOR:-vi}} +1 {project}/.ai/handoffd.yaml") == (told["code"], told["hint"])
+    assert [("auto", 1)] == [(one["key"], one["line"]) for one in told["problems"]]
+
+
 def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> None:
     """What another tool keeps in STATE.json is there after our own writes."""
     project = initialised(daemon, tmp_path)
@@ -131,7 +142,8 @@ def test_a_deleted_folder_is_rebuilt_from_the_journal(daemon: Daemon, tmp_path: 
     project = initialised(daemon, tmp_path)
     before = state_of(project)
 
-    shutil.rmtree(project / ".ai")
+    (project / ".ai").rename(tmp_path / "deleted")  # at once: what is deleted bit by bit is rebuilt meanwhile
+    shutil.rmtree(tmp_path / "deleted")
 
     eventually_sync((project / ".ai/STATE.json").exists)
     assert before == state_of(project)

@@ -14,34 +14,34 @@ from tests.support.runs import descends, unit
 
 import handoffd
 
-GATED = {
+HELD = {
     "executors": {
-        "gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]},
+        "held": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]},
     }
 }
+
+
+def release(project: Path, *steps: str) -> None:
+    """Let executors of these steps do their work."""
+    for step in steps:
+        (project / f".ai/release-{step}").touch()
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_an_executor_outlives_the_daemon_and_is_adopted(tmp_path: Path, how: str) -> None:
     """It is not started twice, its result is applied, and the story finishes."""
-    project = sample(tmp_path, executor="gated")
-    release = project / ".ai/release"
-    with running(tmp_path, GATED) as daemon:
-        release.touch()
+    project = sample(tmp_path, executor="held")
+    release(project, "bdd", "sdd-delta", "contract", "scaffold")
+    with running(tmp_path, HELD) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_at(project, "review", "needs_human")
-        release.unlink()
         daemon.verb("approve", project)
-        daemon.wait_at(project, "scaffold", "running")
-        release.touch()
-        daemon.wait_for(project, lambda t: t["step"] == "scaffold" and t["phase"] == "checking")
-        release.unlink()
         before = daemon.wait_for(project, lambda t: t["step"] == "impl" and t["phase"] == "executing")
 
         getattr(daemon, how)()
         daemon.start()
         adopted = daemon.wait_for(project, lambda t: t["pid"] is not None)
-        release.touch()
+        release(project, "impl", "verify", "update-memory")
 
         assert before["dispatch"] == adopted["dispatch"]
         assert before["pid"] == adopted["pid"]
@@ -52,11 +52,12 @@ def test_an_executor_outlives_the_daemon_and_is_adopted(tmp_path: Path, how: str
 
 def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> None:
     """The executor finishes while no daemon runs; its exit code was kept."""
-    project = sample(tmp_path, script={"bdd": ["slow:1"]})
-    with running(tmp_path) as daemon:
+    project = sample(tmp_path, executor="held")
+    with running(tmp_path, HELD) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_for(project, lambda t: t["phase"] == "executing")
         daemon.kill()
+        release(project, "bdd", "sdd-delta", "contract")
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
 
         daemon.start()
@@ -71,6 +72,7 @@ def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> N
     with running(tmp_path) as daemon:
         daemon.verb("start", project, story="US-001")
         daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        eventually_sync((project / ".ai/rehearsal-count.json").exists)  # else `hang` would come again
         daemon.stop(executors=True)
         eventually_sync(lambda: not daemon.processes())
 

@@ -44,6 +44,10 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q"], cwd=project, capture_output=True, check=False
     )
     assert 0 == tests.returncode, tests.stdout.decode()
+    checklist = (project / ".ai/CHECKLIST.md").read_text()
+    assert "- [x] bdd" in checklist
+    assert "- review: a person decides" in checklist
+    assert "[ ]" not in checklist
     eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)])
 
 
@@ -70,6 +74,20 @@ def test_a_lie_is_measured(daemon: Daemon, tmp_path: Path) -> None:
     verdicts = [e["why"] for e in daemon.events(project) if e["kind"] == "checks_finished"]
     assert any("pass claimed, but" in why for why in verdicts)
     assert "test_a_valid_code_lowers_the_total" in prompts(project, "impl")[1]
+
+
+def test_what_was_measured_is_told_as_such(daemon: Daemon, tmp_path: Path) -> None:
+    """Numbers beside a failure are the daemon's own where it ran the tests."""
+    rules = "steps:\n  impl:\n    max_attempts: 1\n"
+    project = sample(tmp_path, script={"impl": "lie"}, rules=rules)
+
+    start(daemon, project)
+    pass_review(daemon, project)
+    track = daemon.wait_at(project, "impl", "needs_human")
+
+    assert track["tests"]["fail"] > 0
+    assert track["tests_measured"] is True
+    assert daemon.get("/v1/status", project=str(project))["projects"][0]["test_command"]
 
 
 def test_a_constitution_violation_goes_back_to_the_delta(daemon: Daemon, tmp_path: Path) -> None:
@@ -142,9 +160,22 @@ def test_used_up_attempts_ask_a_person(daemon: Daemon, tmp_path: Path) -> None:
     track = daemon.wait_at(project, "bdd", "needs_human")
 
     assert ["max_attempts_exceeded"] == track["blocked_by"]
+    assert "bdd failed, no attempt left" == track["waits_for"]
+    assert (1, False) == (track["tests"]["fail"], track["tests_measured"])  # its own word
     assert 3 == len(daemon.starts(project))
     eventually_sync(lambda: daemon.told(project))
     notice = daemon.told(project)[-1]
     assert ("needs_human", f"handoffd retry {project}") == (notice["kind"], notice["action"])
     daemon.verb("retry", project)
     daemon.wait_at(project, "review", "needs_human")
+
+
+def test_the_reason_of_the_last_attempt_is_what_it_waits_for(daemon: Daemon, tmp_path: Path) -> None:
+    """Where no error says it, the list of projects still tells why a person is needed."""
+    rules = "steps:\n  bdd:\n    max_attempts: 1\n"
+    project = sample(tmp_path, script={"bdd": "fail:scope_warning"}, rules=rules)
+
+    start(daemon, project)
+    track = daemon.wait_at(project, "bdd", "needs_human")
+
+    assert "bdd failed: scope_warning, no attempt left" == track["waits_for"]

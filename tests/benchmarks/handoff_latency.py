@@ -120,7 +120,7 @@ class Bench:
     def _add(self, roots: Sequence[Path]) -> None:
         transport = httpx.HTTPTransport(uds=str(self._daemon.runtime_dir / "control.sock"))
         with (
-            httpx.Client(transport=transport, base_url="http://handoffd", timeout=20) as client,
+            httpx.Client(transport=transport, base_url="http://handoffd", timeout=60) as client,
             ThreadPoolExecutor(max_workers=8) as threads,
         ):
 
@@ -181,7 +181,7 @@ class Bench:
         with subprocess.Popen([*program, *arguments], start_new_session=True) as floor:
             try:
                 found = self._new_stamps()
-                floor.wait(10)
+                floor.wait(60)
             finally:
                 floor.kill()
         self.times.floor += [after.started - before.renamed for before, after in pairwise(found)]

@@ -114,7 +114,7 @@ class Zygote:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
         self._process.stdout.close()
 
     def bear(self, order: Mapping[str, Any]) -> Life:

@@ -50,7 +50,7 @@ class Stage(Campaign):
         """Have the person answer nobody who waits, or everybody again."""
         self._person.says_nothing = hold
 
-    def until(self, condition: Callable[[], bool], life: Life, within_s: float = 60) -> None:
+    def until(self, condition: Callable[[], bool], life: Life, within_s: float = 300) -> None:
         """Have everybody looked after until the condition holds. The daemon must live until then."""
 
         def reached() -> bool:
@@ -148,7 +148,7 @@ def test_of_two_daemons_on_one_state_directory_one_works(stage: Stage, base: Pat
 
         said = logs[loser].read_text()
         assert (1, True, False) == (
-            lives[loser].wait(1).status,
+            lives[loser].wait(60).status,
             "is in use by process" in said,
             "Traceback" in said,
         )
@@ -220,7 +220,7 @@ def test_a_restart_adopts_many_running_executors(base: Path, zygote: Zygote) -> 
     stage.no_more()
     try:
         life = stage.begin()
-        stage.until(lambda: MANY == len(flying(house)), life, within_s=90)
+        stage.until(lambda: MANY == len(flying(house)), life)
         shims = {name: os.readlink(house.runs / name / "claim") for name in flying(house)}
         life.signal(signal.SIGKILL)
         life.wait(60)

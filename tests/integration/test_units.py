@@ -230,19 +230,19 @@ def test_the_launcher_answers_ready_to_the_units_command(tmp_path: Path) -> None
     argv = shlex.split(command.replace("%t", str(tmp_path)))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(20)
+        manager.settimeout(60)
         process = subprocess.Popen(
             argv, env={"NOTIFY_SOCKET": str(tmp_path / "notify")}, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
             said = manager.recv(4096).decode().splitlines()
+            assert (tmp_path / "handoffd/launcher.sock").is_socket()
         finally:
             process.kill()
             process.wait(timeout=60)
 
     assert "READY=1" in said
-    assert (tmp_path / "handoffd/launcher.sock").is_socket()
 
 
 # --- judged by systemd ----------------------------------------------------------------------------

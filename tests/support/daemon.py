@@ -109,13 +109,13 @@ class Daemon:
         """Ask the daemon over its API to end, and wait for it."""
         assert self._process is not None
         self.post("/v1/stop", {"executors": executors})
-        self._process.wait(30)
+        self._process.wait(60)
         self._process = None
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-        self._process.wait(20)
+        self._process.wait(60)
         self._process = None
 
     @property
@@ -168,7 +168,7 @@ class Daemon:
         track: Json = view["tracks"][0]
         return track
 
-    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 60) -> Json:
+    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 300) -> Json:
         """Return the track once `done` says so."""
         latest: Json = {}
 
@@ -184,7 +184,7 @@ class Daemon:
             raise AssertionError(f"{error}\nlast seen: {json.dumps(latest, indent=1)}\n{log}") from error
         return latest
 
-    def wait_at(self, project: Path, step: str, status: str, within_s: float = 60) -> Json:
+    def wait_at(self, project: Path, step: str, status: str, within_s: float = 300) -> Json:
         """Return the track once it stands at `step` with `status`."""
         return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
 
@@ -211,7 +211,8 @@ class Daemon:
 def _lines(file: Path) -> list[Json]:
     if not file.exists():
         return []
-    return [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+    whole, _, _ = file.read_text().rpartition("\n")  # the last line may be half-written
+    return [json.loads(line) for line in whole.splitlines() if line.strip()]
 
 
 def prompts(project: Path, step: str) -> list[str]:

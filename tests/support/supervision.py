@@ -32,7 +32,7 @@ def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
     values: dict[str, Any] = {
         "project": root, "name": Path(root).name, "level": 2 if tracks else 0,
         "condition": "ok" if tracks else "not_initialized", "detail": None, "paused_by": None,
-        "warnings": (), "tracks": tracks,
+        "test_command": ("pytest",), "warnings": (), "tracks": tracks,
     }  # fmt: skip
     return ProjectView(**values | changes)
 

@@ -18,7 +18,7 @@ import click
 import handoffd
 from handoffd.cli.place import Place
 from handoffd.control.vocabulary import VERBS
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, InvalidFile
 
 PROGRAMS: Final = ("handoffd", "orchestrator")
 """The names under which this command line is installed."""
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(args=words, prog_name=_program(), standalone_mode=False)
         _flush()
     except HandoffdError as error:
-        _tell(words, error.code, error.message, error.hint, **getattr(error, "details", {}))
+        _tell(words, error.code, error.message, _next(error), **error.details)
         code = error.exit_code
     except click.ClickException as error:
         code = _tell_usage(words, error)
@@ -127,6 +127,15 @@ def _program() -> str:
     """Return the name we were called by, for the help; as a module or by a link it is our own."""
     called = os.path.basename(sys.argv[0])
     return called if called in PROGRAMS else PROGRAMS[0]
+
+
+def _next(error: HandoffdError) -> str | None:
+    """Return what to type next; a file that is wrong is opened, also where nobody said how."""
+    if error.hint is not None or not isinstance(error, InvalidFile):
+        return error.hint
+    from handoffd.mending import with_remedy
+
+    return with_remedy(error, os.getcwd()).hint
 
 
 def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **details: object) -> None:

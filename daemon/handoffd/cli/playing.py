@@ -28,12 +28,14 @@ class Played:
     track: Json
     rows: tuple[Json, ...]
     log: Path
+    unmeasured: frozenset[str] = frozenset()
+    """Steps whose tests nobody could run, for want of a test command."""
 
     @property
     def json(self) -> Json:
         """The same for programs."""
         where = {"project": self.project, "story": self.story, "log": str(self.log)}
-        return {"type": "played", **where, "rows": list(self.rows)}
+        return {"type": "played", **where, "rows": list(self.rows), "unmeasured": sorted(self.unmeasured)}
 
 
 class StoryFailed(HandoffdError):
@@ -63,7 +65,7 @@ def tell(played: Played, *, as_json: bool, prove: Callable[[Played], Json] = lam
     Raises StoryFailed when the story did not reach its end.
     """
     if not as_json:
-        Console().print(table_of(played.rows))
+        Console().print(table_of(played.rows, played.unmeasured))
     track = played.track
     if track["step"] != "done":
         why = track["last_error"] or track["reason"]

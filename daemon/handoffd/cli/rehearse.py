@@ -1,24 +1,31 @@
 """`handoffd rehearse`: a story on a copy of a project, with the rehearsal in place of an agent.
 
 People try their own rules, checks and notifications with it before they pay for a run. The project
-itself is not touched.
+itself is not touched. What is wrong with it is said before anything is copied: afterwards the hints
+would lead to the copy.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from handoffd.cli.asking import json_option
-from handoffd.errors import HandoffdError, NotFound
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError
+from handoffd.mending import remedies
 
-_LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "CHECKLIST.md")
-"""Of `.ai`: what belongs to the story in flight, which the rehearsal does not take up."""
+if TYPE_CHECKING:
+    from handoffd.protocol.rules import RuleBook
+
+_MOST_BYTES = 1024 * 1024
 
 
 @click.command()
@@ -33,14 +40,20 @@ _LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "C
 @json_option
 def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bool) -> None:
     """Run a story on a copy of PATH without an agent: no token is spent."""
+    from handoffd.cli.copying import copy_project
     from handoffd.cli.playing import play, progress, tell
 
     _require(path, story, yes=yes)
-    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
-    project = str(copy_project(path.resolve(), base / path.resolve().name, script))
+    source = path.resolve()
+    acts = None if script is None else _checked_script(script)
+    rules, settings = _rules_of(source), _settings()
+    with _new_folder() as base:
+        copy_project(source, base / source.name, acts)
+        unmeasured = _unmeasured(base / source.name, rules)
+    project = str(base / source.name)
     progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
-    played = play(project, story, base=base, settings=_settings(), yes=yes, by="rehearse")
-    tell(played, as_json=as_json)
+    played = play(project, story, base=base, settings=settings, yes=yes, by="rehearse")
+    tell(replace(played, unmeasured=unmeasured), as_json=as_json)
     if not as_json:
         click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
 
@@ -50,7 +63,7 @@ def _require(path: Path, story: str, *, yes: bool) -> None:
     from handoffd.cli.storyline import can_ask
     from handoffd.protocol.story import check_story_id
 
-    check_story_id(story)
+    check_story_id(story, hint=f"handoffd rehearse {quote(str(path))} --story US-001")
     if not yes and not can_ask():
         raise HandoffdError(
             "human steps ask a person, and there is no terminal",
@@ -60,38 +73,66 @@ def _require(path: Path, story: str, *, yes: bool) -> None:
         raise NotFound(f"{path} is no folder", hint=f"ls {quote(str(path.absolute().parent))}")
 
 
-def copy_project(source: Path, target: Path, script: Path | None) -> Path:
-    """Return a copy of a project that rehearses: no story in flight, the rehearsal as its executor."""
+def _checked_script(file: Path) -> str:
+    """Return the text of a script that the rehearsal will understand. Raises InvalidFile."""
+    from handoffd.rehearsal.script import BadScript, parse
 
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        return set(names) & set(_LEFT_OUT) if Path(folder) == source / ".ai" else set()
+    name = str(file.absolute())
+    with remedies("/"):
+        try:
+            with file.open("rb") as opened:  # once: it may be a pipe
+                text = opened.read(_MOST_BYTES).decode("utf-8", "replace")
+            parse(text, name)
+        except OSError as error:
+            raise InvalidFile((Problem(file=name, message=f"cannot be read ({error.strerror})"),)) from error
+        except BadScript as bad:
+            problem = Problem(
+                file=bad.file, line=bad.line, key=bad.key, message=bad.message, allowed=bad.allowed
+            )
+            raise InvalidFile((problem,)) from None
+    return text
 
-    shutil.copytree(source, target, symlinks=True, ignore=left_out)
-    folder = target / ".ai"
-    folder.mkdir(exist_ok=True)
-    _choose_rehearsal(folder / "handoffd.yaml")
-    if script is not None:
-        shutil.copyfile(script, folder / "rehearsal.json")
-    return target
+
+def _rules_of(source: Path) -> RuleBook:
+    """Return the project's step table.
+
+    Raises InvalidFile for that, or for settings that are wrong, and StoreError for what cannot be read.
+    """
+    from handoffd.cli.rules import book_of
+
+    try:
+        with remedies(str(source)):
+            return book_of(str(source))
+    except StoreError as error:
+        look = f"ls -la {quote(str(source / '.ai'))}"
+        raise StoreError(error.message, code=error.code, hint=look) from error
 
 
-def _choose_rehearsal(file: Path) -> None:
-    """Set `executor: rehearsal` in a project's settings, leaving everything else as it is."""
-    from ruamel.yaml import YAML
+@contextmanager
+def _new_folder() -> Iterator[Path]:
+    """Lend a folder that stays, unless what is done in it first fails."""
+    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
+    try:
+        yield base
+    except BaseException:
+        shutil.rmtree(base, ignore_errors=True)
+        raise
 
-    yaml = YAML(typ="rt")
-    document: Any = yaml.load(file.read_text("utf-8")) if file.is_file() else None
-    if not isinstance(document, dict):
-        document = {}
-    document["executor"] = "rehearsal"
-    with file.open("w", encoding="utf-8") as output:
-        yaml.dump(document, output)
+
+def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
+    """Return the steps whose tests would be run, if there were a command for that."""
+    from handoffd.cli.rules import settings_of
+
+    if settings_of(str(project)).test.command is not None:
+        return frozenset()
+    return frozenset(name for name, rule in rules.steps.items() if rule.tests is not None)
 
 
 def _settings() -> dict[str, Any]:
     """Return the person's own settings, as far as they matter here: who is told, in which language."""
     from handoffd.configure import load
 
-    settings = load().settings
+    with remedies("/"):
+        settings = load().settings
     wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
     return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}}

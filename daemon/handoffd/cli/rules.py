@@ -17,6 +17,8 @@ from handoffd.mending import remedies
 
 if TYPE_CHECKING:
     from handoffd.protocol.rulebook import Layer
+    from handoffd.protocol.rules import RuleBook
+    from handoffd.settings import ProjectSettings
 
 
 @click.group()
@@ -33,11 +35,9 @@ def rules() -> None:
 @click.pass_obj
 def check(place: Place, project: str | None, as_json: bool) -> None:
     """Say whether the table can be used; every problem with file, line and key, if not."""
-    from handoffd.protocol.rulebook import build_rulebook
-
     root = _root(place, project)
     with remedies(root):
-        book = build_rulebook(_layers(root))
+        book = book_of(root)
     paths = {name: book.path(name) for name in book.pipelines}
     if as_json:
         print_json(
@@ -87,14 +87,28 @@ def _root(place: Place, project: str | None) -> str:
     return root
 
 
-def _layers(root: str) -> tuple[Layer, ...]:
-    from handoffd.configure import load_project
-    from handoffd.protocol.rulebook import Layer
-    from handoffd.supervise.project_files import RULES, SETTINGS, shipped_layers
+def book_of(root: str) -> RuleBook:
+    """Return a project's step table as its files say. Raises InvalidFile, its settings' problems included."""
+    from handoffd.protocol.rulebook import build_rulebook
+    from handoffd.supervise.prompting import templates_for
 
-    settings = load_project(_text_of(root, SETTINGS), SETTINGS)
+    return build_rulebook(_layers(root), instructed=templates_for(root).instructed())
+
+
+def settings_of(root: str) -> ProjectSettings:
+    """Return a project's own settings as its file says. Raises InvalidFile."""
+    from handoffd.configure import load_project
+    from handoffd.supervise.project_files import SETTINGS
+
+    return load_project(_text_of(root, SETTINGS), SETTINGS)
+
+
+def _layers(root: str) -> tuple[Layer, ...]:
+    from handoffd.protocol.rulebook import Layer
+    from handoffd.supervise.project_files import RULES, shipped_layers
+
     own = _text_of(root, RULES)
-    layers = shipped_layers(settings.preset)
+    layers = shipped_layers(settings_of(root).preset)
     return layers if own is None or not own.strip() else (*layers, Layer(RULES, own))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from handoffd.cli.asking import NO_DAEMON
+from handoffd.cli.verb_report import UNMEASURED
 from handoffd.cli.wording import minutes, plain, shorten, styled, table
 from handoffd.engine.commands import command_for
 
@@ -123,6 +124,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if project["detail"]:
             yield shorten(project["detail"], width)
         yield from (f"warning: {shorten(warning, width)}" for warning in project["warnings"])
+        # A daemon of an older release does not tell the command.
+        if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
+            yield f"warning: no tests are measured; {UNMEASURED}"
     if track is None:
         if project["condition"] == "not_initialized":
             yield f"next: {plain(command_for(project['project'], 'init'))}"
@@ -145,7 +149,8 @@ def _details(project: Json, track: Json) -> Iterator[str]:
     if track["reason"]:
         yield f"reason: {track['reason']}"
     if track["tests"]:
-        yield f"tests: {_counts(track['tests'])}"
+        claimed = "" if track.get("tests_measured", True) else " (claimed by the agent, not measured)"
+        yield f"tests: {_counts(track['tests'])}{claimed}"
     failing = track["failing_tests"]
     if failing:
         more = f" and {len(failing) - _SHOWN_TESTS} more" if len(failing) > _SHOWN_TESTS else ""

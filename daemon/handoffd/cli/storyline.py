@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -146,13 +146,13 @@ class Storyline:
         return found[::-1]
 
 
-def table_of(rows: Iterable[Json]) -> Table:
-    """Return rows as a table for people."""
+def table_of(rows: Iterable[Json], unmeasured: Container[str] = ()) -> Table:
+    """Return rows as a table for people; `unmeasured` are the steps for which a test command is missing."""
     table = Table(title=None, header_style="bold")
     for name in ("step", "attempt", "seconds", "tests measured", "result"):
         table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")
     for row in rows:
-        table.add_row(row["step"], str(row["attempt"]), _seconds(row), _tests(row), _result(row))
+        table.add_row(row["step"], str(row["attempt"]), _seconds(row), _tests(row, unmeasured), _result(row))
     return table
 
 
@@ -184,10 +184,10 @@ def _seconds(row: Json) -> str:
     return f"{row['seconds']:.1f}" if row["seconds"] is not None else ""
 
 
-def _tests(row: Json) -> str:
+def _tests(row: Json, unmeasured: Container[str]) -> str:
     tests = row["tests"]
     if tests is None:
-        return "–"
+        return "not measured: no test command" if row["step"] in unmeasured else "–"
     if not tests["verified"]:
         return "exit code only"
     return f"{tests['pass']} pass, {tests['fail']} fail"

@@ -68,12 +68,12 @@ def find_program(candidates: list[Path]) -> Path:
             if ".cache" in program.parts:
                 raise Refused(
                     f"{program} is in a cache and will be swept away",
-                    hint="pipx install handoffd  # or: uv tool install handoffd",
+                    hint="pipx install .  # in a checkout; or: uv tool install .",
                 )
             return program
     raise NotFound(
         "the program `handoffd` was not found beside this Python",
-        hint="pipx install handoffd  # or: uv tool install handoffd",
+        hint="pipx install .  # in a checkout; or: uv tool install .",
     )
 
 
@@ -172,7 +172,7 @@ def require_usable_by(account: pwd.struct_passwd, installation: Installation) ->
             if why is not None:
                 raise Refused(
                     f"a daemon of {account.pw_name} cannot be run from {end}: {path} {why}",
-                    hint="sudo pipx install --global handoffd  # then use that one",
+                    hint="sudo pipx install --global .  # in a checkout; then use that one",
                 )
 
 

@@ -10,6 +10,9 @@ from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
 
+UNMEASURED = "an agent's word counts until test.command is set in .ai/handoffd.yaml"
+"""What it means for a project that it has no test command."""
+
 
 def report(answer: Json) -> list[str]:
     """Return the lines for an answer of `POST /v1/verbs/…`."""
@@ -57,7 +60,9 @@ def _error(answer: Json) -> list[str]:
 def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
-    if ".ai/handoffd.yaml" in answer["created"] and answer["test_command"] is not None:
+    if answer["test_command"] is None:
+        lines.append(f"  tests: none found; {UNMEASURED}")
+    elif ".ai/handoffd.yaml" in answer["created"]:
         lines.append(f"  tests: {plain(' '.join(answer['test_command']))}   (change it in .ai/handoffd.yaml)")
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))

@@ -30,6 +30,7 @@ _CREDENTIALS = struct.Struct("3i")
 _ERRORS: Mapping[int, type[HandoffdError]] = {
     400: Refused, 403: Refused, 404: NotFound, 409: Refused, 413: Refused, 503: StoreError,
 }  # fmt: skip
+_OF_EVERY_ERROR = frozenset({"type", "code", "message", "hint"})
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 
 
@@ -182,7 +183,9 @@ def _error(status: int, answer: Json) -> HandoffdError:
     code = str(answer.get("code") or kind.default_code)
     if code == Locked.default_code:
         kind = Locked
-    return kind(str(answer.get("message")), hint=answer.get("hint"), code=code)
+    error = kind(str(answer.get("message")), hint=answer.get("hint"), code=code)
+    error.details = {key: value for key, value in answer.items() if key not in _OF_EVERY_ERROR}
+    return error
 
 
 def _broken(error: Exception) -> HandoffdError:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from handoffd.configure import load_project
 from handoffd.errors import StoreError
 from handoffd.execute.checks import detect_test_command
 from handoffd.settings import TestSettings
@@ -41,7 +42,10 @@ _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was written into a project, what it lacks of what is expected, and the tests it seems to have."""
+    """What was written into a project, what it lacks of what is expected, and what tests it.
+
+    `test_command` is what the project's settings name, found now or written before; None: nothing.
+    """
 
     created: tuple[str, ...]
     missing: tuple[str, ...]
@@ -49,8 +53,8 @@ class Prepared:
 
 
 def prepare_project(root: str) -> Prepared:
-    """Write what a project needs to be supervised, where it is missing. Raises StoreError."""
-    found = detect_test_command(frozenset(os.listdir(root)))
+    """Write what a project needs to be supervised, where it is missing. Raises StoreError, InvalidFile."""
+    found = detect_test_command(frozenset(os.listdir(root)), _tools_of(root))
     created = []
     if _write_settings(root, found):
         created.append(SETTINGS)
@@ -58,8 +62,23 @@ def prepare_project(root: str) -> Prepared:
         if _write_pointer(root):
             created.append(POINTER)
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
-    test_command = found.command if found is not None else None
-    return Prepared(created=tuple(created), missing=missing, test_command=test_command)
+    return Prepared(created=tuple(created), missing=missing, test_command=_test_command(root))
+
+
+def _tools_of(root: str) -> frozenset[str]:
+    """Return the names of the tool tables in pyproject.toml; none where there is nothing to read."""
+    try:
+        seen = read_project_file(Path(root), "pyproject.toml", MAX_BYTES)
+        tables = tomllib.loads(seen.content.decode("utf-8")).get("tool") if seen is not None else None
+    except (StoreError, ValueError, RecursionError):
+        return frozenset()  # somebody else's file, as for the name
+    return frozenset(tables) if isinstance(tables, dict) else frozenset()
+
+
+def _test_command(root: str) -> tuple[str, ...] | None:
+    seen = read_project_file(Path(root), SETTINGS, MAX_BYTES)
+    text = None if seen is None else seen.content.decode("utf-8", errors="replace")
+    return load_project(text, SETTINGS).test.command
 
 
 def is_bootstrapped(root: str) -> bool:

@@ -98,7 +98,8 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
 
 def error_json(error: HandoffdError) -> Json:
     """Return an error as the API tells it."""
-    return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    told = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    return {**told, **error.details}
 
 
 class _Api:

@@ -28,6 +28,7 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.events import Initialised, Started, Verb
 from handoffd.engine.results import Result
 from handoffd.errors import NotFound, Refused
+from handoffd.mending import remedies
 from handoffd.store.journal import Journal
 
 _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
@@ -147,7 +148,8 @@ class Service(Reads):
     async def init(self, project: str) -> Json:
         """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing."""
         root = await to_thread.run_sync(_folder, _path(project))
-        prepared = await to_thread.run_sync(prepare_project, root)
+        with remedies(root):
+            prepared = await to_thread.run_sync(prepare_project, root)
         await self._supervision.add(root)
         await self._initialise(root)
         view = await self._supervision.view(root)

@@ -149,7 +149,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         failing_tests=verdict.failing_tests, files_changed=verdict.files_changed, lint_pass=verdict.lint_pass,
         last_error=verdict.error, human_note=None if passed else state.human_note,
     ).with_ledger(
-        free_repeats=0, facts=replace(verdict.facts, attempts=attempts),
+        free_repeats=0, measured=verdict.measured, facts=replace(verdict.facts, attempts=attempts),
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
     ).without_dispatch()  # fmt: skip

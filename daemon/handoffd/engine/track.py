@@ -111,6 +111,8 @@ class Ledger:
     """Given while an executor runs: it belongs to the prompt after that."""
     told: str | None = None
     """What a person was told last of a wait, so that nobody is told twice."""
+    measured: TestCounts | None = None
+    """Counted by us in the attempt judged last: counts in STATE that are others are somebody's word."""
     facts: Facts = Facts()
     last_mark: HandoffMark = HandoffMark()
     """The hand-off applied last; the yardstick for dispatches that are not ours."""

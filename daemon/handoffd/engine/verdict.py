@@ -26,6 +26,8 @@ class Verdict:
     reason: Reason | None = None
     error: str | None = None
     tests: TestCounts | None = None
+    """Measured, else claimed."""
+    measured: TestCounts | None = None
     failing_tests: tuple[str, ...] = ()
     files_changed: tuple[str, ...] = ()
     lint_pass: bool | None = None
@@ -38,13 +40,15 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
     """Return the verdict on `claim`, given what the checks measured (both parts may be missing)."""
     evidence, post = checks.tests, checks.post_check
     assert claim.status is not None
+    measured = evidence.counts if evidence and evidence.verified else None
     verdict = Verdict(
         status=claim.status,
         why=claim.error or f"{claim.status} claimed",
         facts=_facts(claim, ledger.facts, evidence),
         reason=claim.reason,
         error=claim.error,
-        tests=evidence.counts if evidence and evidence.verified else _claimed_tests(claim),
+        tests=measured or _claimed_tests(claim),
+        measured=measured,
         failing_tests=evidence.failing if evidence else claim.failing_tests,
         files_changed=claim.files_changed,
         lint_pass=post.passed if post and not post.fault else None,

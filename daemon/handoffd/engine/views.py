@@ -40,6 +40,8 @@ class TrackView:
     dispatched_at: datetime | None
     completed_at: datetime | None
     tests: TestCounts | None
+    tests_measured: bool | None
+    """Whether `tests` were counted by the daemon; False: an agent said so. None without any."""
     failing_tests: tuple[str, ...]
     lint_pass: bool | None
     blocked_by: tuple[str, ...]
@@ -66,6 +68,8 @@ class ProjectView:
     condition: Condition
     detail: str | None
     paused_by: str | None
+    test_command: tuple[str, ...] | None
+    """What its tests are measured with; None: nothing is measured, and an agent's word counts."""
     warnings: tuple[str, ...]
     tracks: tuple[TrackView, ...]
 

@@ -30,6 +30,7 @@ _KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
 _LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
 # Not `protocol.story.expand`: in a shell command `${story}` is a variable, and stays.
 _STORY = re.compile(r"(?P<prefix>US-)?(?<!\$)\{story\}")
+_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py", re.DOTALL)
 # File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
 _TICK_NS = 20_000_000
 
@@ -141,14 +142,19 @@ def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> froz
     return frozenset(changed)
 
 
-def detect_test_command(names: frozenset[str]) -> TestSettings | None:
-    """Return a likely test command from the names in a project's root; None when unsure."""
+def detect_test_command(names: frozenset[str], tools: frozenset[str] = frozenset()) -> TestSettings | None:
+    """Return a likely test command from the names in a project's root; None when unsure.
+
+    `tools` are those that the project's pyproject.toml has a table for.
+    """
     python_project = names & {"pyproject.toml", "setup.py", "setup.cfg", "tox.ini"}
-    if names & {"pytest.ini", "conftest.py"}:
+    if names & {"pytest.ini", "conftest.py"} or "pytest" in tools:
         return _pytest(names)
     if "go.mod" in names:
         return TestSettings(command=("go", "test", "-json", "./..."), report="gotest")
     if python_project and names & {"tests", "test"}:
+        return _pytest(names)
+    if any(_TEST_FILE.fullmatch(name) for name in names):
         return _pytest(names)
     return None
 

@@ -25,15 +25,15 @@ def is_story_id(text: str) -> bool:
     return bool(_STORY_ID.fullmatch(text)) and ".." not in text and text not in RESERVED_IDS
 
 
-def check_story_id(text: str) -> str:
-    """Return `text`, which is a story id; raises Refused (INVALID_STORY)."""
+def check_story_id(text: str, *, hint: str = "handoffd start US-001") -> str:
+    """Return `text`, which is a story id; raises Refused (INVALID_STORY). `hint` is the asker's command."""
     if is_story_id(text):
         return text
     raise Refused(
         f"{text[:80]!r} cannot be a story id: 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or"
         f" digit, without '..', and none of {', '.join(sorted(RESERVED_IDS))}",
         code="INVALID_STORY",
-        hint="handoffd start US-001",
+        hint=hint,
     )
 
 

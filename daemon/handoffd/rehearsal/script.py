@@ -17,9 +17,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from handoffd.errors import InvalidFile, Problem
 from handoffd.rehearsal.workspace import Workspace
 
 VARIABLE = "HANDOFFD_REHEARSAL"
@@ -62,11 +61,27 @@ FORMS: Mapping[str, Form] = {
 """Every act there is; `misbehave` says what each does."""
 
 
-class BadScript(InvalidFile):
-    """The script cannot be used; the problem names file, key and what is allowed."""
+class BadScript(Exception):
+    """The script cannot be used; says so with file, key and what is allowed, like `errors.Problem`."""
 
-    def __init__(self, file: str, message: str, **place: Any) -> None:
-        super().__init__((Problem(file=file, message=message, **place),))
+    # No Problem itself: an agent that starts for every step imports as little as it can.
+    def __init__(
+        self,
+        file: str,
+        message: str,
+        *,
+        line: int | None = None,
+        key: str | None = None,
+        allowed: tuple[str, ...] = (),
+    ) -> None:
+        place = file if line is None else f"{file}:{line}"
+        at = f" {key}:" if key else ""
+        super().__init__(f"{place}:{at} {message}" + (f" (allowed: {', '.join(allowed)})" if allowed else ""))
+        self.file = file
+        self.message = message
+        self.line = line
+        self.key = key
+        self.allowed = allowed
 
 
 class Act(NamedTuple):

@@ -202,8 +202,10 @@ class Interpreter:
         try:
             if isinstance(effect, WriteChecklist):
                 state = self._inbox.track.state
-                steps = self._files.rules.path_from(effect.task_type, state.step if state else "")
-                await to_thread.run_sync(write_checklist, root, effect.story, steps)
+                rules = self._files.rules
+                steps = rules.path_from(effect.task_type, state.step if state else "")
+                people = frozenset(step for step in steps if rules.steps[step].requires_human)
+                await to_thread.run_sync(write_checklist, root, effect.story, steps, people)
             else:
                 await to_thread.run_sync(append_history, root, effect.text)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it

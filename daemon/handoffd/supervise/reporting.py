@@ -9,12 +9,12 @@ from typing import Literal
 from handoffd.engine.advice import next_command
 from handoffd.engine.commands import addressed, command_for
 from handoffd.engine.results import Blocked
-from handoffd.engine.routing import first_step
+from handoffd.engine.routing import MAX_ATTEMPTS, first_step
 from handoffd.engine.track import Track
 from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.errors import Refused
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import Status
+from handoffd.protocol.state import State, Status
 from handoffd.supervise.project import Project
 from handoffd.supervise.slots import Slots
 from handoffd.supervise.track import TrackSupervisor
@@ -34,6 +34,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         condition=condition,
         detail=project.detail,
         paused_by=main.ledger.paused_by,
+        test_command=project.files.settings.test.command,
         warnings=_warnings(project),
         tracks=tuple(view for view in tracks if view is not None),
     )
@@ -112,7 +113,9 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         dispatch=dispatch.id if dispatch else None,
         pid=None, elapsed_min=None, timeout_min=state.timeout_min,
         dispatched_at=state.dispatched_at, completed_at=state.completed_at,
-        tests=state.tests, failing_tests=state.failing_tests, lint_pass=state.lint_pass,
+        tests=state.tests,
+        tests_measured=None if state.tests is None else state.tests == track.ledger.measured,
+        failing_tests=state.failing_tests, lint_pass=state.lint_pass,
         blocked_by=state.blocked_by, human_note=state.human_note, last_error=state.last_error,
         waits_for=None, next_command=None, steps=(),
         backlog=tuple(queued.story for queued in track.ledger.backlog),
@@ -132,10 +135,18 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if ledger.held_edit:
         return ledger.held_edit.why
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
-        return state.last_error or "a person's decision"
+        return state.last_error or _question(state)
     if not ledger.automatic or state.story is None:
         return "a start: the project is at level 1" if state.story is None else "a `handoffd resume`"
     place = slots.place(track.key)
     if place is not None:
         return f"a slot: number {place} in line, {slots.in_use} of {slots.total} in use"
     return ledger.told
+
+
+def _question(state: State) -> str:
+    """Return what a person is asked, where no error says it."""
+    if MAX_ATTEMPTS in state.blocked_by:
+        failed = f"{state.step} failed: {state.reason}" if state.reason else f"{state.step} failed"
+        return f"{failed}, no attempt left"
+    return f"{state.step} ended with {state.reason}" if state.reason else "a person's decision"

@@ -17,6 +17,7 @@ from handoffd.engine.events import NoticeGivenUp, Verb
 from handoffd.engine.results import Result
 from handoffd.engine.views import Peek, ProjectView
 from handoffd.errors import Locked, NotFound, Refused, StoreError
+from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.store.records import StoredTrack
@@ -157,7 +158,8 @@ class Roster:
     async def _admit(self, root: str) -> None:
         project = Project(root, self._services, self._former.get(root, ()))
         try:
-            await project.admit()
+            with remedies(root):
+                await project.admit()
             await self._services.journal.add_project(root, name_of(project), self._services.clock.now())
         except BaseException:
             project.dismiss()
@@ -233,12 +235,14 @@ class Roster:
         """Return what the next turn would do."""
         found = self._project(project)
         await found.look()
-        return await peek_of(found, bootstrapped=bootstrapped)
+        with remedies(found.root):
+            return await peek_of(found, bootstrapped=bootstrapped)
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""
         found = self._project(project)
-        keys = await found.files.trust()
+        with remedies(found.root):
+            keys = await found.files.trust()
         await found.look()
         return keys
 

@@ -1,6 +1,6 @@
 """An agent that writes down that it was started, is held at its step, and is the rehearsal from then on.
 
-It begins its work when `.ai/release-STEP` is there, and gives up after two minutes. `.ai/starts.log` has
+It begins its work when `.ai/release-STEP` is there, and gives up after ten minutes. `.ai/starts.log` has
 the id of every start: what no journal can change.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 with Path(".ai/starts.log").open("a") as log:
     log.write(os.environ["HANDOFFD_RUN"] + "\n")
-give_up_at = time.monotonic() + 120
+give_up_at = time.monotonic() + 600
 while not Path(f".ai/release-{os.environ['HANDOFFD_STEP']}").exists():
     if time.monotonic() > give_up_at:
         sys.exit("nobody released this agent")

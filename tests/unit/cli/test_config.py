@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_show_tells_every_setting_and_its_source(
 def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
     """At once, each with its place."""
     file = alone / "handoffd.yaml"
-    file.write_text("execute:\n  slots: none\nnonsense: 1\n", encoding="utf-8")
+    file.write_text("execute:\n  slots: none\nnonsense: 1\nlog: {level: loud}\n", encoding="utf-8")
 
     said = handoffd("--config", str(file), "config", "check")
 
@@ -40,6 +41,8 @@ def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
     assert f"{file}:2: execute.slots" in said.err
     assert f"{file}:3: nonsense" in said.err
     assert f"  next: ${{EDITOR:-vi}} +2 {file}" in said.err
+    places = re.findall(r"handoffd\.yaml:(\d+):", said.err)
+    assert ["2", "3", "4"] == places
     told = handoffd("--config", str(file), "config", "check", "--json").json
     assert ("INVALID_FILE", f"${{EDITOR:-vi}} +2 {file}") == (told["code"], told["hint"])
 

@@ -12,7 +12,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command with no terminal."""
     command = [sys.executable, "-m", "handoffd", "demo", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90, check=False
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, check=False
     )
 
 

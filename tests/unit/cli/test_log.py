@@ -156,7 +156,7 @@ def test_following_ends_with_the_run(control: Controlled, tmp_path: Path) -> Non
     eventually_sync(lambda: seen)
     writing.write(b"last\n")
     writing.end()
-    reader.join(10)
+    reader.join(60)
 
     assert b"first\nlast\n" == b"".join(seen)
 

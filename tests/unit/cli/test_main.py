@@ -137,7 +137,7 @@ def test_the_way_to_the_daemon_is_short(control: Controlled) -> None:
     )
     said = subprocess.run(
         [sys.executable, "-c", code],
-        env=environment(control.runtime), capture_output=True, text=True, timeout=30, check=True,
+        env=environment(control.runtime), capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     table, _, modules = said.stdout.rstrip().rpartition("\n")
 
@@ -160,7 +160,7 @@ def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None
         process.stdout.readline()
         process.stdout.close()
 
-        assert (b"", 1) == (process.stderr.read(), process.wait(30))
+        assert (b"", 1) == (process.stderr.read(), process.wait(60))
 
 
 def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
         assert 1 == json.loads(process.stdout.readline())["seq"]
         process.send_signal(signal.SIGINT)
 
-        assert (130, b"") == (process.wait(30), process.stderr.read().strip())
+        assert (130, b"") == (process.wait(60), process.stderr.read().strip())
 
 
 def _options(command: click.Command, path: str) -> list[tuple[str, str]]:

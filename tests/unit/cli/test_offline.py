@@ -69,6 +69,32 @@ def test_a_verb_needs_the_lock(root: Path, settings: Settings) -> None:
         offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
 
 
+WRONG = {".ai/handoffd.yaml": "language: en\nauto: [\n", ".ai/step-rules.yaml": "steps:\n- impl\n"}
+
+
+@pytest.mark.parametrize("file", WRONG)
+@pytest.mark.parametrize("words", [("add",), ("init",), ("start", "US-1"), ("trust",), ("rules", "check")])
+def test_a_file_that_is_wrong_always_has_an_editor(
+    root: Path, handoffd: Commands, words: tuple[str, ...], file: str
+) -> None:
+    """Whoever finds it: the place in full, and every problem for programs."""
+    if words == ("trust",):
+        handoffd("add", str(root))
+    (root / ".ai").mkdir(exist_ok=True)
+    (root / file).write_text(WRONG[file], encoding="utf-8")
+    verb, *rest = words
+    named = [verb, *rest, str(root)] if verb == "rules" else [verb, str(root), *rest]
+
+    told = handoffd(*named, "--json").json
+
+    assert "INVALID_FILE" == told["code"]
+    line = told["problems"][0]["line"]
+    place = "" if line is None else f"+{line} "
+    assert f"${{EDITOR:-vi}} {place}{root}/{file}" == told["hint"]
+    assert all({"file", "line", "key", "message", "allowed"} == set(one) for one in told["problems"])
+    assert file == told["problems"][0]["file"]
+
+
 def test_a_look_tells_of_what_is_wrong_on_the_disk(root: Path, settings: Settings) -> None:
     """A STATE.json that cannot be read, a project that is gone."""
     offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")

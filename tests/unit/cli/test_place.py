@@ -97,7 +97,7 @@ def test_finding_the_socket_needs_no_settings_library(tmp_path: Path) -> None:
     )
     said = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "c.yaml")],
-        capture_output=True, text=True, timeout=30, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
 
     assert not {"pydantic", "ruamel"} & set(said.stdout.split())

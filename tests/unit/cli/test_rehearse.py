@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from handoffd.cli.rehearse import copy_project
+import pytest
+
 from handoffd.rehearsal.sample import create
 
 
@@ -20,11 +22,18 @@ def files_of(project: Path) -> dict[str, bytes]:
     }
 
 
-def rehearse(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with no terminal."""
+def rehearse(*arguments: str, temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command with no terminal; `temporary` is where it makes its copy."""
+    environment = {**os.environ, "COLUMNS": "120", **({"TMPDIR": str(temporary)} if temporary else {})}
     command = [sys.executable, "-m", "handoffd", "rehearse", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90, check=False
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        timeout=300,
+        check=False,
     )
 
 
@@ -72,15 +81,108 @@ def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> Non
     assert "bdd attempt 3" in done.stderr
 
 
-def test_the_copy_takes_up_no_story_in_flight_and_keeps_the_settings(tmp_path: Path) -> None:
-    """What belongs to a run is left out; everything else of the settings stays, comments too."""
+def test_a_project_without_settings_is_measured(tmp_path: Path) -> None:
+    """Its tests are found in the copy; nothing is written into the project."""
+    project = create(tmp_path / "shop", settings=False)
+
+    done = rehearse(str(project), "--yes", "--json")
+
+    told = json.loads(done.stdout)
+    measured = {row["step"] for row in told["rows"] if row["tests"] is not None}
+    assert ({"scaffold", "impl", "verify"}, []) == (measured, told["unmeasured"])
+    assert not (project / ".ai").exists()
+
+
+def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
+    """No test command: an agent's word is all there is, and the table says so."""
+    project = tmp_path / "notes"
+    project.mkdir()
+    (project / "PROJECT_CONTEXT.md").write_text("notes")
+
+    done = rehearse(str(project), "--yes")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert 3 == done.stdout.count("not measured: no test command")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        (".ai/handoffd.yaml", "language: en\nauto: [\n", 3),
+        (".ai/handoffd.yaml", "- a list\n", 1),
+        (".ai/handoffd.yaml", "language: en\nauto: maybe\n", 2),
+        (".ai/step-rules.yaml", "steps:\n  impl:\n    next_on_pass: nowhere\n", 3),
+    ],
+)
+def test_what_is_wrong_with_a_project_is_said_before_it_is_copied(
+    tmp_path: Path, file: str, text: str, place: int
+) -> None:
+    """With the editor on the person's own file, and nothing left behind."""
+    project = create(tmp_path / "shop", settings=False)
+    (project / ".ai").mkdir()
+    (project / file).write_text(text)
+
+    done = rehearse(str(project), "--yes", "--json", temporary=tmp_path)
+
+    told = json.loads(done.stdout)
+    assert (1, "INVALID_FILE", "") == (done.returncode, told["code"], done.stderr)
+    assert f"${{EDITOR:-vi}} +{place} {project}/{file}" == told["hint"]
+    assert (file, place) == (told["problems"][0]["file"], told["problems"][0]["line"])
+    assert [] == list(tmp_path.glob("handoffd-*"))
+
+
+def test_settings_that_are_a_pipe_are_refused(tmp_path: Path) -> None:
+    """They are not waited for."""
+    project = create(tmp_path / "shop", settings=False)
+    (project / ".ai").mkdir()
+    os.mkfifo(project / ".ai/handoffd.yaml")
+
+    done = rehearse(str(project), "--yes", temporary=tmp_path)
+
+    assert 1 == done.returncode
+    assert f"{project}/.ai/handoffd.yaml: it is no regular file" in done.stderr
+    assert f"  next: ls -la {project}/.ai\n" in done.stderr
+    assert [] == list(tmp_path.glob("handoffd-*"))
+
+
+def test_a_copy_that_fails_is_removed(tmp_path: Path) -> None:
+    """Half a project is of no use to anybody. Here the copy's paths are longer than a path may be."""
+    folder = project = tmp_path / "shop"
+    while len(str(folder)) < 3500:
+        folder /= "d" * 200
+    folder.mkdir(parents=True)
+    (folder / "file").touch()
+    long = tmp_path / ("t" * 250) / ("t" * 250) / ("t" * 250)
+    long.mkdir(parents=True)
+
+    done = rehearse(str(project), "--yes", "--json", temporary=long)
+
+    told = json.loads(done.stdout)
+    assert (1, "NOT_COPIED", "") == (done.returncode, told["code"], done.stderr)
+    assert [] == list(long.glob("handoffd-*"))
+
+
+def test_a_script_is_checked_before_the_start(tmp_path: Path) -> None:
+    """File, key, and every act there is; a pipe is read once."""
     project = create(tmp_path / "shop")
-    (project / ".ai/handoffd.yaml").write_text("# ours\nexecutor: claude\nlanguage: zh-TW\n")
-    (project / ".ai/STATE.json").write_text("{}")
-    (project / ".ai/runs").mkdir()
+    script = tmp_path / "script.json"
+    script.write_text('{"bdd": ["pass", "explode"]}')
 
-    copy = copy_project(project, tmp_path / "copy", None)
+    done = rehearse(str(project), "--yes", "--json", "--script", str(script), temporary=tmp_path)
 
-    assert not (copy / ".ai/STATE.json").exists()
-    assert not (copy / ".ai/runs").exists()
-    assert "# ours\nexecutor: rehearsal\nlanguage: zh-TW\n" == (copy / ".ai/handoffd.yaml").read_text()
+    told = json.loads(done.stdout)
+    assert (1, "INVALID_FILE", f"${{EDITOR:-vi}} {script}") == (done.returncode, told["code"], told["hint"])
+    problem = told["problems"][0]
+    assert (str(script), "bdd[1]") == (problem["file"], problem["key"])
+    assert {"pass", "exit:CODE", "fail[:REASON]"} <= set(problem["allowed"])
+    assert [] == list(tmp_path.glob("handoffd-*"))
+
+
+def test_no_hint_starts_a_real_story(tmp_path: Path) -> None:
+    """Whoever pastes it rehearses again."""
+    project = create(tmp_path / "shop")
+
+    done = rehearse(str(project), "--yes", "--story", "../x")
+
+    assert 1 == done.returncode
+    assert f"  next: handoffd rehearse {project} --story US-001\n" in done.stderr

@@ -56,7 +56,7 @@ def test_it_answers_until_a_signal_ends_it(place: Path) -> None:
         second = program("run", env=environment(place))
         process.send_signal(signal.SIGTERM)
 
-        assert 0 == process.wait(30)
+        assert 0 == process.wait(60)
     assert 1 == second.code
     assert f"process {process.pid}" in second.err
     assert not (place / "control.sock").exists()

@@ -88,7 +88,7 @@ def test_one_project_is_told_whole() -> None:
     """Nothing is cut, and all facts are there."""
     long, failing = "x" * 300, tuple(f"t{n}" for n in range(12))
     track = track_view(
-        status="failing", tests=TestCounts(passed=3, failed=1), failing_tests=failing,
+        status="failing", tests=TestCounts(passed=3, failed=1), tests_measured=True, failing_tests=failing,
         lint_pass=False, human_note="be kind", blocked_by=("US-0",), backlog=("US-9",), parked=("US-8",),
         last_error=long, reason="scope_warning",
     )  # fmt: skip
@@ -104,6 +104,45 @@ def test_one_project_is_told_whole() -> None:
         "blocked by: US-0", "backlog: US-9", "set aside: US-8",
     ):  # fmt: skip
         assert f"    {said}" in whole
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (True, "tests: 2 pass, 0 fail, 0 skip"),
+        (False, "tests: 2 pass, 0 fail, 0 skip (claimed by the agent, not measured)"),
+    ],
+)
+def test_a_claim_is_not_shown_as_a_fact(measured: bool, said: str) -> None:
+    """Numbers that nobody measured are somebody's word."""
+    track = track_view(tests=TestCounts(passed=2), tests_measured=measured)
+
+    assert f"    {said}" in _lines(project_view("/srv/shop", track), whole=True)
+
+
+def test_a_project_whose_tests_nobody_runs_is_warned_of() -> None:
+    """Where it is looked at by itself, and only once it can be worked on."""
+    warning = (
+        "    warning: no tests are measured; an agent's word counts until test.command is set in"
+        " .ai/handoffd.yaml"
+    )
+    bare = project_view("/srv/shop", track_view(), test_command=None)
+
+    assert warning in _lines(bare, whole=True)
+    assert warning not in _lines(bare)
+    assert warning not in _lines(project_view("/srv/shop", track_view()), whole=True)
+    assert warning not in _lines(project_view("/srv/shop", test_command=None), whole=True)
+
+
+def test_a_daemon_of_an_older_release_tells_less() -> None:
+    """What it does not say is not made up."""
+    status = _status(project_view("/srv/shop", track_view(tests=TestCounts(passed=2))))
+    del status["projects"][0]["test_command"], status["projects"][0]["tracks"][0]["tests_measured"]
+
+    lines = report(status, whole=True)
+
+    assert "    tests: 2 pass, 0 fail, 0 skip" in lines
+    assert not any("measured" in line for line in lines)
 
 
 def test_two_projects_of_one_name_are_told_apart() -> None:

@@ -152,6 +152,7 @@ def test_add_remove_trust_and_init_say_what_they_did(
         f"fresh is initialised: {root}",
         "  wrote .ai/handoffd.yaml",
         "  wrote CLAUDE.md",
+        "  tests: none found; an agent's word counts until test.command is set in .ai/handoffd.yaml",
         "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step makes them",
         f"  next: handoffd start {root} STORY",
     ] == handoffd("init", str(root)).lines

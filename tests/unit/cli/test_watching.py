@@ -61,7 +61,7 @@ def test_every_change_is_a_line_of_json(control: Controlled) -> None:
         control.supervision.projects["/srv/shop"] = replace(view, tracks=(track_view(status="pass"),))
         assert "pass" == _track(read())["status"]
         process.send_signal(signal.SIGINT)
-        assert 130 == process.wait(30)
+        assert 130 == process.wait(60)
     assert project_view("/srv/shop").project == view.project
 
 

@@ -35,7 +35,7 @@ def _somebody(path: Path, answer: bytes) -> Iterator[None]:
         server = threading.Thread(target=serve)
         server.start()
         yield
-        server.join(10)
+        server.join(60)
 
 
 def test_answers_and_errors_are_those_of_the_daemon(control: Controlled) -> None:
@@ -48,6 +48,22 @@ def test_answers_and_errors_are_those_of_the_daemon(control: Controlled) -> None
     assert ("NOT_FOUND", "handoffd projects") == (caught.value.code, caught.value.hint)
     with pytest.raises(Refused):
         control.client.post("/v1/verbs/approve", {"project": "shop", "nope": 1})
+
+
+def test_what_an_error_says_besides_arrives_too(control: Controlled, tmp_path: Path) -> None:
+    """The problems of a file, each with its place; the daemon's hint opens it."""
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/handoffd.yaml").write_text("auto: maybe\n", encoding="utf-8")
+
+    with pytest.raises(HandoffdError) as caught:
+        control.client.post("/v1/verbs/init", {"project": str(tmp_path)})
+
+    problem = {
+        "file": ".ai/handoffd.yaml", "line": 1, "key": "auto",
+        "message": "must be true or false, not 'maybe'", "allowed": [],
+    }  # fmt: skip
+    assert {"problems": [problem]} == caught.value.details
+    assert f"${{EDITOR:-vi}} +1 {tmp_path}/.ai/handoffd.yaml" == caught.value.hint
 
 
 def test_a_refusal_of_the_engine_is_an_answer(control: Controlled) -> None:
@@ -125,7 +141,7 @@ def test_the_client_is_made_of_the_standard_library() -> None:
     """Its import is on the way of every command."""
     code = "import sys; import handoffd.control.client; print(*sys.modules)"
     loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
 
     assert not {"pydantic", "structlog", "anyio", "httpx", "click"} & set(loaded.stdout.split())

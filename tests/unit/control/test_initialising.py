@@ -101,6 +101,52 @@ def test_a_test_command_that_is_found_is_written_down(tmp_path: Path) -> None:
     assert ("go", "gotest") == (written.test.command and written.test.command[0], written.test.report)
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pyproject.toml": "", "test_a.py": ""},
+        {"setup.py": "", "test_x.py": ""},
+        {"shop_test.py": ""},
+        {"pyproject.toml": "[tool.pytest.ini_options]\ntestpaths = ['checks']\n"},
+        {"pyproject.toml": "[tool.pytest]\n"},
+    ],
+)
+def test_tests_are_found_by_their_names_and_by_their_tool(tmp_path: Path, files: dict[str, str]) -> None:
+    """Not every project keeps them in a folder called tests."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    assert "pytest" in (prepare_project(str(tmp_path)).test_command or ())
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"pyproject.toml": "[tool.ruff]\n", "contest_a.py": "", "test.txt": ""},
+        {"pyproject.toml": "[tool.pytest\n"},
+        {"pyproject.toml": "tool = 5\n"},
+    ],
+)
+def test_where_no_tests_are_found_none_are_named(tmp_path: Path, files: dict[str, str]) -> None:
+    """A manifest that is broken is somebody else's business."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    assert prepare_project(str(tmp_path)).test_command is None
+
+
+def test_the_test_command_is_what_the_settings_say(tmp_path: Path) -> None:
+    """Settings that were there before are not guessed about."""
+    (tmp_path / "go.mod").write_text("module x\n", encoding="utf-8")
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/handoffd.yaml").write_text("test: {command: [make, check]}\n", encoding="utf-8")
+    assert ("make", "check") == prepare_project(str(tmp_path)).test_command
+
+    (tmp_path / ".ai/handoffd.yaml").write_text("auto: false\n", encoding="utf-8")
+    assert prepare_project(str(tmp_path)).test_command is None
+
+
 def test_settings_without_a_test_command_are_valid(tmp_path: Path) -> None:
     """Everything in them is a comment."""
     assert load_project(None, "x") == load_project(settings_text(None), "x")

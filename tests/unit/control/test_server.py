@@ -69,7 +69,7 @@ def test_open_streams_end_when_the_server_does(supervision: MemorySupervision) -
         reader.start()
         control.commit(record())
         eventually_sync(lambda: seen)
-    reader.join(10)
+    reader.join(60)
 
     assert ([1], True) == (seen, ended.is_set())
     assert not control.socket.exists()

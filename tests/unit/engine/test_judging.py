@@ -40,7 +40,7 @@ from handoffd.engine.judging import FREE_REPEATS
 from handoffd.engine.track import Phase, StopReason
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale
-from handoffd.protocol.state import Reason, Status
+from handoffd.protocol.state import Reason, Status, TestCounts
 
 OLD_FORMAT = Found(handoff=Handoff(status=None), source="old-format")
 
@@ -334,6 +334,16 @@ def test_a_hand_off_at_level_1_is_measured_where_the_step_asks_for_it() -> None:
     assert ("e7", "external") == (play.dispatch.id, play.dispatch.executor)
     play.refused(HandoffArrived(dispatch="e8", reading=found(handoff()), mark=mark(8)), "STALE_FACT")
     play.checked(red("t.py::old")).expect(status=Status.FAILING)
+
+
+def test_the_ledger_keeps_what_was_measured_in_the_attempt_judged_last() -> None:
+    """The next attempt's word is no measurement because the one before had one."""
+    play = arrives(Playbook(track_at("impl", Status.RUNNING)), found(handoff()))
+    play.checked(red("t.py::old"))
+    assert play.state.tests == play.ledger.measured is not None
+    later = play.track.with_state(step="bdd", status=Status.RUNNING)
+    play = arrives(Playbook(later), found(handoff(tests=TestCounts(passed=9))), number=9)
+    assert (TestCounts(passed=9), None) == (play.state.tests, play.ledger.measured)
 
 
 def test_an_old_hand_off_at_level_1_passes() -> None:

@@ -36,6 +36,14 @@ def test_a_pass_whose_tests_pass_is_a_pass() -> None:
     assert "3 tests pass" == verdict.why
 
 
+def test_what_was_measured_is_told_from_what_was_claimed() -> None:
+    """Counts without a measurement behind them are an agent's word."""
+    claim = handoff(tests=TestCounts(passed=9))
+    assert TestCounts(passed=3) == judge("impl", claim, green(3)).measured
+    assert (TestCounts(passed=9), None) == ((unmeasured := judge("impl", claim)).tests, unmeasured.measured)
+    assert None is judge("impl", claim, green(0, verified=False)).measured
+
+
 def test_a_pass_whose_tests_fail_has_failed() -> None:
     """The tests are named, and the tail of their output is kept for the next prompt."""
     verdict = judge("verify", tests=red("t.py::a", "t.py::b"))

@@ -20,7 +20,7 @@ def test_a_view_of_a_project_is_plain_data() -> None:
     """It goes over the socket as it is."""
     view = ProjectView(
         project="/srv/shop", name="shop", level=0, condition="not_initialized", detail=None, paused_by=None,
-        warnings=(), tracks=(),
+        test_command=None, warnings=(), tracks=(),
     )  # fmt: skip
     assert "not_initialized" == json.loads(json.dumps(asdict(view)))["condition"]
 

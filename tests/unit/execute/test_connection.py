@@ -14,7 +14,7 @@ import pytest
 from handoffd import __version__
 from handoffd.execute.connection import Connection
 
-PATIENT_S = 10.0
+PATIENT_S = 60.0
 HASTY_S = 0.05
 
 

@@ -72,7 +72,7 @@ def test_the_end_leaves_nobody_and_counts_whom_it_took() -> None:
     """Also those that ignore what can be ignored and have hidden in a session of their own."""
     body = """
 family.head(child("(trap '' TERM; setsid sleep 600 & setsid sleep 600 &) & exit 4"))
-until(lambda: family.ended)
+until(lambda: family.ended and sleepers() == 2)
 family.end(rest)
 print(family.result, family.killed >= 2, family.nobody, family.survived, tree.descendants(os.getpid()))
 """

@@ -29,7 +29,7 @@ def listen(stack: ExitStack, path: Path) -> Listener:
 def call(stack: ExitStack, path: Path) -> socket.socket:
     """Return a connection to who listens at `path`."""
     caller = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-    caller.settimeout(10)
+    caller.settimeout(60)
     caller.connect(str(path))
     return caller
 

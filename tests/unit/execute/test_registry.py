@@ -52,7 +52,7 @@ def test_the_rehearsal_needs_nothing_but_handoffd(tmp_path: Path) -> None:
     found = [*start.argv[:-2], "-c", "import handoffd.rehearsal"]
 
     assert (sys.executable, "-I", "-m", "handoffd.rehearsal") == start.argv
-    assert 0 == subprocess.run(found, cwd=tmp_path, env={}, check=False, timeout=30).returncode
+    assert 0 == subprocess.run(found, cwd=tmp_path, env={}, check=False, timeout=60).returncode
 
 
 def test_an_executor_of_ones_own() -> None:

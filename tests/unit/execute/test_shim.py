@@ -61,7 +61,7 @@ def test_exit_code_output_and_time_are_recorded(root: Path) -> None:
     assert (3, None, "itself", None) == (record.code, record.signal, record.by, record.spawn_error)
     assert "out\nerr\n" == record.tail == (root / "runs/r1/output.log").read_text()
     assert 8 == record.output_bytes
-    assert 0 < record.seconds < 10
+    assert 0 < record.seconds < 60
     assert None is record.output_error
 
 
@@ -170,7 +170,7 @@ def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) 
     nobody, answer = os.pipe()
     os.close(nobody)
 
-    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=answer, timeout=20)
+    subprocess.run([*PROGRAM, str(run_dir)], check=True, stdout=answer, timeout=60)
     os.close(answer)
 
     record = finish(run_dir)
@@ -179,7 +179,7 @@ def test_a_caller_that_dies_before_the_answer_costs_the_run_nothing(root: Path) 
 
 def test_start_is_on_disk_when_the_answer_comes(root: Path) -> None:
     """Whoever asked knows the run by pid and start time, and so does its record."""
-    run_dir = begin(root, run_spec(root, "r1", "sleep", "60"))
+    run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
 
     claim = claim_of(run_dir)
     start = StartRecord.from_json((run_dir / "start.json").read_text())
@@ -213,13 +213,16 @@ def test_deadline_ends_the_run(root: Path) -> None:
     record = run(root, "sleep", "600", deadline_s=0.1)
 
     assert ("deadline", None, signal.SIGTERM) == (record.by, record.code, record.signal)
-    assert 0.1 <= record.seconds < 10
+    assert 0.1 <= record.seconds < 60
 
 
 def test_a_tree_that_hides_and_will_not_stop_is_ended(root: Path) -> None:
     """Sessions, double forks, cleared environments, orphans born of TERM: none outlives the run."""
     marker = str(root / "marker")
-    run_dir = begin(root, run_spec(root, "r1", *script("hydra", marker, "stay"), deadline_s=None))
+    # Long enough for the one that answers TERM with an orphan.
+    ladder = (Rung(signal="TERM", grace_s=1),)
+    spec = run_spec(root, "r1", *script("hydra", marker, "stay"), deadline_s=None, ladder=ladder)
+    run_dir = begin(root, spec)
     eventually_sync(lambda: hydra_is_grown(marker))
 
     os.kill(claim_of(run_dir).pid, signal.SIGTERM)
@@ -245,19 +248,19 @@ def test_a_grandchild_that_holds_the_pipe_delays_nothing(root: Path) -> None:
     record = run(root, "sh", "-c", "echo done; setsid sleep 600 & exit 0")
 
     assert (0, "done\n", 1) == (record.code, record.tail, record.killed)
-    assert record.seconds < 5
+    assert record.seconds < 60
 
 
 def test_late_words_of_a_child_are_kept(root: Path) -> None:
     """What is written within the drain time after the program's end is output, too."""
-    record = run(root, "sh", "-c", "(sleep 0.2; echo late) & echo early", drain_s=5)
+    record = run(root, "sh", "-c", "(sleep 0.2; echo late) & echo early", drain_s=60)
 
     assert ("early\nlate\n", 0) == (record.tail, record.killed)
 
 
 def test_ladder_is_climbed_down_rung_by_rung(root: Path) -> None:
     """INT, then TERM, then KILL, each only after the grace of the one before."""
-    ladder = (Rung(signal="INT", grace_s=0.15), Rung(signal="TERM", grace_s=0.15))
+    ladder = (Rung(signal="INT", grace_s=1), Rung(signal="TERM", grace_s=1))
     run_dir = begin(root, run_spec(root, "r1", *script("listener"), ladder=ladder))
     eventually_sync(lambda: (root / "runs/r1/output.log").read_text() == "ready\n")
 

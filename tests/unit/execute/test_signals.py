@@ -34,7 +34,7 @@ if os.fork() == 0:
     os.kill(os.getpid(), signal.SIGTERM)
     print(notes.stop_asked, ready(), flush=True)
     os._exit(0)
-select.select([notes.wake], [], [], 10)
+select.select([notes.wake], [], [], 30)
 os.wait()
 print(notes.stop_asked, ready(), flush=True)
 """

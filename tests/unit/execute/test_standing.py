@@ -82,7 +82,7 @@ def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, a
     """By the process that it started itself, which is the one it listens to."""
     address = f"@handoffd-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(10)
+        manager.settimeout(60)
         manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         manager.bind("\0" + address[1:] if abstract else address)
         with standing_program("stay", NOTIFY_SOCKET=address) as front:

@@ -38,7 +38,7 @@ def talking(talk: Callable[[socket.socket], None]) -> Iterator[int]:
             assert not thread.is_alive()
 
 
-def sink(url: str, timeout_s: float = 10) -> WebhookSink:
+def sink(url: str, timeout_s: float = 60) -> WebhookSink:
     """Return a sink that posts to `url`."""
     return WebhookSink(WebhookSettings.model_validate({"url": url, "timeout_s": timeout_s}))
 

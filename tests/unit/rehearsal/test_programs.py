@@ -12,7 +12,7 @@ def test_code_and_both_streams_are_returned(tmp_path: Path) -> None:
     """In the order they were written, from the right folder, without input."""
     code = "import os, sys; print(os.getcwd(), flush=True); print(sys.stdin.read(), file=sys.stderr); exit(3)"
 
-    ended = run([sys.executable, "-c", code], str(tmp_path), limit_s=30)
+    ended = run([sys.executable, "-c", code], str(tmp_path), limit_s=60)
 
     assert (3, f"{tmp_path.resolve()}\n\n") == ended
 

@@ -138,7 +138,7 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
     """What we start must not hold our locks after us."""
     path = tmp_path / "x.lock"
     lock = acquire(path, "it")
-    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+    with subprocess.Popen(["sleep", "600"], close_fds=False) as child:
         lock.release()
         try:
             acquire(path, "it").release()
@@ -152,7 +152,7 @@ async def test_waiting_ends_when_the_lock_is_free(tmp_path: Path) -> None:
     first, got = acquire(path, "it"), list[Path]()
 
     async def wait() -> None:
-        with await acquire_within(path, "it", 30) as lock:
+        with await acquire_within(path, "it", 60) as lock:
             got.append(lock.path)
 
     async with anyio.create_task_group() as group:

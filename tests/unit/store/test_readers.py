@@ -27,7 +27,7 @@ async def test_a_slow_reader_neither_waits_nor_blocks(tmp_path: Path) -> None:
         db.execute("BEGIN")
         seen.append(count(db))
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         seen.append(count(db))
         db.execute("COMMIT")
 

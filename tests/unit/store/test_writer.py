@@ -47,7 +47,7 @@ class Held:
     def __call__(self, db: sqlite3.Connection) -> str:
         """Wait inside a transaction until told to go on."""
         self.entered.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         return "held"
 
 

@@ -19,7 +19,7 @@ from handoffd.engine.effects import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.track import TrackKey
 from handoffd.execute.base import ExitRecord
-from handoffd.execute.executor import ResultLine
+from handoffd.execute.executor import LadderRung, ResultLine
 from handoffd.execute.process import Run
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
@@ -184,11 +184,15 @@ async def test_the_end_of_a_dispatch_that_was_judged_is_no_news(tmp_path: Path) 
 
 async def test_a_shim_that_does_not_react_is_killed_in_the_end(tmp_path: Path) -> None:
     """After all it may rightly take; what it looked after is ended, and the run is lost."""
-    async with house(tmp_path, "sleep 600") as here:
-        play = Play(here, make_project(tmp_path))
+    async with house(tmp_path, "trap '' TERM; touch deaf; sleep 600") as here:
+        root = make_project(tmp_path)
+        play = Play(here, root)
+        executors = here.services.executors.executors
+        patient = {"ladder": (LadderRung(signal="TERM", grace_s=60), LadderRung(signal="KILL", grace_s=1))}
+        executors["agent"] = executors["agent"].model_copy(update=patient)  # type: ignore[index]
 
         async def hang() -> None:
-            await eventually(lambda: play.facts)
+            await eventually(lambda: play.facts and at(root, "deaf").exists())
             shim = play.attempts.live["d1"].shim_pid
             play.attempts.stop("d1")
             os.kill(shim, signal.SIGSTOP)
@@ -202,7 +206,7 @@ async def test_a_shim_that_does_not_react_is_killed_in_the_end(tmp_path: Path) -
             ended = (await play.run())[-1]
 
         assert isinstance(ended, ExecutorExited)
-        assert ended.exit.by in {"lost", "stop"}
+        assert "lost" == ended.exit.by
         await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))  # killed, and gone a moment later
 
 

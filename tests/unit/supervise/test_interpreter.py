@@ -189,7 +189,7 @@ async def test_an_executor_that_runs_is_found_again(tmp_path: Path) -> None:
     """By its records: not started a second time, and its end is heard."""
     async with house(tmp_path) as here, play(here) as stage:
         run = await here.services.launcher.start(
-            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sleep", "600", deadline_s=60.0)
+            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sleep", "600")
         )
 
         await stage.interpreter.rejoin()
@@ -244,7 +244,7 @@ async def test_an_executor_that_was_being_ended_is_asked_again(tmp_path: Path) -
     """Nobody knows how far the daemon before got with it."""
     stopping = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.TIMEOUT))
     async with house(tmp_path) as here, play(here, stopping) as stage:
-        spec = run_spec(tmp_path, "d1", "sleep", "600", deadline_s=60.0)
+        spec = run_spec(tmp_path, "d1", "sleep", "600")
         await here.services.launcher.start(here.services.run_dir("d1"), spec)
 
         await stage.interpreter.rejoin()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, house, make_project, track_of
 
@@ -40,13 +41,15 @@ class Watch:
 async def looping(here: House, projects: dict[str, Project], watch: Watch) -> AsyncIterator[Loops]:
     """Lend the running loops of `projects`."""
     loops = Loops(here.services, projects)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(here.services.notifier.run)
-        tasks.start_soon(loops.run, watch)
-        for root in tuple(projects):
-            await projects[root].begun.wait()
-        yield loops
-        tasks.cancel_scope.cancel()
+    # The traceback of a crash is not printed: making it pretty holds up everybody for seconds.
+    with capture_logs():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.services.notifier.run)
+            tasks.start_soon(loops.run, watch)
+            for root in tuple(projects):
+                await projects[root].begun.wait()
+            yield loops
+            tasks.cancel_scope.cancel()
     for project in projects.values():
         project.dismiss()
 
@@ -141,7 +144,7 @@ async def test_a_journal_that_cannot_be_read_ends_no_daemon(tmp_path: Path) -> N
             assert "accepted" == (await projects[other].main.give(Initialised(project="b"))).result.type
             _replace_body(here, body)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set(), 20)
+            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
             assert projects[other].begun.is_set()
 
 

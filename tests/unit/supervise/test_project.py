@@ -288,15 +288,19 @@ async def test_what_a_first_look_finds_is_followed_up(tmp_path: Path) -> None:
 
 async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> None:
     """A mount that comes later: whose tests would be run, by whose rules?"""
-    settings = json.dumps({"test": {"command": ["/bin/sh", "-c", "sleep 0.5; exit 1"]}})
+    # Before the story it ends at once; after the claim, only when the project is away.
+    tests = f"test -e .ai/HANDOFF.md || exit 1; until test -e {tmp_path}/tested; do sleep 0.05; done; exit 1"
+    settings = json.dumps({"test": {"command": ["/bin/sh", "-c", tests]}})
     async with house(tmp_path) as here:
         root, away = make_project(tmp_path, rules=CHECKED, settings=settings), tmp_path / "away"
         async with daemon(here) as roster:
             await roster.add(root)
             await roster.give(root, Initialised(project="shop"))
             await roster.give(root, Started(story="US-001"))
-            await eventually(lambda: list(here.services.settings.runs_dir.glob("*.tests/start.json")), 20)
+            await eventually(lambda: list(here.services.settings.runs_dir.glob("*.tests/start.json")))
         shutil.move(root, away)
+        (tmp_path / "tested").touch()
+        await eventually(lambda: list(here.services.settings.runs_dir.glob("*.tests/exit.json")))
 
         async with daemon(here) as roster:
             await eventually(lambda: [notice.text for notice in here.told.notices])
@@ -308,7 +312,7 @@ async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> No
             shutil.move(away, root)
             await roster.poll()
 
-            await eventually(lambda: json.loads(at(root, ".ai/STATE.json").read_text())["attempt"] == 2, 20)
+            await eventually(lambda: json.loads(at(root, ".ai/STATE.json").read_text())["attempt"] == 2)
         assert "failing" == (await here.journal.runs())[-1].result
 
 

@@ -138,7 +138,7 @@ async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> 
         assert running.elapsed_min is not None
 
         await roster.give(root, Aborted(by="me"))
-        await eventually(lambda: roster.running == 0)
+        await eventually(lambda: "needs_human" in at(root, ".ai/STATE.json").read_text())
 
         stopped = await track()
         assert ("needs_human", "aborted by me", None, f"handoffd start {root} STORY") == (

@@ -176,7 +176,7 @@ async def test_they_are_ended_when_a_person_says_so(settings: Settings, monday: 
 
     with a_run(settings, "20260131T230000-deadbeef.tests") as process:
         done = await restored(settings, monday, end_executors=True)
-        assert -15 == process.wait(10)
+        assert -15 == process.wait(60)
 
     assert ("20260131T230000-deadbeef.tests",) == done.ended
 

@@ -17,6 +17,7 @@ from tests.unit.supervise.making import HAND_OVER, NOW, at, daemon, house, make_
 
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Aborted, Initialised, Noted, Started, Verb
+from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.line import GivenUp
 from handoffd.settings import WatchSettings
@@ -327,15 +328,17 @@ async def test_a_project_that_is_removed_while_it_waits_leaves_the_line(tmp_path
     waiting = f"until test -e {tmp_path}/go; do sleep 0.05; done"
     async with house(tmp_path, f"{waiting}\n{HAND_OVER}", slots=1) as here, daemon(here) as roster:
         first, second = make_project(tmp_path / "a"), make_project(tmp_path / "b")
-        for root in (first, second):
-            await begun(roster, root, Started(story="US-001"))
+        await begun(roster, first, Started(story="US-001"))
         await eventually(lambda: roster.running == 1)
+        await begun(roster, second, Started(story="US-001"))
+        await eventually(lambda: here.services.slots.place(TrackKey(second)) == 1)
 
         await roster.remove(second)
         (tmp_path / "go").touch()
 
         await eventually(lambda: shown(first)["step"] == "review")
-        assert (0, 0) == (roster.crashes, here.services.slots.in_use)
+        await eventually(lambda: here.services.slots.in_use == 0)
+        assert 0 == roster.crashes
 
 
 async def test_a_project_that_is_removed_while_it_begins_to_work_keeps_no_slot(tmp_path: Path) -> None:
@@ -463,7 +466,7 @@ async def test_executors_are_ended_even_if_that_cannot_be_recorded(tmp_path: Pat
         with unwritable(here), anyio.fail_after(60):
             await roster.end_executors("the test")
 
-            assert [] == processes(f"{tmp_path}/agent.sh")
+            await eventually(lambda: not processes(f"{tmp_path}/agent.sh"))
 
 
 async def test_that_people_could_not_be_told_is_part_of_the_history(tmp_path: Path) -> None:

@@ -55,9 +55,7 @@ async def test_it_settles_once_a_valid_handoff_lies_there(tmp_path: Path) -> Non
     """Rest alone is not enough: an agent may wait for its model."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
-        run = await here.services.launcher.start(
-            tmp_path / "d1", run_spec(tmp_path, "d1", "sleep", "600", deadline_s=60.0)
-        )
+        run = await here.services.launcher.start(tmp_path / "d1", run_spec(tmp_path, "d1", "sleep", "600"))
         handoffs, settled = Looks(root), anyio.Event()
 
         async def wait() -> None:

@@ -83,7 +83,7 @@ async def test_nothing_changes_when_the_journal_cannot_take_it(tmp_path: Path) -
     async with house(tmp_path) as here:
         one = standing(here)
         await one.commit(EVENT, decision(track_of(human_note="first")))
-        with sqlite3.connect(here.services.settings.journal) as saboteur:
+        with sqlite3.connect(here.services.settings.journal, timeout=60) as saboteur:
             saboteur.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END"
             )
