@@ -9,21 +9,23 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-import anyio
 from anyio import to_thread
 
 from handoffd.clock import Clock
+from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.protocol.prompt import render_prompt
 from handoffd.store.atomic import replace_text
 from handoffd.store.faults import storage_error
+from handoffd.supervise.metered import within_cpu
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context, templates_for
 from handoffd.supervise.runfolders import prepare
 from handoffd.supervise.services import Services
 
-RENDER_LIMIT_S = 1.0
+RENDER_CPU_S = 1.0
+RENDER_WALL_S = 60.0
 
 
 def dispatch_id(clock: Clock) -> str:
@@ -52,21 +54,21 @@ class Preparation:
     async def prompt(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
         """Return the prompt for the track's current attempt, and warnings about missing files.
 
-        Raises HandoffdError when a template cannot be used or takes longer than a second.
+        Raises HandoffdError when a template cannot be used or takes more than a second of a processor.
         """
         language = self._files.settings.language or self._services.settings.language
         context = await to_thread.run_sync(
             prompt_context, self._key, track, dispatch, self._files.rules, language
         )
         templates = await to_thread.run_sync(templates_for, self._key.project)
-        text: str | None = None
-        with anyio.move_on_after(RENDER_LIMIT_S):
-            text = await to_thread.run_sync(render_prompt, context, templates, abandon_on_cancel=True)
-        if text is None:
+        try:
+            text = await within_cpu(lambda: render_prompt(context, templates), RENDER_CPU_S, RENDER_WALL_S)
+        except TimeoutError as slow:
             raise PromptTooSlowError(
-                f"the prompt of {context.step} was not rendered within {RENDER_LIMIT_S:g} s",
-                hint=f"simplify the templates in {self._key.project}/.ai/prompts",
-            )
+                f"the prompt of {context.step} took more than {RENDER_CPU_S:g} s to render:"
+                f" simplify the templates in {self._key.project}/.ai/prompts",
+                hint=command_for(self._key.project, "peek"),
+            ) from slow
         return text, tuple(f"{path} is missing" for path in context.missing)
 
     async def stage(self, track: Track, dispatch: str) -> None:

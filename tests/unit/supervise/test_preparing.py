@@ -77,7 +77,7 @@ async def test_a_run_folder_that_cannot_be_made_is_an_error_like_any_other(tmp_p
 
 
 async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Path) -> None:
-    """One project's template holds up nobody for longer than a second."""
+    """One project's template holds up nobody for longer than a second of a processor."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         steps = at(root, ".ai/prompts/en/steps")
