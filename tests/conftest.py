@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import signal
 
+import structlog
+
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach what the tests start: a suite in the background of a script inherits it ignored."""
+    """Prepare what the tests start, and what they would wait for in vain."""
+    _let_ctrl_c_through()
+    _keep_tracebacks_plain()
+
+
+def _let_ctrl_c_through() -> None:
+    """Hear Ctrl-C again: a suite in the background of a script inherits it ignored."""
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
+
+
+def _keep_tracebacks_plain() -> None:
+    """Log as usual, but without framed tracebacks: one takes the event loop for seconds."""
+    *before, _ = structlog.get_config()["processors"]
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*before, plain])
