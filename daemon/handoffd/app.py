@@ -31,6 +31,8 @@ from handoffd.settings import Settings
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
+from handoffd.supervise.descriptors import RESERVE, Descriptors
+from handoffd.supervise.machine import Machine
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
@@ -44,6 +46,9 @@ DRAIN_S = 5.0
 """How long a stopping daemon waits for notices on their way."""
 
 STATUS_EVERY_S = 10.0
+
+MACHINE_EVERY_S = 2.0
+"""How often the daemon looks whether it can still write its journal and open files."""
 
 LOCK_S = 5.0
 """How long a starting daemon waits for a verb that is being carried out without one."""
@@ -115,7 +120,7 @@ async def _parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[
     try:
         journal = await Journal.open(settings.journal)
         try:
-            yield _services(settings, journal)
+            yield _services(settings, journal, Descriptors(RESERVE))
         finally:
             with anyio.CancelScope(shield=True):  # what is queued for the journal must reach it
                 await journal.close()
@@ -133,7 +138,7 @@ async def _lock(settings: Settings, within_s: float) -> FileLock:
     return await acquire_within(path, f"the state directory {settings.state_dir}", within_s)
 
 
-def _services(settings: Settings, journal: Journal) -> Services:
+def _services(settings: Settings, journal: Journal, descriptors: Descriptors | None = None) -> Services:
     clock = SystemClock()
     environment = dict(os.environ)
     managed = ServiceManager.from_environment(environment, clock).present
@@ -147,6 +152,7 @@ def _services(settings: Settings, journal: Journal) -> Services:
         slots=Slots(settings.execute.slots),
         clock=clock,
         environment=environment,
+        descriptors=descriptors or Descriptors(),
     )
 
 
@@ -158,6 +164,7 @@ class Daemon:
         self._services = services
         self._roster = Roster(services)
         self._watcher = Watcher(self._roster.touched, settings.watch)
+        self._machine = Machine(services, self._roster.poll)
         self._scheduler = Scheduler()
         self._manager = ServiceManager.from_environment(services.environment, services.clock)
         self._stop = anyio.Event()
@@ -178,6 +185,7 @@ class Daemon:
                 tasks.start_soon(self._add_configured, str(root))
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
+        self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
         service = Service(
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
@@ -249,8 +257,16 @@ class Daemon:
     async def _tell_manager(self) -> None:
         self._manager.status(self._summary())
 
+    async def _look_at_machine(self) -> None:
+        before = self._machine.trouble
+        await self._machine.look()
+        if self._machine.trouble != before:
+            await self._tell_manager()
+
     def _summary(self) -> str:
-        return f"{self._roster.count} projects, {self._roster.running} executors running"
+        usual = f"{self._roster.count} projects, {self._roster.running} executors running"
+        trouble = self._machine.trouble
+        return f"nothing is started: {trouble}; {usual}" if trouble else usual
 
     async def _wind_down(self) -> None:
         """End in order: executors if asked, then notices. The journal is closed by whoever opened it."""

@@ -49,6 +49,8 @@ class ExecuteSettings(_Section):
     """How executors are run."""
 
     slots: int = Field(4, ge=1)
+    min_free_mb: int = Field(512, ge=0)
+    """MiB; 0 looks at no disk."""
     handoff_grace_s: float = Field(20, gt=0)
     settle_s: float = Field(1, ge=0)
     env_allow: tuple[VariableName, ...] = (

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.runs import working_in
 
 
 @pytest.fixture(scope="module")
@@ -22,18 +22,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def start(daemon: Daemon, project: Path) -> None:
     """Start the sample's story."""
     assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
-
-
-def left_behind(project: Path) -> list[psutil.Process]:
-    """Return processes that still work in the project."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(project) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def standing(state: Path) -> tuple[str, str]:
@@ -61,12 +49,12 @@ def test_a_hung_executor_ends_with_its_orphans_at_the_timeout(daemon: Daemon, tm
     project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
 
     start(daemon, project)
-    eventually_sync(lambda: len(left_behind(project)) == 3)  # the agent and its two orphans
+    eventually_sync(lambda: len(working_in(project)) == 3)  # the agent and its two orphans
     track = daemon.wait_at(project, "bdd", "timeout")
 
     assert "ran out of time" in track["last_error"]
     eventually_sync(lambda: [n["kind"] for n in daemon.told(project)] == ["timeout"])
-    assert [] == left_behind(project)
+    assert [] == working_in(project)
 
 
 def test_a_valid_handoff_at_the_deadline_counts(tmp_path: Path) -> None:
@@ -132,7 +120,7 @@ def test_a_half_written_handoff_changes_nothing_while_the_executor_lives(
     assert "running" == daemon.track(project)["status"]
     assert "accepted" == daemon.verb("abort", project)["type"]
     daemon.wait_for(project, lambda t: t["status"] == "needs_human")
-    assert [] == left_behind(project)
+    assert [] == working_in(project)
 
 
 def test_a_crash_costs_an_attempt_and_says_how(daemon: Daemon, tmp_path: Path) -> None:

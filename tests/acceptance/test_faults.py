@@ -235,7 +235,7 @@ def test_a_full_disk_loses_no_result(tmp_path: Path) -> None:
 
         eventually_sync(lambda: condition(daemon, project) == "io_error")
         assert "error" == daemon.verb("note", project, text="Still there?")["type"]
-        eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["warning"])
+        eventually_sync(lambda: [told["kind"] for told in daemon.told(daemon.state_dir)] == ["warning"])
         filling.unlink()
 
         daemon.wait_at(project, "review", "needs_human")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.daemon import EXECUTORS, Daemon, running, sample
 from tests.support.eventually import eventually_sync
-from tests.support.runs import descends, unit
+from tests.support.runs import descends, unit, working_in
 
 import handoffd
 
@@ -64,6 +65,23 @@ def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> N
 
         daemon.wait_at(project, "review", "needs_human")
         assert 3 == len(daemon.starts(project))
+
+
+def test_a_hung_executor_ends_at_its_deadline_while_no_daemon_runs(tmp_path: Path) -> None:
+    """Its shim has the deadline; the next daemon finds the end and says timeout."""
+    rules = "steps: {bdd: {timeout_min: 0.15}}"
+    project = sample(tmp_path, script={"bdd": ["orphan+ignore-term"]}, rules=rules)
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: t["phase"] == "executing" and t["pid"])
+        daemon.kill()
+
+        exits = eventually_sync(lambda: [*daemon.state_dir.glob("runs/*/exit.json")])
+
+        assert ["deadline"] == [json.loads(path.read_text())["by"] for path in exits]
+        assert [] == working_in(project)
+        daemon.start()
+        assert "ran out of time" in daemon.wait_at(project, "bdd", "timeout")["last_error"]
 
 
 def test_stop_with_executors_ends_them_and_costs_no_attempt(tmp_path: Path) -> None:

@@ -58,7 +58,12 @@ class House:
             "projects": [str(project.root) for project in self.projects],
             "schedule": {"poll_s": 0.5},
             "executors": executors,
-            "execute": {"slots": slots, "handoff_grace_s": 0.5, "env_allow": list(_ALLOWED)},
+            "execute": {
+                "slots": slots,
+                "handoff_grace_s": 0.5,
+                "env_allow": list(_ALLOWED),
+                "min_free_mb": 0,
+            },
         }
 
     def order(self, **more: object) -> Json:

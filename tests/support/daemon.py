@@ -52,6 +52,8 @@ class Daemon:
         self.start_log = base / "starts.jsonl"
         self.environment: dict[str, str] = {}
         """What the daemon finds in its environment beside what every test has there."""
+        self.prefix: tuple[str, ...] = ()
+        """Words before the daemon's command."""
         self._process: subprocess.Popen[bytes] | None = None
         self._config = base / "handoffd.yaml"
         self._write_config(settings(self) if callable(settings) else settings or {})
@@ -70,6 +72,7 @@ class Daemon:
         }
         execute = whole.setdefault("execute", {})
         execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG"])
+        execute.setdefault("min_free_mb", 0)  # tests also run on small disks
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 
     # --- its life --------------------------------------------------------------------------------
@@ -83,7 +86,7 @@ class Daemon:
         }
         log = (self.base / "daemon.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "handoffd", "run", "--config", str(self._config)],
+            [*self.prefix, sys.executable, "-m", "handoffd", "run", "--config", str(self._config)],
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
         log.close()

@@ -50,6 +50,18 @@ def processes(word: str) -> list[int]:
     return [pid for pid in named if (seen := proc.stat(pid)) and not seen.ended]
 
 
+def working_in(folder: Path) -> list[int]:
+    """Return the pids of the living processes whose working directory is `folder`."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd") == str(folder):
+                found.append(int(entry))
+        except OSError:
+            continue  # gone, or another account's
+    return [pid for pid in found if (seen := proc.stat(pid)) and not seen.ended]
+
+
 def hydra_is_grown(marker: str) -> bool:
     """Tell whether each of the eight processes of a hydra that stays has become deaf to signals."""
     try:

@@ -25,6 +25,10 @@ NEVER = frozenset(
 """What systemd gives the daemon and means for no one else."""
 
 
+MARK = "HANDOFFD_RUN"
+"""The variable that holds a run's id, and by which its processes are known when nothing else tells."""
+
+
 def child_environment(
     source: Mapping[str, str],
     *allowed: Iterable[str],
@@ -50,7 +54,7 @@ def child_environment(
 def run_variables(*, run_id: str, story: str | None, step: str, attempt: int) -> dict[str, str]:
     """Return what every run is told about itself. The run id also marks its processes as ours."""
     return {
-        "HANDOFFD_RUN": run_id,
+        MARK: run_id,
         "HANDOFFD_STORY": story or "",
         "HANDOFFD_STEP": step,
         "HANDOFFD_ATTEMPT": str(attempt),

@@ -12,6 +12,7 @@ it to the manager to bring the launcher it needs, for a limited time.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -183,6 +184,8 @@ class Launcher:
         except TimeoutError:
             return f"{name} was not ready within {_PROGRAM_S:.0f} s"
         except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                raise  # nothing is wrong with the program
             return f"{self._python}: {error.strerror}"
         said = done.stderr.decode("utf-8", "replace").strip()
         return "" if done.returncode == 0 else said or f"{name} ended with {done.returncode}"

@@ -17,14 +17,15 @@ import anyio
 import structlog
 
 from handoffd.execute import base
+from handoffd.execute.environment import MARK
 from handoffd.execute.output import output_bytes, read_output
+from handoffd.execute.remains import end_remains
 from handoffd.execute.runner import proc, records, tree
 
 log = structlog.get_logger(__name__)
 
 Record = TypeVar("Record", base.StartRecord, base.ExitRecord, base.RunSpec)
 
-_REMAINS_TRIES = 200
 _LOOK_AGAIN_S = 0.02
 
 
@@ -184,7 +185,8 @@ def _lost(run_dir: Path) -> base.ExitRecord:
     starting it and writing that down.
     """
     start = _record(run_dir, base.START, base.StartRecord)
-    killed = _end_remains(start) if start else 0
+    spec = _record(run_dir, base.SPEC, base.RunSpec)
+    killed = end_remains(start, spec.env.get(MARK) if spec else None)
     log.warning("run lost", run=run_dir.name, started=start is not None, killed=killed)
     return base.ExitRecord(
         run_id=start.run_id if start else run_dir.name,
@@ -200,21 +202,6 @@ def _tail(run_dir: Path) -> str:
     if spec is None:
         return ""
     return read_output(run_dir, spec.output, last=base.TAIL_BYTES).decode("utf-8", "replace")
-
-
-def _end_remains(start: base.StartRecord) -> int:
-    """Kill the main process and all below it; the number of those it hit.
-
-    The launcher does the same from above and more thoroughly; this is for when there is none.
-    """
-    hit: set[int] = set()
-    for _ in range(_REMAINS_TRIES):
-        if not proc.is_running(start.pid, start.pid_started, start.boot_id):
-            break
-        hit |= tree.sweep(start.pid, signal.SIGKILL).reached
-        tree.signal_exactly(start.pid, start.pid_started, signal.SIGKILL)
-        hit.add(start.pid)
-    return len(hit)
 
 
 async def _readable(fd: int) -> None:

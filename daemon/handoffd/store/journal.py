@@ -91,6 +91,15 @@ class Journal:
         if self._writer is not None:
             await self._writer.close()
 
+    @property
+    def outage(self) -> str | None:
+        """Why the latest write failed, until one succeeds; None when all is well."""
+        return None if self._writer is None else self._writer.outage
+
+    async def probe(self) -> None:
+        """Write something of no consequence. Raises StoreError when the journal takes nothing."""
+        await self._write("write the journal", tables.touch)
+
     # --- decisions -------------------------------------------------------------------------------
     async def commit(self, record: Record) -> Committed:
         """Return the place of `record` in the order, and its effects with ids, once it is durable."""

@@ -70,6 +70,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closing = False
+        self.outage: str | None = None
+        """Why the latest write failed, until one succeeds."""
         # A daemon thread: a process that dies without `close` must not hang on it, and SQLite
         # rolls back what was not committed.
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
@@ -169,6 +171,10 @@ class Writer:
     def _answer(self, outcomes: list[_Outcome]) -> None:
         self._committed([outcome.value for outcome in outcomes if outcome.error is None])
         for outcome in outcomes:
+            if outcome.error is None:
+                self.outage = None
+            elif isinstance(outcome.error, StoreError):
+                self.outage = outcome.error.message
             answer = outcome.request.answer
             if answer.done():  # its caller was cancelled
                 continue

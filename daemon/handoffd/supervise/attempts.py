@@ -34,6 +34,7 @@ from handoffd.execute.process import Run, adopt
 from handoffd.execute.stream import last_words, plain_words, stream_verdict
 from handoffd.failpoints import reached
 from handoffd.protocol.handoff import HandoffMark, Reading
+from handoffd.supervise.descriptors import passes_by_itself
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.runfolders import output_path
@@ -51,6 +52,10 @@ AWAY_LOOK_S = 0.5
 
 STREAM_END_BYTES = 256 * 1024
 """How much of the end of an agent's stream is searched for its result line."""
+
+
+class PassingShortageError(HandoffdError):
+    """The machine lacks what a start needs: descriptors, or room on the disk."""
 
 
 class Attempts:
@@ -77,13 +82,18 @@ class Attempts:
         return len(self.live.keys() | self._starting)
 
     async def execute(self, order: Spawn) -> Run | SpawnRefused:
-        """Start the executor, or find it again; or return why it could not be started."""
+        """Start the executor, or find it again; or return why it could not be started.
+
+        Raises PassingShortageError when the machine has no room for it just now.
+        """
         run_dir = self._services.run_dir(order.dispatch)
         self._starting.add(order.dispatch)
         try:
             spec = self._specify(order, run_dir)
             run = self.live[order.dispatch] = await self._services.launcher.start(run_dir, spec)
         except (HandoffdError, OSError, ValueError) as error:
+            if passes_by_itself(error):
+                raise PassingShortageError(str(error)) from error
             log.warning("executor not started", dispatch=order.dispatch, error=str(error))
             return SpawnRefused(dispatch=order.dispatch, error=_with_remedy(error))
         finally:

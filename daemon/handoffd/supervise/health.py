@@ -27,7 +27,7 @@ class Health:
         if (condition, detail) != (self.condition, self.detail):
             write = log.info if condition == "ok" else log.warning
             write("project condition", project=self._root, condition=condition, detail=detail)
-            if condition != "ok":
+            if condition != "ok" and not self._is_the_machines(condition):
                 notice = condition_notice(self._root, condition, detail, self._services.clock)
                 self._services.notifier.send(notice)
         self.condition, self.detail = condition, detail
@@ -40,3 +40,9 @@ class Health:
             self.mark("locked", error.message)
         else:
             self.mark("missing" if error.code == PROJECT_GONE else "io_error", error.message)
+
+    def _is_the_machines(self, condition: Condition) -> bool:
+        """Return whether people are told of the cause by itself, once for all projects."""
+        return condition == "io_error" and (
+            self._services.journal.outage is not None or self._services.descriptors.short()
+        )

@@ -8,9 +8,9 @@ outcome is a fact is marked done only after that fact has been committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
-from pathlib import Path
 from typing import Any, Protocol, assert_never
 
+import anyio
 import structlog
 from anyio import to_thread
 
@@ -26,19 +26,23 @@ from handoffd.engine.effects import (
 from handoffd.engine.events import Event, ExecutorExited, Exit, SpawnRefused
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, StoreError
-from handoffd.execute.base import START, ExitRecord
+from handoffd.execute.base import ExitRecord
 from handoffd.execute.process import Run, adopt, claimed
 from handoffd.failpoints import reached
 from handoffd.protocol.handoff import Absent
 from handoffd.store.records import PendingEffect
-from handoffd.supervise.attempts import Attempts
+from handoffd.supervise.attempts import Attempts, PassingShortageError
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.checklist import append_history, write_checklist
 from handoffd.supervise.home import Home
 from handoffd.supervise.notices import notice_of
+from handoffd.supervise.runfolders import started_ns
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
+
+RETRY_S = 2.0
+"""How long a start waits for descriptors or for room on the disk, each time."""
 
 WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
 """The phases of a dispatch in which an executor of ours may run."""
@@ -144,6 +148,15 @@ class Interpreter:
         await self._done(effect_id)
 
     async def _start(self, order: Spawn) -> Run | SpawnRefused:
+        """Start it, however long a shortage of the machine lasts: that is not for a person to retry."""
+        while True:
+            try:
+                return await self._start_now(order)
+            except PassingShortageError as error:
+                log.warning("start waits", dispatch=order.dispatch, why=str(error), retry_s=RETRY_S)
+            await anyio.sleep(RETRY_S)
+
+    async def _start_now(self, order: Spawn) -> Run | SpawnRefused:
         if self._is_stopping(order.dispatch):
             run = await to_thread.run_sync(claimed, self._services.run_dir(order.dispatch))
             if run is None:
@@ -180,16 +193,9 @@ class Interpreter:
         if not self._is_in(order.dispatch, {Phase.CHECKING}):
             await self._done(effect_id, "superseded")
             return
-        started_ns = await to_thread.run_sync(self._started_ns, order.dispatch)
-        await self._inbox.settle(await self._checks.measure(order, started_ns))
+        began_ns = await to_thread.run_sync(started_ns, self._services.run_dir(order.dispatch))
+        await self._inbox.settle(await self._checks.measure(order, began_ns))
         await self._done(effect_id)
-
-    def _started_ns(self, dispatch: str) -> int:
-        """Return when the executor began, by the clock that also stamps files; 0 if it was not ours."""
-        try:
-            return Path(self._services.run_dir(dispatch), START).stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def _notify(self, order: Notify, pending: PendingEffect) -> None:
         if not self._inbox.lasting:

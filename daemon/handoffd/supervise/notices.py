@@ -57,6 +57,40 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
     )
 
 
+def room_notice(root: str, why: str, action: str, clock: Clock) -> Notice:
+    """Return the notice for a disk that is almost full; `root` is the first project that waits for room."""
+    return Notice(
+        id=f"room-{secrets.token_hex(6)}",
+        at=clock.now(),
+        project=root,
+        name=Path(root).name,
+        story=None,
+        step="",
+        kind="warning",
+        text="a disk is almost full; nothing is dispatched onto it until there is room, executors go on",
+        why=why,
+        action=action,
+        review=(),
+    )
+
+
+def machine_notice(state_dir: str, why: str, clock: Clock) -> Notice:
+    """Return the notice for a trouble of the whole daemon, which `project` names by its state directory."""
+    return Notice(
+        id=f"machine-{secrets.token_hex(6)}",
+        at=clock.now(),
+        project=state_dir,
+        name="handoffd",
+        story=None,
+        step="",
+        kind="warning",
+        text="nothing is started for the time being, in any project; executors go on",
+        why=why,
+        action="handoffd status",
+        review=(),
+    )
+
+
 _CONDITIONS: Mapping[Condition, str] = {
     "not_initialized": "the project has no STATE.json",
     "invalid_state": "STATE.json cannot be read; nothing is dispatched until it is mended or deleted",

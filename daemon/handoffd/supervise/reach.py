@@ -40,15 +40,19 @@ class Reach:
 
         Raises StoreError when it is gone, cannot be looked at, or does not answer in time.
         """
+        return await self.asked(partial(project_lock_path, self._state_dir, Path(self._root)), limit_s)
+
+    async def asked(self, look: Callable[[], _T], limit_s: float = LIMIT_S) -> _T:
+        """Return what `look` finds, in a thread. Raises StoreError for silence, as of the look before."""
         if self._waiting:
             raise _silent(self._root)
         async with self._asking:
-            return await _within(limit_s, self._ask, self._root)
+            return await _within(limit_s, partial(self._ask, look), self._root)
 
-    def _ask(self) -> Path:
+    def _ask(self, look: Callable[[], _T]) -> _T:
         self._waiting = True
         try:
-            return project_lock_path(self._state_dir, Path(self._root))
+            return look()
         finally:
             self._waiting = False
 

@@ -87,16 +87,25 @@ async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) ->
     if recorded is None:
         return None
     elapsed = await project.deadlines.elapsed_min(track)
-    # What cannot be worked on takes no verb: `detail` says what is to be mended first.
-    following = next_command(track.track, project.files.rules) if project.workable else None
+    following = _following(project, track)
     return replace(
         recorded,
         pid=track.pid(),
         elapsed_min=round(elapsed, 2) if elapsed is not None else None,
         waits_for=waits_for(project, track, slots),
-        next_command=addressed(following, project.root) if following else None,
+        next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
     )
+
+
+def _following(project: Project, track: TrackSupervisor) -> str | None:
+    """Return what a person would type next."""
+    if not project.workable:
+        return None  # it takes no verb: `detail` says what is to be mended first
+    if track.shortage is not None:
+        return track.shortage.action
+    following = next_command(track.track, project.files.rules)
+    return addressed(following, project.root) if following else None
 
 
 def _as_recorded(name: str, track: Track) -> TrackView | None:
@@ -138,6 +147,8 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
         return state.last_error or _question(state)
     if not ledger.automatic or state.story is None:
         return "a start: the project is at level 1" if state.story is None else "a `handoffd resume`"
+    if track.shortage is not None:
+        return track.shortage.why
     place = slots.place(track.key)
     if place is not None:
         return f"a slot: number {place} in line, {slots.in_use} of {slots.total} in use"

@@ -13,6 +13,7 @@ from handoffd.execute.registry import ExecutorBook
 from handoffd.notify.fanout import Notifier
 from handoffd.settings import Settings
 from handoffd.store.journal import Journal
+from handoffd.supervise.descriptors import Descriptors
 from handoffd.supervise.slots import Slots
 
 
@@ -30,6 +31,10 @@ class Services:
     environment: dict[str, str] = field(repr=False)
     asking: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(64))
     """Bounds how many projects are asked for their folder at once."""
+    descriptors: Descriptors = field(default_factory=Descriptors)
+    """Whether this process may open enough files for one more executor."""
+    told_of_disks: set[int] = field(default_factory=set)
+    """The devices that people were told of as short of room, until there is plenty."""
 
     def run_dir(self, run_id: str) -> Path:
         """Return where the records of a run are kept."""

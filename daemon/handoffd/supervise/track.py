@@ -26,7 +26,9 @@ from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts
 from handoffd.supervise.home import Home
 from handoffd.supervise.interpreter import Interpreter
+from handoffd.supervise.machine import descriptor_shortage, shortage_in
 from handoffd.supervise.questions import Question, Questions, must_not_be_lost
+from handoffd.supervise.room import Room, Shortage
 from handoffd.supervise.services import Services
 from handoffd.supervise.standing import Standing
 from handoffd.supervise.turns import Turns, dispatches
@@ -48,6 +50,8 @@ class TrackSupervisor:
         self._services = services
         self._turns = Turns(key, home, services)
         self._interpreter = Interpreter(key, home, services, self)
+        self._room = Room(key.project, services)
+        self._shortage: Shortage | None = None
         self._questions = Questions()
         self._alone = anyio.Lock()
         """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
@@ -206,12 +210,18 @@ class TrackSupervisor:
         return wants_turn(self.track) and self._home.workable and self.standing.error is None
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:
+        self._shortage = descriptor_shortage(self._services) or await self._room.shortage()
+        if self._shortage is not None:
+            self._services.slots.release(self.key)  # also its place in line: so the poller reminds it
+            return
         if not self._services.slots.ask(self.key, self.wake):
             return  # woken when it is this track's turn
         try:
             await self._turns.stage(event, decision)
         except HandoffdError as error:
-            await self._apply(DispatchFailed(code=error.code, message=error.message))
+            self._shortage = shortage_in(error)
+            if self._shortage is None:
+                await self._apply(DispatchFailed(code=error.code, message=error.message))
             return
         await self._commit(event, decision)
 
@@ -232,6 +242,11 @@ class TrackSupervisor:
     async def peek(self) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
         """Return what the next turn would decide, with the prompt if it would dispatch."""
         return await self._turns.peek(self.track)
+
+    @property
+    def shortage(self) -> Shortage | None:
+        """Why the turn it has starts nothing, if the machine is the reason."""
+        return self._shortage if self._may_go_on() else None
 
     def pid(self) -> int | None:
         """Return the executor's own process id; None when none runs, or has not begun to."""

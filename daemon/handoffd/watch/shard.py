@@ -26,6 +26,13 @@ from handoffd.watch.folders import AI_FOLDER, NAMES, Place
 Deliver = Callable[[frozenset[str], frozenset[str]], None]
 """Takes the roots whose files were touched and those whose `.ai` folder came, went or moved."""
 
+BURST = 1000
+"""So many changes in one batch, and the kernel's queue may have overflowed (16,384 events, as a rule).
+
+The kernel says so when it does, watchfiles (1.3.0) keeps that to itself. A burst over few names is
+one change a name here, and is not noticed.
+"""
+
 LIMIT_REACHED = "the limit of file watches is reached (fs.inotify.max_user_watches, max_user_instances)"
 _LIMIT_WORDS = ("watch limit", "Too many open files", "No space left", "os error 24", "os error 28")
 _NAMES = frozenset(NAMES)
@@ -57,12 +64,17 @@ class Watch:
         """Give the watches back; only for a watch that was never run."""
         self._notify.close()
 
-    async def run(self, deliver: Deliver, limiter: anyio.CapacityLimiter) -> Fault | None:
-        """Call `deliver` on the event loop with each batch, until `stop` (None) or a fault."""
+    async def run(
+        self, deliver: Deliver, limiter: anyio.CapacityLimiter, burst: Callable[[], None] = lambda: None
+    ) -> Fault | None:
+        """Call `deliver` on the event loop with each batch, until `stop` (None) or a fault.
+
+        After a batch in which changes may be missing `burst` is called, there as well.
+        """
         async with anyio.create_task_group() as group:
             group.start_soon(self._stop_when_cancelled)
             # Not abandoned when cancelled: `_stop_when_cancelled` makes the thread come back.
-            fault = await anyio.to_thread.run_sync(self._pump, deliver, limiter=limiter)
+            fault = await anyio.to_thread.run_sync(self._pump, deliver, burst, limiter=limiter)
             group.cancel_scope.cancel()
         return fault
 
@@ -72,7 +84,7 @@ class Watch:
         finally:
             self.stop()
 
-    def _pump(self, deliver: Deliver) -> Fault | None:
+    def _pump(self, deliver: Deliver, burst: Callable[[], None]) -> Fault | None:
         try:
             while not self._stopped.is_set():
                 changes = self._notify.watch(self._debounce_ms, self._step_ms, 0, self._stopped)
@@ -80,6 +92,8 @@ class Watch:
                     touched, moved = self._sort(path for _, path in changes)
                     if touched or moved:
                         anyio.from_thread.run_sync(deliver, touched, moved)
+                    if len(changes) >= BURST:
+                        anyio.from_thread.run_sync(burst)
         except WatchfilesRustInternalError as error:
             return Fault(why=str(error), root=_root_named_in(str(error), self._roots.items()))
         finally:

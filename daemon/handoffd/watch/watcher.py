@@ -39,6 +39,8 @@ _ROOTS_PER_SHARD = 250
 """A further shard is opened beyond this, up to `settings.shards`: each costs idle CPU of its own."""
 _RESTLESS = 20
 """Folder events of one project between two sweeps, after which it is only swept for a while."""
+_BURST_PAUSE_S = 0.5
+"""How long after a burst the sweep comes, and how long until the next one because of a burst."""
 _FIRST_BACK_OFF_S = 0.05
 _LAST_BACK_OFF_S = 5.0
 _CALM_S = 60.0
@@ -74,6 +76,7 @@ class Watcher:
         self._unrest: Counter[str] = Counter()
         self._heard: set[str] = set()
         self._wake = anyio.Event()
+        self._burst = anyio.Event()
         self._threads = anyio.CapacityLimiter(math.inf)
 
     @property
@@ -187,7 +190,7 @@ class Watcher:
         return await anyio.to_thread.run_sync(opened)
 
     async def _serve(self, shard: _Shard, watch: Watch) -> None:
-        fault = await watch.run(self._deliver, self._threads)
+        fault = await watch.run(self._deliver, self._threads, self._note_burst)
         if fault is None:
             return
         log.warning("watch failed", why=fault.why, project=fault.root, projects=len(shard.roots))
@@ -198,6 +201,9 @@ class Watcher:
             shard.watch = None
             self._back_off(shard, fault)
             self._mark(shard)
+
+    def _note_burst(self) -> None:
+        self._burst.set()
 
     def _back_off(self, shard: _Shard, fault: Fault) -> None:
         now = anyio.current_time()
@@ -236,7 +242,11 @@ class Watcher:
 
     async def _sweep_for_ever(self) -> None:
         while True:
-            await anyio.sleep(self._settings.sweep_s)
+            with anyio.move_on_after(self._settings.sweep_s):
+                await self._burst.wait()
+                log.warning("many changes at once, some may have been missed: sweeping")
+                await anyio.sleep(_BURST_PAUSE_S)
+            self._burst = anyio.Event()
             swept = await self._sweeper.sweep_now()
             self._compare_folders(swept)
             for root in swept.changed - self._heard:  # the watch is deaf there, whatever the reason

@@ -1,10 +1,12 @@
 """An agent that hides its descendants in every way a process of the same account has.
 
-    hydra.py MARKER stay|leave
+    hydra.py MARKER stay|leave|crash
+    hydra.py MARKER orphans
 
 Each head appends its pid to MARKER and then ignores INT, TERM and HUP. `stay`: the main process
-does so, too; `leave`: it exits with code 7 once all heads are there. MARKER is part of every head's
-command line, so that a test can count them.
+does so, too; `leave`: it exits with code 7 once all heads are there; `crash`: it is killed then.
+`orphans`: there are but two heads, orphaned in sessions of their own with the environment they were
+given, and the main process exits. MARKER is part of every head's command line, so that a test can count them.
 """
 
 from __future__ import annotations
@@ -88,10 +90,14 @@ def grow(marker: str) -> None:
 
 
 def main() -> None:
-    """Grow and stay, or grow and leave."""
+    """Grow and stay, or grow and end."""
     marker, mode = sys.argv[1:]
     if mode == "head":
         head(marker)
+    if mode == "orphans":
+        for _ in range(2):
+            below(lambda: detached(lambda: head(marker)))
+        os._exit(0)
     grow(marker)
     while True:
         with open(marker, "rb") as file:
@@ -100,6 +106,8 @@ def main() -> None:
         time.sleep(0.002)
     if mode == "leave":
         os._exit(7)
+    if mode == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
     head(marker)
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket as sockets
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -164,6 +164,61 @@ async def test_killed_shim_is_a_lost_run_with_nothing_left_alive(tmp_path: Path,
     assert "lost" == (await ended(run)).by
     await eventually(lambda: not processes(marker))
     await eventually(lambda: 1 == len(launchers(socket)))
+
+
+async def nothing(_run: Run, _socket: Path) -> None:
+    """Let the run end as it will."""
+
+
+async def abort(run: Run, _socket: Path) -> None:
+    """Ask for the end."""
+    run.stop()
+
+
+async def kill_shim(run: Run, _socket: Path) -> None:
+    """Take away who looks after the run."""
+    os.kill(run.shim_pid, signal.SIGKILL)
+
+
+async def kill_launcher(run: Run, socket: Path) -> None:
+    """Take away the second net, before the end is asked for."""
+    (killed,) = launchers(socket)
+    os.kill(killed, signal.SIGKILL)
+    await eventually(lambda: killed not in launchers(socket))
+    run.stop()
+
+
+@pytest.mark.parametrize(
+    ("mode", "deadline_s", "end", "by"),
+    [
+        ("leave", None, nothing, "itself"),
+        ("crash", None, nothing, "itself"),
+        ("stay", 3, nothing, "deadline"),
+        ("stay", None, abort, "stop"),
+        ("stay", None, kill_shim, "lost"),
+        ("stay", None, kill_launcher, "stop"),
+    ],
+    ids=["exit", "crash", "timeout", "abort", "shim killed", "launcher killed"],
+)
+async def test_after_any_end_no_process_of_the_run_is_alive(
+    tmp_path: Path,
+    socket: Path,
+    mode: str,
+    deadline_s: float | None,
+    end: Callable[[Run, Path], Awaitable[None]],
+    by: str,
+) -> None:
+    """Nor of those that hid in sessions, behind double forks, without an environment, holding the pipe."""
+    marker = str(tmp_path / "marker")
+    spec = run_spec(tmp_path, "r1", *script("hydra", marker, mode), deadline_s=deadline_s)
+    run = await Launcher(socket).start(tmp_path / "r1", spec)
+    if end is not nothing:
+        await eventually(lambda: hydra_is_grown(marker))
+
+    await end(run, socket)
+
+    assert by == (await ended(run)).by
+    await eventually(lambda: not processes(marker))
 
 
 async def test_stopping_a_run_climbs_down_its_ladder(tmp_path: Path, socket: Path) -> None:

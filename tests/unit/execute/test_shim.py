@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.support.eventually import eventually_sync
 from tests.support.runs import PYTHON, end_processes, hydra_is_grown, processes, run_spec, script
 
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
+from handoffd.execute.output import output_bytes
 from handoffd.execute.runner import proc, records, shim
 
+MIB = 1024 * 1024
 PROGRAM = (PYTHON, "-I", "-S", "-E", shim.__file__)
 
 
@@ -251,6 +254,36 @@ def test_a_grandchild_that_holds_the_pipe_delays_nothing(root: Path) -> None:
     assert record.seconds < 60
 
 
+def test_the_shim_stays_as_long_as_a_descendant_is_left(root: Path) -> None:
+    """What a program leaves behind for a while is looked after, and nothing is said to be over before."""
+    child = "while ! test -e go; do sleep 0.02; done"
+    spec = run_spec(root, "r1", "sh", "-c", f"setsid sh -c '{child}' & exit 0", drain_s=600, deadline_s=None)
+    run_dir = begin(root, spec)
+    start = StartRecord.from_json((run_dir / "start.json").read_text())
+    eventually_sync(lambda: not proc.is_running(start.pid, start.pid_started, start.boot_id))
+
+    claim = claim_of(run_dir)
+    assert proc.is_running(claim.pid, claim.started, claim.boot_id)
+    assert not (run_dir / "exit.json").exists()
+    (root / "go").touch()
+
+    record = finish(run_dir)
+    assert (0, "itself", 0) == (record.code, record.by, record.killed)
+
+
+def test_a_timeout_waits_for_nobody_who_holds_the_pipe(root: Path) -> None:
+    """Neither for a deaf grandchild in a session of its own nor for a stranger outside of the tree."""
+    deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
+    agent = f'setsid sh -c "{deaf}" & exec sleep 600'
+    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", agent, drain_s=600, deadline_s=3))
+    start = StartRecord.from_json((run_dir / "start.json").read_text())
+    with open(f"/proc/{start.pid}/fd/1", "wb"):  # held until the run is over, and longer
+        record = finish(run_dir)
+
+        assert ("deadline", signal.SIGTERM, "deaf\n") == (record.by, record.signal, record.tail)
+        assert 1 <= record.killed
+
+
 def test_late_words_of_a_child_are_kept(root: Path) -> None:
     """What is written within the drain time after the program's end is output, too."""
     record = run(root, "sh", "-c", "(sleep 0.2; echo late) & echo early", drain_s=60)
@@ -299,6 +332,29 @@ def test_flood_is_bounded_and_counted(root: Path) -> None:
     assert notice == text[512 * 1024 :][: len(notice)]
     assert 1024 * 1024 + len(notice) == len(text)
     assert record.tail == text[-4096:]
+
+
+def test_a_flood_costs_the_shim_no_memory(root: Path) -> None:
+    """After 64 MiB it has what it had after ten, and the file is as small as after one."""
+    piece = "head -c {} /dev/zero; touch {}; while ! test -e {}; do sleep 0.02; done"
+    agent = f"{piece.format('10M', 'ten', 'on')}; {piece.format('54M', 'all', 'over')}"
+    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", agent, deadline_s=None))
+    shim_pid = claim_of(run_dir).pid
+
+    def rss_after(mib: int) -> int:
+        eventually_sync(lambda: output_bytes(run_dir) == mib * MIB)
+        return int(psutil.Process(shim_pid).memory_info().rss)
+
+    before = rss_after(10)
+    (root / "on").touch()
+    after = rss_after(64)
+    (root / "over").touch()
+    record = finish(run_dir)
+
+    assert 0 < before
+    assert after < before + 10 * MIB
+    assert (64 * MIB, 0) == (record.output_bytes, record.code)
+    assert (root / "runs/r1/output.log").stat().st_size < MIB + 100
 
 
 def test_output_without_a_place_does_not_stop_the_run(root: Path) -> None:

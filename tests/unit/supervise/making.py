@@ -54,10 +54,12 @@ class MovableClock:
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
+        self.jumped_s = 0.0
+        """What somebody has set the wall clock forward by, or back."""
 
     def now(self) -> datetime:
         """Return the wall time, which begins at `NOW` and moves by hand only."""
-        return NOW + timedelta(seconds=self.ahead_s)
+        return NOW + timedelta(seconds=self.ahead_s + self.jumped_s)
 
     def monotonic(self) -> float:
         """Return seconds since boot, as shims write them down, plus what was put on top."""
@@ -101,7 +103,7 @@ async def house(base: Path, agent: str = HAND_OVER, **execute: Any) -> AsyncIter
         runtime_dir=base / "run",
         executor="agent",
         executors={"agent": {"extends": "command", "argv": ["/bin/sh", str(script)], "ladder": _LADDER}},
-        execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01} | execute),
+        execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):
         folder.mkdir(mode=0o700)

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.runs import processes
 from tests.unit.supervise.making import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
+from tests.unit.supervise.test_descriptors import room_for
 
 from handoffd.engine.effects import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
@@ -23,7 +24,7 @@ from handoffd.execute.executor import LadderRung, ResultLine
 from handoffd.execute.process import Run
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
-from handoffd.supervise.attempts import Attempts, exit_of
+from handoffd.supervise.attempts import Attempts, PassingShortageError, exit_of
 from handoffd.supervise.project_files import ProjectFiles
 
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
@@ -143,6 +144,16 @@ async def test_what_cannot_be_started_is_refused(tmp_path: Path, program: str) -
         assert isinstance(refused, SpawnRefused)
         assert program in refused.error
         assert program.startswith("/") or "; next: handoffd " in refused.error
+
+
+async def test_a_start_without_descriptors_is_no_refusal(tmp_path: Path) -> None:
+    """A refusal would be repeated three times, and then be a person's business."""
+    async with house(tmp_path) as here:
+        play = Play(here, make_project(tmp_path))
+        with room_for(0), pytest.raises(PassingShortageError):
+            await play.attempts.execute(ORDER)
+
+        assert isinstance((await play.run())[-1], ExecutorExited)
 
 
 async def test_a_stop_reaches_a_running_executor(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NOW, house, make_project
+from tests.unit.supervise.making import HAND_OVER, NOW, house, make_project
 from tests.unit.supervise.test_project import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
-from handoffd.engine.events import Initialised, Started
+from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.supervise.deadlines import Deadlines
 
 
@@ -25,10 +26,11 @@ async def test_somebody_elses_attempt_is_as_old_as_state_json_says(tmp_path: Pat
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
         await project.look()
-        assert 0.5 == await Deadlines(here.services).elapsed_min(project.main)
+        deadlines = Deadlines(here.services)
+        assert pytest.approx(0.5, abs=0.4) == await deadlines.elapsed_min(project.main)
 
         here.clock.ahead_s = -60
-        assert 0.0 == await Deadlines(here.services).elapsed_min(project.main)
+        assert 0.0 == await deadlines.elapsed_min(project.main)
 
 
 async def test_somebody_elses_attempt_can_be_left_alone(tmp_path: Path) -> None:
@@ -60,3 +62,52 @@ async def test_our_own_attempt_is_as_old_as_its_shim_wrote_down(tmp_path: Path) 
         assert elapsed is not None
         assert 0.5 <= elapsed < 1
         await project.end_executors("the test")
+
+
+DAY_S = 86_400.0
+
+
+@pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S])
+async def test_a_jump_of_the_wall_clock_neither_ages_nor_renews_an_attempt(
+    tmp_path: Path, jump_s: float
+) -> None:
+    """Somebody else's, whose beginning is a wall time: it was placed when it was first seen."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        edit(project, status="running", dispatched_at=rfc3339(NOW - timedelta(seconds=30)))
+        await project.look()
+        await project.poll()
+        here.clock.jumped_s = jump_s
+
+        elapsed = await project.deadlines.elapsed_min(project.main)
+        assert elapsed is not None
+        assert 0.5 <= elapsed < 1
+        await project.poll()
+        # Whatever was posted is decided before this is.
+        await project.main.give(Started(story="US-002", queue=True))
+        assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
+
+        here.clock.ahead_s += 31  # its time is over all the same
+        await project.poll()
+        await eventually(lambda: shown(project)["status"] == "timeout")
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["timeout"])
+
+
+@pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S])
+async def test_a_jump_of_the_wall_clock_is_nothing_to_our_own_attempt(tmp_path: Path, jump_s: float) -> None:
+    """It runs on, ends when it ends, and counts once; nobody is told anything but what is to be done."""
+    waiting = f"until test -e {tmp_path}/go; do sleep 0.05; done\n{HAND_OVER}"
+    async with house(tmp_path, waiting) as here, living(here, make_project(tmp_path)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: project.main.pid() is not None)
+        here.clock.jumped_s = jump_s
+        for _ in range(3):
+            await project.poll()
+            await project.look()
+        await project.main.give(Noted(text="Whatever was posted is decided before this is."))
+        assert ("running", 1) == (shown(project)["status"], shown(project)["attempt"])
+
+        (tmp_path / "go").touch()
+        await eventually(lambda: shown(project)["step"] == "review")
+        assert [("pass", 1)] == [(run.result, run.attempt) for run in await here.journal.runs()]
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["needs_human"])

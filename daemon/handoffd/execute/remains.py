@@ -1,0 +1,72 @@
+"""What is still alive of a run that has lost its shim: found from outside, and ended.
+
+The launcher does the same from above and more thoroughly; this is for when it is gone, too. The main
+process and all below it are found by the start record. Who was orphaned before belongs to nobody that
+we know, but usually still has the run's id in its environment. Who has cleared that, as well, is
+found by nobody: nothing tells it from the person's own programs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from handoffd.execute import base
+from handoffd.execute.environment import MARK
+from handoffd.execute.runner import proc, tree
+
+_TREE_ROUNDS = 200
+_MARKED_ROUNDS = 20
+
+
+def end_remains(start: base.StartRecord | None, run_id: str | None) -> int:
+    """Kill what is left of a run, known by its start record or by the id its processes were given.
+
+    Returns how many processes were hit. What starts others faster than this looks may outlast it.
+    """
+    hit = _end_tree(start) if start is not None else set[int]()
+    if run_id:
+        hit |= _end_marked(f"{MARK}={run_id}".encode())
+    return len(hit)
+
+
+def _end_tree(start: base.StartRecord) -> set[int]:
+    hit: set[int] = set()
+    for _ in range(_TREE_ROUNDS):
+        if not proc.is_running(start.pid, start.pid_started, start.boot_id):
+            break
+        hit |= tree.sweep(start.pid, signal.SIGKILL).reached
+        tree.signal_exactly(start.pid, start.pid_started, signal.SIGKILL)
+        hit.add(start.pid)
+    return hit
+
+
+def _end_marked(entry: bytes) -> set[int]:
+    hit: set[int] = set()
+    for _ in range(_MARKED_ROUNDS):
+        marked = [int(name) for name in os.listdir("/proc") if name.isdigit() and _has(int(name), entry)]
+        if not marked:
+            break
+        hit.update(pid for pid in marked if _kill_marked(pid, entry))
+    return hit
+
+
+def _has(pid: int, entry: bytes) -> bool:
+    """Tell whether a process (never this one) was given exactly that variable; one that ended has none."""
+    return pid != os.getpid() and entry in (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0")
+
+
+def _kill_marked(pid: int, entry: bytes) -> bool:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _has(pid, entry):  # looked at again, now that nobody else can get the signal
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True

@@ -1,0 +1,98 @@
+"""What is wrong with the machine as a whole: a journal that takes nothing, no descriptors left.
+
+Neither is the fault of a project, so people are told once and not by each project. What can start
+nothing is tried again every few seconds, and when the cause is gone everything that waited goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.store.faults import DISK_FULL
+from handoffd.supervise.descriptors import at_limit
+from handoffd.supervise.notices import machine_notice
+from handoffd.supervise.room import Shortage
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 5.0
+"""How often a journal that could not be written is tried again."""
+
+CALM_S = 600.0
+"""People are told again of what has been well for so long; what comes and goes is one trouble."""
+
+
+OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
+_LIMITS = "prlimit --nofile --pid $(pgrep -f 'handoffd run')"
+
+
+class Machine:
+    """Looks after what all projects share. `recovered` is awaited when a trouble is over."""
+
+    def __init__(self, services: Services, recovered: Callable[[], Awaitable[None]]) -> None:
+        self._services = services
+        self._recovered = recovered
+        self._tried_at = services.clock.monotonic()
+        self._seen_at: dict[str, float] = {}
+        self._troubles: Mapping[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is started, in words; None when all is well."""
+        return "; ".join(self._troubles.values()) or None
+
+    async def look(self) -> None:
+        """Find out how the machine does, try again what failed, tell people of what is new."""
+        await self._try_journal()
+        before, self._troubles = self._troubles, self._found()
+        for name, why in self._troubles.items():
+            self._tell(name, why, news=name not in before)
+        over = before.keys() - self._troubles.keys()
+        for name in over:
+            log.info("machine trouble over", trouble=name)
+        if over:
+            await self._recovered()
+
+    async def _try_journal(self) -> None:
+        now = self._services.clock.monotonic()
+        if self._services.journal.outage is None or now - self._tried_at < RETRY_S:
+            return
+        self._tried_at = now
+        try:
+            await self._services.journal.probe()
+        except StoreError as error:
+            log.warning("journal still unwritable", error=error.message, retry_s=RETRY_S)
+
+    def _found(self) -> Mapping[str, str]:
+        outage, troubles = self._services.journal.outage, {}
+        if outage is not None:
+            troubles["journal"] = f"the journal cannot be written ({outage})"
+        if self._services.descriptors.short():
+            troubles["descriptors"] = OUT_OF_DESCRIPTORS
+        return troubles
+
+    def _tell(self, name: str, why: str, *, news: bool) -> None:
+        now = self._services.clock.monotonic()
+        last, self._seen_at[name] = self._seen_at.get(name), now
+        if not news:
+            return
+        log.error("machine trouble, nothing is started", trouble=name, why=why)
+        if last is None or now - last > CALM_S:
+            notice = machine_notice(str(self._services.settings.state_dir), why, self._services.clock)
+            self._services.notifier.send(notice)
+
+
+def descriptor_shortage(services: Services) -> Shortage | None:
+    """Return why a dispatch waits for descriptors; None when there are enough."""
+    return Shortage(OUT_OF_DESCRIPTORS, _LIMITS) if services.descriptors.short() else None
+
+
+def shortage_in(error: HandoffdError) -> Shortage | None:
+    """Return the shortage that made an error, which passes by itself: no person is to be asked for it."""
+    if at_limit(error):
+        return Shortage(OUT_OF_DESCRIPTORS, _LIMITS)
+    return Shortage(error.message, error.hint or "df -h") if error.code == DISK_FULL else None

@@ -1,0 +1,130 @@
+"""What is short for the whole daemon: a journal that takes nothing, descriptors, file watches, time.
+
+Nothing is started meanwhile, what runs goes on, people are told once, and it ends by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.acceptance.test_faults import condition, lines, make_project, settings, start
+from tests.support.daemon import Daemon, running
+from tests.support.eventually import eventually_sync
+
+
+def beside(base: Path, name: str) -> Path:
+    """Return one more project."""
+    folder = base / name
+    folder.mkdir()
+    return make_project(folder)
+
+
+@contextmanager
+def limited(daemon: Daemon, what: int, value: int) -> Iterator[None]:
+    """Lower a limit of the running daemon, and of nobody else."""
+    before = resource.prlimit(daemon.pid, what)
+    resource.prlimit(daemon.pid, what, (value, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(daemon.pid, what, before)
+
+
+@contextmanager
+def unwritable_journal(daemon: Daemon) -> Iterator[None]:
+    """Have the kernel refuse to let the journal grow (EFBIG, which SQLite calls an I/O error)."""
+    size = (daemon.state_dir / "journal.db-wal").stat().st_size
+    with limited(daemon, resource.RLIMIT_FSIZE, size):
+        yield
+
+
+def test_a_journal_that_takes_nothing_starts_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    """Its end is applied once when it can be written again; people are told once, for all projects."""
+    project, other = make_project(tmp_path), beside(tmp_path, "b")
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        daemon.verb("start", other, story="US-002", automatic=False)
+        with unwritable_journal(daemon):
+            assert "error" == daemon.verb("resume", other)["type"]
+            (tmp_path / "release").touch()
+            eventually_sync(lambda: condition(daemon, project) == "io_error")
+            eventually_sync(lambda: daemon.told(daemon.state_dir))
+            # One try after another, five seconds apart.
+            log = tmp_path / "daemon.log"
+            eventually_sync(lambda: log.read_text().count("journal still unwritable") >= 2)
+            assert [] == lines(other, "starts.log")
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["pass"] == [run["result"] for run in daemon.runs(project)]
+        assert ["bdd 1"] == lines(project, "starts.log")
+        (told,) = daemon.told(daemon.state_dir)
+        assert "nothing is started for the time being" in told["text"]
+        assert "the journal cannot be written (cannot" in told["why"]
+        assert "warning" not in [notice["kind"] for notice in daemon.told(project)]
+        assert "ok" == condition(daemon, project)
+
+
+def test_the_service_manager_shows_why_nothing_is_started(tmp_path: Path) -> None:
+    """In its STATUS line, until it is over."""
+    project = make_project(tmp_path)
+    daemon = Daemon(tmp_path, settings(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(daemon.runtime_dir / "notify.sock"))
+        manager.settimeout(60)
+        daemon.environment["NOTIFY_SOCKET"] = str(daemon.runtime_dir / "notify.sock")
+        try:
+            daemon.start()
+            daemon.verb("init", project)
+            with unwritable_journal(daemon):
+                daemon.verb("note", project, text="Still there?")
+                until_status(manager, "STATUS=nothing is started: the journal cannot be written")
+            until_status(manager, "STATUS=1 projects, 0 executors running")
+        finally:
+            daemon.close()
+
+
+def until_status(manager: socket.socket, beginning: str) -> None:
+    """Read what the daemon says of itself until it says this."""
+
+    def said() -> bool:
+        return any(line.startswith(beginning) for line in manager.recv(4096).decode().splitlines())
+
+    eventually_sync(said)
+
+
+def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: Path) -> None:
+    """No attempt is spent, nobody is asked to do anything, and it goes on when there are some again."""
+    project, other = make_project(tmp_path), beside(tmp_path, "b")
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        with limited(daemon, resource.RLIMIT_NOFILE, used_up(daemon)):
+            eventually_sync(lambda: "machine trouble" in (tmp_path / "daemon.log").read_text())
+            assert "accepted" == daemon.verb("start", other, story="US-002")["type"]
+            waiting = daemon.wait_for(other, lambda track: "as many files open" in (track["waits_for"] or ""))
+            assert ("pending", 1) == (waiting["status"], waiting["attempt"])
+            (tmp_path / "release").touch()
+            daemon.wait_for(project, lambda track: track["phase"] is None)  # its end is heard of
+            assert [] == lines(other, "starts.log")
+
+        daemon.wait_at(other, "review", "needs_human")
+        daemon.wait_at(project, "review", "needs_human")
+        assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(other)]
+        (told,) = daemon.told(daemon.state_dir)
+        assert "the daemon has as many files open as it may" == told["why"]
+
+
+def used_up(daemon: Daemon) -> int:
+    """Return a limit under which the daemon may open hardly one more file than its reserve."""
+    folder = Path(f"/proc/{daemon.pid}/fd")
+    names: dict[int, str] = {}
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            names[int(entry.name)] = os.readlink(entry)
+    reserve = max(number for number, target in names.items() if target == os.devnull)
+    assert list(names.values()).count(os.devnull) >= 32
+    return next(number for number in range(reserve, 10_000) if number not in names)

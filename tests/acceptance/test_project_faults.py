@@ -1,0 +1,208 @@
+"""What happens to one project's files and folders while it is worked on: it alone is concerned.
+
+It is marked, a person is told, and it recovers by itself when the cause is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.acceptance.test_faults import condition, lines, make_project, settings, shim_of, start
+from tests.acceptance.test_machine import beside
+from tests.support.daemon import Daemon, running
+from tests.support.eventually import eventually_sync
+
+from handoffd.execute.base import CLAIM, START, Claim, StartRecord
+from handoffd.execute.runner import proc, records
+from handoffd.protocol.document import parse_state
+from handoffd.protocol.state import Status
+
+
+@contextmanager
+def read_only(project: Path) -> Iterator[None]:
+    """Mount the project onto itself, read-only, where this account may."""
+    if subprocess.run(["mount", "--bind", project, project], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here; a directory in place of STATE.json is tested everywhere")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", project], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", project], check=True)
+
+
+@contextmanager
+def directory_in_place(project: Path) -> Iterator[None]:
+    """Put a directory where STATE.json belongs: it can be neither read nor replaced."""
+    state = project / ".ai/STATE.json"
+    state.rename(state.with_name("kept"))
+    state.mkdir()
+    try:
+        yield
+    finally:
+        state.rmdir()
+
+
+@pytest.mark.parametrize("broken", [read_only, directory_in_place])
+def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, broken: object) -> None:
+    """It is marked, told of, and goes on by itself; no attempt is spent."""
+    assert broken in (read_only, directory_in_place)
+    spoil = read_only if broken is read_only else directory_in_place
+    project, other = make_project(tmp_path), beside(tmp_path, "b")
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        (tmp_path / "release").touch()
+        daemon.verb("init", project)
+        with spoil(project):
+            daemon.verb("start", project, story="US-001")
+            daemon.verb("start", other, story="US-002")
+
+            daemon.wait_at(other, "review", "needs_human")
+            eventually_sync(lambda: condition(daemon, project) == "io_error")
+            assert "ok" == condition(daemon, other)
+            eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["warning"])
+            assert [] == lines(project, "starts.log")
+
+        eventually_sync(lambda: condition(daemon, project) == "ok")
+        daemon.verb("start", project, story="US-001")  # refused if it was taken before
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["bdd 1"] == lines(project, "starts.log")
+        assert "cannot be read or written" in daemon.told(project)[0]["text"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced: bool) -> None:
+    """From the journal; the executor runs on, its hand-off counts, and nothing runs twice."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        before = (project / ".ai/STATE.json").read_text()
+        shutil.rmtree(project / ".ai")
+        if replaced:
+            (project / ".ai").mkdir()
+            forged = before.replace('"running"', '"pass"')
+            assert forged != before
+            (project / ".ai/STATE.json").write_text(forged)
+
+        eventually_sync((project / ".ai/STATE.json").exists)
+        eventually_sync(
+            lambda: parse_state((project / ".ai/STATE.json").read_text()).state.status is Status.RUNNING
+        )
+        (tmp_path / "release").touch()
+        daemon.wait_for(project, lambda track: track["phase"] is None and track["step"] != "bdd")
+        assert ["bdd 1"] == lines(project, "starts.log")
+        assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(project)]
+
+
+def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Path) -> None:
+    """Nobody has to say anything; a person is told once that it is missing."""
+    project, away = make_project(tmp_path), tmp_path / "away"
+    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+        start(daemon, project)
+        project.rename(away)
+        eventually_sync(lambda: condition(daemon, project) == "missing")
+        (tmp_path / "release").touch()
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
+        away.rename(project)
+
+        daemon.wait_at(project, "review", "needs_human")
+        eventually_sync(lambda: condition(daemon, project) == "ok")
+        assert ["the project's folder is gone; it goes on when it is back"] == [
+            told["text"] for told in daemon.told(project) if told["kind"] == "warning"
+        ]
+        assert ["bdd 1"] == lines(project, "starts.log")
+
+
+def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> None:
+    """Neither adopted, nor stopped, nor swept up: the run is lost and repeated, at no cost."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon, subprocess.Popen(["sleep", "600"]) as stranger:
+        run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
+        track = daemon.track(project)
+        shim = shim_of(psutil.Process(track["pid"]))
+        daemon.kill()
+        for process in [*(p for p in daemon.processes() if p.name() == "handoffd-launch"), shim]:
+            process.kill()
+        psutil.Process(track["pid"]).kill()
+        forge(run_dir, stranger.pid)
+
+        daemon.start()
+        eventually_sync(lambda: ["bdd 1", "bdd 1"] == lines(project, "starts.log"))
+        forge(daemon.state_dir / "runs" / daemon.track(project)["dispatch"], stranger.pid, start_too=False)
+        daemon.verb("abort", project)
+
+        assert stranger.poll() is None
+        assert psutil.STATUS_SLEEPING == psutil.Process(stranger.pid).status()
+        stranger.kill()
+
+
+def forge(run_dir: Path, pid: int, *, start_too: bool = True) -> None:
+    """Have the records of a run name a process that began at another time."""
+    claim = Claim(pid=pid, started=proc.started(pid) - 1, boot_id=proc.boot_id())
+    (run_dir / CLAIM).unlink()  # a link, whose target is the text
+    records.claim(str(run_dir), CLAIM, claim.to_text())
+    if start_too:
+        record = StartRecord.from_json((run_dir / START).read_text())
+        forged = StartRecord(
+            **{name: getattr(record, name) for name in StartRecord.__dataclass_fields__}
+            | {"pid": pid, "pid_started": proc.started(pid) - 1}
+        )
+        (run_dir / START).write_text(forged.to_json())
+
+
+def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: Path) -> None:
+    """The status warns, and an edit is heard all the same."""
+    project = make_project(tmp_path)
+    daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
+    daemon.prefix = in_a_house_of_its_own("echo 0 > /proc/sys/user/max_inotify_watches")
+    try:
+        daemon.start()
+        daemon.verb("init", project)
+        warned = eventually_sync(
+            lambda: daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
+        )
+        assert "the limit of file watches is reached" in warned[0]
+        assert "changes are seen by the sweep every 0.5 s" in warned[0]
+
+        text = (project / ".ai/STATE.json").read_text()
+        (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
+        daemon.wait_for(project, lambda track: track["attempt"] == 2)
+    finally:
+        daemon.close()
+
+
+def in_a_house_of_its_own(command: str) -> tuple[str, ...]:
+    """Return words that run what follows in a user namespace, after a command; skips where there is none."""
+    prefix = ("unshare", "--user", "--map-root-user", "sh", "-c", f'{command} && exec "$@"', "sh")
+    if subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("user namespaces are not allowed here; watch/test_shard.py has the limit as an error")
+    return prefix
+
+
+def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
+    """A real overflow: the daemon stands still while more happens than the kernel keeps for it."""
+    project, noisy = make_project(tmp_path), beside(tmp_path, "b")
+    queued = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if queued > 100_000:
+        pytest.skip("the machine's queue is too long to be filled in a test")
+    never = {"sweep_s": 600}
+    with running(tmp_path, settings(tmp_path, watch=never, schedule={"poll_s": 600})) as daemon:
+        daemon.verb("init", project)
+        daemon.verb("init", noisy)
+        eventually_sync(lambda: condition(daemon, project) == "ok")
+        text = (project / ".ai/STATE.json").read_text()
+        os.kill(daemon.pid, signal.SIGSTOP)
+        for number in range(queued // 2 + 100):  # two events each
+            (noisy / f".ai/noise{number}").touch()
+        # Written when the queue is full: of this nobody will ever be told.
+        (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
+        os.kill(daemon.pid, signal.SIGCONT)
+
+        eventually_sync(lambda: "many changes at once" in (tmp_path / "daemon.log").read_text())
+        daemon.wait_for(project, lambda track: track["attempt"] == 2)

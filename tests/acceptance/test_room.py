@@ -1,0 +1,107 @@
+"""The daemon stops dispatching before the disk is full, says so, and goes on when there is room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.daemon import Daemon, Json, running
+from tests.support.disks import small_disk
+from tests.support.eventually import eventually_sync
+
+AGENT = """\
+cat > /dev/null
+echo "$HANDOFFD_STEP" >> starts.log
+until test -e {base}/release; do sleep 0.05; done
+printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
+mv .ai/new .ai/HANDOFF.md
+"""
+"""Hands over when the test says so, and leaves a line for every start."""
+
+RULES = """\
+steps:
+  bdd: {next_on_pass: scaffold, timeout_min: 5}
+  scaffold: {next_on_pass: review, timeout_min: 5}
+  review: {next_on_pass: update-memory}
+"""
+ENDLESS_MB = 10**9
+"""A petabyte: more than is free anywhere."""
+
+
+def settings(base: Path, min_free_mb: int) -> Json:
+    """Return settings with the agent as executor."""
+    (base / "agent.sh").write_text(AGENT.format(base=base))
+    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")]}
+    return {"executor": "agent", "executors": {"agent": agent}, "execute": {"min_free_mb": min_free_mb}}
+
+
+def make_project(base: Path, name: str) -> Path:
+    """Return a project whose story has two executors before its review."""
+    root = base / name
+    (root / ".ai").mkdir(parents=True)
+    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
+    (root / ".ai/step-rules.yaml").write_text(RULES)
+    return root
+
+
+def starts(project: Path) -> list[str]:
+    """Return the steps whose executors were started."""
+    file = project / "starts.log"
+    return file.read_text().split() if file.exists() else []
+
+
+def start(daemon: Daemon, project: Path) -> None:
+    """Start a story."""
+    assert "accepted" == daemon.verb("start", project, story="US-001")["type"]
+
+
+def waits_for_room(track: Json) -> bool:
+    """Tell whether a track says that the disk is why nothing of it runs."""
+    return (track["waits_for"] or "").startswith("room on the disk: ")
+
+
+def all_told(daemon: Daemon, *projects: Path) -> list[str]:
+    """Return what people were told of the disk, in all projects."""
+    told = [notice for project in projects for notice in daemon.told(project)]
+    return [notice["action"] for notice in told if notice["text"].startswith("a disk is almost full")]
+
+
+def test_a_disk_that_fills_stops_dispatching_and_nothing_else(tmp_path: Path) -> None:
+    """Who runs goes on, who would be next waits and says why, and all go on when there is room."""
+    disk = tmp_path / "state"
+    disk.mkdir()
+    busy, late = make_project(tmp_path, "busy"), make_project(tmp_path, "late")
+    with small_disk(disk, 64), running(tmp_path, settings(tmp_path, 32)) as daemon:
+        start(daemon, busy)
+        eventually_sync(lambda: starts(busy) == ["bdd"])
+        (disk / "filling").write_bytes(bytes(40 * 1024 * 1024))
+
+        start(daemon, late)
+        told = daemon.wait_for(late, waits_for_room)
+        assert f" MiB are free at {disk}, execute.min_free_mb asks for 32" in told["waits_for"]
+        assert f"df -h {disk}" == told["next_command"]
+        assert "executing" == daemon.track(busy)["phase"]
+        (tmp_path / "release").touch()
+        daemon.wait_for(busy, waits_for_room)  # what ran has handed over; its next step waits
+        assert (["bdd"], []) == (starts(busy), starts(late))
+        eventually_sync(lambda: all_told(daemon, busy, late))
+
+        (disk / "filling").unlink()
+
+        for project in (busy, late):
+            daemon.wait_at(project, "review", "needs_human")
+            assert ["bdd", "scaffold"] == starts(project)
+        assert [f"df -h {disk}"] == all_told(daemon, busy, late)
+
+
+def test_what_waited_for_room_is_dispatched_by_a_daemon_that_asks_for_less(tmp_path: Path) -> None:
+    """The limit is a setting; the wait itself is nothing that has to be undone."""
+    project = make_project(tmp_path, "shop")
+    (tmp_path / "release").touch()
+    with running(tmp_path, settings(tmp_path, ENDLESS_MB)) as daemon:
+        start(daemon, project)
+        assert f"df -h {daemon.state_dir}" == daemon.wait_for(project, waits_for_room)["next_command"]
+        assert [] == daemon.runs(project)
+
+    with running(tmp_path, settings(tmp_path, 1)) as daemon:
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["bdd", "scaffold"] == starts(project)

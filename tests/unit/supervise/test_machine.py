@@ -1,0 +1,97 @@
+"""What is wrong with the machine: told once, tried again, and over when it is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import House, house, unwritable
+from tests.unit.supervise.test_descriptors import room_for
+
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.store.faults import DISK_FULL, storage_error
+from handoffd.supervise.machine import CALM_S, Machine, descriptor_shortage, shortage_in
+
+
+class Recoveries:
+    """Counts how often everybody was told that a trouble is over."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> None:
+        """Count one more."""
+        self.count += 1
+
+
+async def fail(here: House) -> None:
+    """Have a write fail."""
+    with unwritable(here, "projects"), pytest.raises(StoreError):
+        await here.journal.add_project("/srv/shop", "shop", here.clock.now())
+
+
+async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path) -> None:
+    """Not at every look, and whoever waits is told."""
+    async with house(tmp_path) as here:
+        recoveries = Recoveries()
+        machine = Machine(here.services, recoveries)
+        await fail(here)
+
+        await machine.look()
+        assert machine.trouble is not None
+        assert machine.trouble.startswith("the journal cannot be written (cannot add /srv/shop")
+
+        here.clock.ahead_s += 5
+        await machine.look()
+        assert 1 == recoveries.count
+        assert machine.trouble is None
+
+
+async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
+    """Until it has been well for a while."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        machine = Machine(here.services, Recoveries())
+        for wait_s in (5, 5, CALM_S + 5, 5):
+            await fail(here)
+            await machine.look()
+            here.clock.ahead_s += wait_s
+            await machine.look()
+            assert machine.trouble is None
+        tasks.start_soon(here.services.notifier.run)  # only now: what it writes would show that all is well
+
+        await eventually(lambda: len(here.told.notices) == 2)
+        assert {str(tmp_path / "state")} == {notice.project for notice in here.told.notices}
+        tasks.cancel_scope.cancel()
+
+
+async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path: Path) -> None:
+    """For as long as they are."""
+    async with house(tmp_path) as here:
+        machine = Machine(here.services, Recoveries())
+        with room_for(3):
+            await machine.look()
+            assert "the daemon has as many files open as it may" == machine.trouble
+            shortage = descriptor_shortage(here.services)
+            assert shortage is not None
+            assert machine.trouble == shortage.why
+        await machine.look()
+        assert descriptor_shortage(here.services) is None
+        assert machine.trouble is None
+
+
+@pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (13, False)])
+def test_a_preparation_that_fails_for_want_of_room_asks_nobody(number: int, passes: bool) -> None:
+    """Everything else is for a person."""
+    error = storage_error("write", "/srv/state/prompt.md", OSError(number, "why"))
+    error.__cause__ = OSError(number, "why")
+
+    assert passes == (shortage_in(error) is not None)
+
+
+def test_a_full_disk_says_what_to_type() -> None:
+    """Its own hint, if there is one."""
+    shortage = shortage_in(HandoffdError("full", code=DISK_FULL))
+    assert shortage is not None
+    assert ("full", "df -h") == (shortage.why, shortage.action)
