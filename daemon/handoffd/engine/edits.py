@@ -22,7 +22,7 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
     """Adopt, hold or undo an edit that was valid in itself."""
     if situation.track.state is None:
         return _adopt(situation, event.state, "found in the project")
-    if situation.ledger.dispatch is not None or event.dispatch is not None:
+    if situation.ledger.dispatch is not None or event.dispatch is not None or event.overtaken:
         return _undo(
             situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
         )

@@ -312,11 +312,13 @@ class StateEdited:
     """STATE.json was changed from outside, validly. `policy` is the project's external_edits.
 
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
+    `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     """
 
     state: State
     policy: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     dispatch: str | None = None
+    overtaken: bool = False
     kind: Literal["state_edited"] = "state_edited"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from handoffd.errors import InvalidFile, Problem
@@ -33,6 +33,7 @@ class Seen:
 
     text: str
     digest: str
+    mtime_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def read_state(root: Path, track: str = MAIN) -> Seen | None:
         line = seen.content.count(b"\n", 0, error.start) + 1
         problem = Problem(file=str(root / name), line=line, message=f"not UTF-8 at byte {error.start}")
         raise InvalidFile((problem,)) from error
-    return Seen(text=text, digest=digest_of(seen.content))
+    return Seen(text=text, digest=digest_of(seen.content), mtime_ns=seen.mtime_ns)
 
 
 def write_state(root: Path, track: str, text: str) -> str:

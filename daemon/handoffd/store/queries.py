@@ -40,15 +40,19 @@ def newest(db: sqlite3.Connection) -> int:
 
 def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
     """Return every track as committed last, by project and name."""
-    rows = db.execute("SELECT project, track, body, seq, digest FROM tracks ORDER BY project, track")
+    rows = db.execute(
+        """SELECT tracks.project, tracks.track, body, seq, tracks.digest, at
+        FROM tracks JOIN events USING (seq) ORDER BY tracks.project, tracks.track"""
+    )
     return tuple(
         StoredTrack(
             key=TrackKey(project, track),
             track=_read(decode_track, body, project, track),
             seq=seq,
             digest=digest,
+            at=_moment(at),
         )
-        for project, track, body, seq, digest in rows
+        for project, track, body, seq, digest, at in rows
     )
 
 

@@ -66,12 +66,16 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrack:
-    """A track as committed last. `digest` is that of the STATE.json text; None: never projected."""
+    """A track as committed last. `digest` is that of the STATE.json text; None: never projected.
+
+    `at` is when that was decided.
+    """
 
     key: TrackKey
     track: Track
     seq: int
     digest: str | None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ class Look:
                 await track.standing.project()  # deleted: the journal has it
             return
         if seen.digest == track.standing.digest:
+            track.standing.inherited_at = None  # an earlier life has shown its last decision
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
         if ours and track.track.state is not None:
@@ -90,6 +91,7 @@ class Look:
                 state=parsed.state,
                 policy=self._files.settings.external_edits,
                 dispatch=dispatch.id if dispatch is not None else None,
+                overtaken=track.standing.overtook(seen.mtime_ns),
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)

@@ -62,6 +62,7 @@ class Project:
     def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
         track, digest = (stored.track, stored.digest) if stored else (Track(), None)
         standing = Standing(TrackKey(self.root, name), track, digest, self._services)
+        standing.inherited_at = stored.at if stored else None
         return TrackSupervisor(standing, self, self._services)
 
     def stories_done(self) -> frozenset[str]:

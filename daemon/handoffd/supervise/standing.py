@@ -6,6 +6,7 @@ remembered as an error, for people and for the next look, and stops nothing else
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import anyio
@@ -34,6 +35,8 @@ class Standing:
         self.digest = digest
         self.error: str | None = None
         """Why STATE.json could not be written, until it could."""
+        self.inherited_at: datetime | None = None
+        """When an earlier life decided last, while it is not known that it could still show that."""
         self.behind = False
         """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
         self.stuck: str | None = None
@@ -87,6 +90,10 @@ class Standing:
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
 
+    def overtook(self, written_ns: int) -> bool:
+        """Return whether a text was there before a decision that an earlier life could not show."""
+        return self.inherited_at is not None and written_ns < self.inherited_at.timestamp() * 1e9
+
     async def caught_up(self) -> None:
         """Return when nothing is being written; as long as that takes, for a disk answers or fails."""
         async with self._writing:
@@ -106,4 +113,4 @@ class Standing:
                 self._log.error("STATE.json not written", error=error.message)
             self.error = error.message
         finally:
-            self.behind = False
+            self.behind, self.inherited_at = False, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
@@ -64,6 +65,22 @@ async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_p
         await look(here, project, asked).at(project.main)
 
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
+
+
+@pytest.mark.parametrize(("written_s", "status"), [(-1, "pending"), (1, "pass")])
+async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
+    tmp_path: Path, written_s: int, status: str
+) -> None:
+    """It was there before that decision, whose own text was never written; a later one is an edit."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        project.main.standing.inherited_at = NOW
+        edit(project, status="pass")
+        written = NOW.timestamp() + written_s
+        os.utime(at(project.root, ".ai/STATE.json"), (written, written))
+
+        await look(here, project, []).at(project.main)
+
+        assert status == shown(project)["status"]
 
 
 async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path: Path) -> None:
