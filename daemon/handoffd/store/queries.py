@@ -40,8 +40,9 @@ def newest(db: sqlite3.Connection) -> int:
 
 def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
     """Return every track as committed last, by project and name."""
+    # A journal that was put back is older than the files: what lies there is not overtaken by that.
     rows = db.execute(
-        """SELECT tracks.project, tracks.track, body, seq, tracks.digest, at
+        """SELECT tracks.project, tracks.track, body, seq, tracks.digest, iif(kind = 'restored', NULL, at)
         FROM tracks JOIN events USING (seq) ORDER BY tracks.project, tracks.track"""
     )
     return tuple(
@@ -50,7 +51,7 @@ def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
             track=_read(decode_track, body, project, track),
             seq=seq,
             digest=digest,
-            at=_moment(at),
+            at=_moment(at) if at else None,
         )
         for project, track, body, seq, digest, at in rows
     )

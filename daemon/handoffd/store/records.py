@@ -68,7 +68,7 @@ class Committed:
 class StoredTrack:
     """A track as committed last. `digest` is that of the STATE.json text; None: never projected.
 
-    `at` is when that was decided.
+    `at` is when that was decided; None after a restore, which decides about what came before it.
     """
 
     key: TrackKey
