@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.daemon import Daemon, Json, running
+from tests.support.disks import small_disk
 from tests.support.eventually import eventually_sync
 from tests.support.runs import launchers
 
@@ -227,7 +228,7 @@ def test_a_full_disk_loses_no_result(tmp_path: Path) -> None:
     """Verbs are refused, the status says why nothing moves, and it goes on when there is room."""
     project = make_project(tmp_path)
     (tmp_path / "state").mkdir()
-    with small_disk(tmp_path / "state"), running(tmp_path, settings(tmp_path)) as daemon:
+    with small_disk(tmp_path / "state", 4), running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
         filling = tmp_path / "state/filling"
         subprocess.run(["dd", "if=/dev/zero", f"of={filling}", "bs=4k"], check=False, capture_output=True)
@@ -292,18 +293,6 @@ def test_a_starting_daemon_waits_for_a_verb_that_is_given_without_one(tmp_path: 
     finally:
         end_of_verb.join()
         daemon.close()
-
-
-@contextmanager
-def small_disk(place: Path) -> Iterator[None]:
-    """Mount a disk of 4 MiB, where this account may."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from tests.chaos.house import House, Zygote
 from tests.chaos.judging import judged
 from tests.chaos.kills import Toll, plans
 from tests.chaos.report import Json, Total, as_json, progress, table
+from tests.support.eventually import eventually_sync
 
 PROJECTS = 4
 KILLS_PER_HOUSE = 120
@@ -121,8 +122,7 @@ def restart_cost(base: Path, lives: int = 5) -> Json:
         for _ in range(lives + 1):
             began = time.monotonic()
             life = zygote.bear(house.order())
-            while not house.answers():
-                time.sleep(0.002)
+            eventually_sync(house.answers)
             ready.append(time.monotonic() - began)
             life.signal(signal.SIGKILL)
             cpu.append(life.wait(60).cpu_s)

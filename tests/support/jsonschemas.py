@@ -56,7 +56,7 @@ def _deeper(keyword: str, wanted: Any, value: Any, schema: Schema, whole: Schema
                 elif wanted is not True:
                     yield from complaints(value[name], wanted, whole, f"{at}.{name}")
         case _:
-            raise NotImplementedError(f"{at}: the keyword {keyword} is not known here")
+            raise AssertionError(f"{at}: the keyword {keyword} is not known here")
 
 
 def _others(value: Any, schema: Schema) -> list[str]:

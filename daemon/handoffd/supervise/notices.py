@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
@@ -41,54 +42,26 @@ def notice_of(order: Notify, pending: PendingEffect, track: Track) -> Notice:
 
 def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
     """Return the notice for a project that cannot be worked on as it is."""
-    now = clock.now()
-    return Notice(
-        id=f"condition-{secrets.token_hex(6)}",
-        at=now,
-        project=root,
-        name=Path(root).name,
-        story=None,
-        step="",
-        kind="warning",
-        text=_CONDITIONS[condition],
-        why=detail,
-        action=command_for(root, "status"),
-        review=(),
-    )
+    return _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
+
+
+def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
+    """Return the notice for a project whose supervision failed: a fault of ours, never of the project."""
+    text = "handoffd failed at this project and starts again with it; executors go on"
+    return _warning("crash", root, clock, text=text, why=detail)
 
 
 def room_notice(root: str, why: str, action: str, clock: Clock) -> Notice:
     """Return the notice for a disk that is almost full; `root` is the first project that waits for room."""
-    return Notice(
-        id=f"room-{secrets.token_hex(6)}",
-        at=clock.now(),
-        project=root,
-        name=Path(root).name,
-        story=None,
-        step="",
-        kind="warning",
-        text="a disk is almost full; nothing is dispatched onto it until there is room, executors go on",
-        why=why,
-        action=action,
-        review=(),
-    )
+    text = "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"
+    return _warning("room", root, clock, text=text, why=why, action=action)
 
 
 def machine_notice(state_dir: str, why: str, clock: Clock) -> Notice:
     """Return the notice for a trouble of the whole daemon, which `project` names by its state directory."""
-    return Notice(
-        id=f"machine-{secrets.token_hex(6)}",
-        at=clock.now(),
-        project=state_dir,
-        name="handoffd",
-        story=None,
-        step="",
-        kind="warning",
-        text="nothing is started for the time being, in any project; executors go on",
-        why=why,
-        action="handoffd status",
-        review=(),
-    )
+    text = "nothing is started for the time being, in any project; executors go on"
+    notice = _warning("machine", state_dir, clock, text=text, why=why, action="handoffd status")
+    return replace(notice, name="handoffd")
 
 
 _CONDITIONS: Mapping[Condition, str] = {
@@ -101,18 +74,20 @@ _CONDITIONS: Mapping[Condition, str] = {
 }
 
 
-def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
-    """Return the notice for a project whose supervision failed: a fault of ours, never of the project."""
+def _warning(
+    prefix: str, root: str, clock: Clock, *, text: str, why: str | None, action: str | None = None
+) -> Notice:
+    """Return a notice that no story is the reason of; `action` is by default to look at the project."""
     return Notice(
-        id=f"crash-{secrets.token_hex(6)}",
+        id=f"{prefix}-{secrets.token_hex(6)}",
         at=clock.now(),
         project=root,
         name=Path(root).name,
         story=None,
         step="",
         kind="warning",
-        text="handoffd failed at this project and starts again with it; executors go on",
-        why=detail,
-        action=command_for(root, "status"),
+        text=text,
+        why=why,
+        action=action or command_for(root, "status"),
         review=(),
     )
