@@ -223,8 +223,8 @@ class Daemon:
         """Take what projects are made of out of its sight: it stays, and looking at it all is a pause."""
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
-        gc.collect()
         gc.freeze()
+        gc.enable()
 
     async def _add_configured(self, root: str) -> None:
         try:

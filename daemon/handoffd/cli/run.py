@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import warnings
@@ -32,6 +33,7 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
     Executors are no children of it: they go on when it ends, and are adopted by the next one. Exit
     code 78 means that the settings cannot be used.
     """
+    gc.disable()  # until there is all that stays; the daemon turns it on then
     place = replace(place, config=config or place.config)
     settings = _settings(place, flags)
     import anyio

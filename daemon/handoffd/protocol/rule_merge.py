@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.rule_shapes import (
@@ -110,7 +111,7 @@ def merge_layers(layers: Sequence[Layer]) -> Merged:
     merged = Merged()
     for number, layer in enumerate(layers):
         try:
-            document = load(layer.text, file=layer.file)
+            document = _document(layer)
         except InvalidFile as error:
             merged.problems.extend(error.problems)
             merged.unreadable = True
@@ -118,6 +119,12 @@ def merge_layers(layers: Sequence[Layer]) -> Merged:
         if document.data is not None:
             _LayerReader(number, layer.file, document, merged).read()
     return merged
+
+
+@lru_cache(maxsize=8)
+def _document(layer: Layer) -> YamlText:
+    # The shipped table is below every project's own, and costs more to read than that one.
+    return load(layer.text, file=layer.file)
 
 
 class _LayerReader:

@@ -69,6 +69,8 @@ def load(text: str | bytes, file: str, *, first_line: int = 1, resolve: bool = T
     """
     builder = _Builder(file, first_line, resolve)
     content = _decode(text, builder)
+    if not content:
+        return YamlText(builder.root, builder.lines)
     try:
         for event in YAML(typ="safe", pure=True).parse(content):
             builder.take(event)

@@ -84,6 +84,14 @@ def sweep_temporaries(folder: Path) -> tuple[str, ...]:
     return tuple(removed)
 
 
+def has_temporaries(folder: Path) -> bool:
+    """Return whether `sweep_temporaries` may find something in `folder`; needs no lock."""
+    try:
+        return any(_TEMPORARY.fullmatch(name) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
 def _mode_of(folder: int, path: Path) -> int | None:
     """Return the permissions of the file to be replaced; None when there is none."""
     try:

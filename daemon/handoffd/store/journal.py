@@ -9,7 +9,7 @@ was edited by somebody else. One process has a journal open for writing (`lock.p
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -184,9 +184,9 @@ class Journal:
         work = partial(tables.put_trusted, root=root, file=file, text=text, at=at)
         await self._write(f"trust {file} of {root}", work)
 
-    async def trusted(self, root: str, file: str) -> str | None:
-        """Return the text of a project's own file that a person has trusted last, or None."""
-        return await self._readers.run("read what is trusted", partial(queries.trusted, root=root, file=file))
+    async def trusted(self, root: str | None = None) -> Mapping[str, Mapping[str, str]]:
+        """Return the texts that a person has trusted last, by root and file; of one root or of all."""
+        return await self._readers.run("read what is trusted", partial(queries.trusted, root=root))
 
     async def _write(self, activity: str, work: Work[_T]) -> _T:
         if self._writer is None:

@@ -15,6 +15,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -88,8 +89,7 @@ def acquire(path: Path, what: str) -> FileLock:
     file cannot be opened.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = _open(path)
     except OSError as error:
         raise storage_error("open the lock", path, error) from error
     try:
@@ -132,6 +132,15 @@ def holder_of(path: Path) -> Holder | None:
     return Holder(pid=pid, since=since, command=_command(pid))
 
 
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
 def _locked(path: Path, what: str) -> Locked:
     holder = holder_of(path)
     who = str(holder) if holder else "another process"
@@ -140,12 +149,17 @@ def _locked(path: Path, what: str) -> Locked:
 
 def _sign(handle: int) -> None:
     """Write into the lock who holds it. A full disk must not keep anybody from locking."""
-    note = json.dumps({"pid": os.getpid(), "started": _started(os.getpid())}).encode()
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, note, 0)
+        os.pwrite(handle, _note(os.getpid()), 0)
     except OSError:
         return
+
+
+@lru_cache(maxsize=1)
+def _note(pid: int) -> bytes:
+    """Return what this process, `pid`, writes into its locks: the same into every project's."""
+    return json.dumps({"pid": pid, "started": _started(pid)}).encode()
 
 
 def _started(pid: int) -> int | None:

@@ -129,10 +129,14 @@ def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-def trusted(db: sqlite3.Connection, root: str, file: str) -> str | None:
-    """Return the text of a file that a person has trusted last, or None."""
-    row = db.execute("SELECT text FROM trusted WHERE root = ? AND file = ?", (root, file)).fetchone()
-    return None if row is None else str(row[0])
+def trusted(db: sqlite3.Connection, root: str | None) -> dict[str, dict[str, str]]:
+    """Return the texts that a person has trusted last, by root and file; of one root or of all."""
+    where = "" if root is None else "WHERE root = :root"
+    rows = db.execute(f"SELECT root, file, text FROM trusted {where}", {"root": root})  # noqa: S608  (two fixed texts)
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for owner, file, text in rows:
+        found[owner][file] = text
+    return found
 
 
 def _only(project: str | None) -> str:

@@ -7,6 +7,7 @@ cannot be read or understood is raised; the project says so to people.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -30,6 +31,24 @@ from handoffd.supervise.track import TrackSupervisor
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """How a track stood before its files were read: by then it may have gone on.
+
+    What an agent wrote is its own, even if it has ended when that is decided on.
+    """
+
+    dispatch: Dispatch | None
+    digest: str | None
+    behind: bool
+
+    @classmethod
+    def of(cls, track: TrackSupervisor) -> Before:
+        """Return how a track stands now."""
+        standing = track.standing
+        return cls(dispatch=standing.track.ledger.dispatch, digest=standing.digest, behind=standing.behind)
+
+
 class Look:
     """Looks at the tracks of one project; `again` asks for another look."""
 
@@ -40,26 +59,25 @@ class Look:
         self._again = again
         self._handoffs = HandoffFiles(root)
 
-    async def at(self, track: TrackSupervisor) -> None:
-        """Tell a track what others have written. Raises InvalidFile and StoreError."""
-        await self._at_state(track)
+    async def at(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
+        """Tell a track what others have written: `seen` is its STATE.json, read after `before`.
+
+        Raises InvalidFile and StoreError.
+        """
+        await self._at_state(track, seen, before)
         state, dispatch = track.track.state, track.track.ledger.dispatch
         if dispatch is not None:
             track.hint()
         elif state is not None and state.status is Status.RUNNING:
             await self._for_external(track)
 
-    async def inspect(self, track: TrackSupervisor) -> None:
-        """Find out whether STATE.json could be read and understood, telling nobody."""
-        seen = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
+    async def inspect(self, track: TrackSupervisor, seen: Seen | None) -> None:
+        """Find out whether STATE.json can be understood, telling nobody. Raises InvalidFile."""
         if seen is not None and seen.digest != track.standing.digest:
-            parse_state(seen.text)
+            await to_thread.run_sync(parse_state, seen.text)
 
-    async def _at_state(self, track: TrackSupervisor) -> None:
+    async def _at_state(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Compare STATE.json with what the journal says should be there."""
-        # Before the read: what an agent wrote is its own, even if it has ended when that is decided on.
-        dispatch, behind = track.track.ledger.dispatch, track.standing.behind
-        seen = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
         if seen is None:
             if track.track.state is not None:
                 await track.standing.project()  # deleted: the journal has it
@@ -67,15 +85,15 @@ class Look:
         if seen.digest == track.standing.digest:
             track.standing.inherited_at = None  # an earlier life has shown its last decision
             return
+        if before.behind or track.standing.behind or track.standing.digest != before.digest:
+            await track.standing.caught_up()  # what was read may be of before the latest commit
+            self._again()
+            return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
         if ours and track.track.state is not None:
             await track.standing.project()  # but old: a crash came between commit and rename
             return
-        if behind or track.standing.behind:
-            await track.standing.caught_up()  # what was read may be of before the latest commit
-            self._again()
-            return
-        await self._take_edit(track, seen, dispatch)
+        await self._take_edit(track, seen, before.dispatch)
 
     async def _take_edit(self, track: TrackSupervisor, seen: Seen, dispatch: Dispatch | None) -> None:
         try:

@@ -21,6 +21,7 @@ from handoffd.store.records import PendingEffect, StoredTrack
 from handoffd.supervise.notices import crash_notice
 from handoffd.supervise.project import Project
 from handoffd.supervise.services import Services
+from handoffd.supervise.survey import survey
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +80,7 @@ class Loops:
         pending = _by_project(await self._services.journal.pending_effects())
         try:
             async with anyio.create_task_group() as tasks:
+                await survey(tuple(self._projects.values()))
                 self._tasks, self._watching = tasks, watching
                 for root in self._projects:
                     self.begin(root, pending.get(root, ()))

@@ -6,7 +6,8 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,12 +26,13 @@ from handoffd.store.records import PendingEffect, StoredTrack
 from handoffd.supervise.deadlines import Deadlines
 from handoffd.supervise.health import Health
 from handoffd.supervise.interpreter import WITH_EXECUTOR
-from handoffd.supervise.looking import Look
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.looking import Before, Look
+from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services
 from handoffd.supervise.standing import Standing
 from handoffd.supervise.track import TrackSupervisor
+from handoffd.supervise.visit import Found, visit
 
 log = structlog.get_logger(__name__)
 
@@ -38,19 +40,23 @@ log = structlog.get_logger(__name__)
 class Project:
     """One root. Its tracks exist from the start; `run` gives them their loops, once."""
 
-    def __init__(self, root: str, services: Services, stored: tuple[StoredTrack, ...]) -> None:
+    def __init__(
+        self, root: str, services: Services, stored: tuple[StoredTrack, ...], trusted: Trusted | None = None
+    ) -> None:
         self.root = root
         self._services = services
-        self.files = ProjectFiles(root, services.journal, services.clock)
+        self.files = ProjectFiles(root, services.journal, services.clock, trusted)
         self._look = Look(root, self.files, services, self.touched)
         self._reach = Reach(root, services)
         self.deadlines = Deadlines(services)
         self._lock: FileLock | None = None
-        self._one_look = anyio.Lock()
+        self._one_look = anyio.Lock(fast_acquire=True)
         self._hints = anyio.Event()
         self.begun = anyio.Event()
         """Set while its tracks have their loops: only these may decide then."""
         self.dismissed = False
+        self.surveyed: Found | None = None
+        """What was found before it had its loop, for the first look."""
         self._health = Health(root, services)
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
@@ -110,6 +116,11 @@ class Project:
         """Whether an attempt of ours is in flight."""
         return any(track.track.ledger.dispatch is not None for track in self.tracks.values())
 
+    @property
+    def _may_change(self) -> bool:
+        """Whether what its own files say now may take effect: between two runs, and at first."""
+        return not self.running or not self.files.loaded
+
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
@@ -121,7 +132,7 @@ class Project:
             for track in self.tracks.values():
                 if track.track.ledger.dispatch is not None:
                     self._services.slots.occupy(track.key)  # an earlier daemon started it
-            await self.open()
+            await self.look()
             while not self.files.loaded:  # by whose rules, with which tests? Nothing is judged before
                 await self._next_hint()
                 await self.look()
@@ -136,12 +147,6 @@ class Project:
         finally:
             self.begun = anyio.Event()
             self.close()
-
-    async def open(self) -> None:
-        """Take the project's lock and look at it. A project that cannot be had is marked."""
-        await self.look()
-        if self._lock is not None:
-            await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
 
     async def admit(self) -> None:
         """Take a project that a person adds: what its files say today has that person's trust."""
@@ -188,30 +193,61 @@ class Project:
 
     # --- looking ---------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Look at everything of the project that others may have written."""
+        """Take the project's lock if need be, and look at everything that others may have written.
+
+        A project that cannot be had is marked.
+        """
         async with self._one_look:
             if self.dismissed:
                 return
             try:
-                await self._hold()
-                if not self.running or not self.files.loaded:
-                    await self.files.refresh()
-                    await self._become_automatic()
-                for track in self.tracks.values():
-                    await self._look.at(track)
-                self._mark_as_found()
+                await self._look_around()
             except HandoffdError as error:
                 self._health.mark_error(error)
         for track in self.tracks.values():
             track.wake()
 
+    async def _look_around(self) -> None:
+        before = {name: Before.of(track) for name, track in self.tracks.items()}
+        found = await self._found()
+        self._hold(found.lock)
+        if found.halves:
+            await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
+        if found.texts is not None and self._may_change:
+            await self.files.take(found.texts)
+            await self._become_automatic()
+        for name, seen in found.states.items():
+            await self._look.at(self.tracks[name], seen, before[name])
+        if found.error is not None:
+            raise found.error
+        self._mark_as_found()
+
+    def visit(self) -> Callable[[], Found]:
+        """Return what finds everything that the next look needs, in a thread that may hang."""
+        state_dir, root, first = self._services.settings.state_dir, Path(self.root), self._lock is None
+        return partial(visit, state_dir, root, tuple(self.tracks), texts=self._may_change, first=first)
+
+    async def _found(self) -> Found:
+        """Return what lies in the folder now, or what the first visit of all found there."""
+        found, self.surveyed = self.surveyed, None
+        if found is not None:
+            return found
+        try:
+            return await self._reach.asked(self.visit())
+        except StoreError:
+            self.close()  # it may be added again from where it was moved to
+            raise
+
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
         try:
-            await self._reach.lock_path()
-            await self.files.refresh()
-            for track in self.tracks.values():
-                await self._look.inspect(track)
+            found = await self._found()
+            if found.texts is not None:
+                await self.files.take(found.texts)
+            for name, seen in found.states.items():
+                await self._look.inspect(self.tracks[name], seen)
+            if found.error is not None:
+                raise found.error
             self._mark_as_found()
         except HandoffdError as error:
             self._health.mark_error(error)
@@ -222,13 +258,8 @@ class Project:
         if self.files.settings.auto and state is not None and not ledger.automatic:
             await self.main.give(Resumed(by="auto: true"))
 
-    async def _hold(self) -> None:
+    def _hold(self, path: Path) -> None:
         """Have the lock of the folder that lies at the root now, which may be another one than before."""
-        try:
-            path = await self._reach.lock_path()
-        except StoreError:
-            self.close()  # it may be added again from where it was moved to
-            raise
         if self._lock is None or self._lock.path != path:
             self.close()
             self._lock = acquire(path, f"the project {self.root}")

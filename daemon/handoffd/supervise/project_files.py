@@ -35,22 +35,26 @@ MAX_BYTES = 64 * 1024
 Texts = Mapping[str, str | None]
 """The project's own files by name; None where one is missing."""
 
+Trusted = Mapping[str, str]
+"""The texts that a person has trusted last, by name."""
+
 Taken = tuple[ProjectSettings, RuleBook, tuple[Problem, ...], tuple[str, ...]]
 
 
 class ProjectFiles:
     """The configuration of one project, always usable: `rules` and `settings` are the last valid."""
 
-    def __init__(self, root: str, journal: Journal, clock: Clock) -> None:
+    def __init__(self, root: str, journal: Journal, clock: Clock, trusted: Trusted | None = None) -> None:
         self._root = Path(root)
         self._journal = journal
         self._clock = clock
+        self._trusted = trusted
+        """As the journal has it; None until it was asked. Nobody but us changes that."""
         self._texts: Texts | None = None
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
         """Else what was judged before a person trusted it could be put in force after that."""
         self.settings = ProjectSettings()
-        self._instructed: frozenset[str] = frozenset()
-        self.rules: RuleBook = _shipped_book(None)
+        self.rules: RuleBook = book_of(shipped_layers(None))
         self.problems: tuple[Problem, ...] = ()
         self.held: tuple[str, ...] = ()
         """Dotted keys of edits that wait for `handoffd trust`."""
@@ -65,19 +69,22 @@ class ProjectFiles:
 
         Raises StoreError when the files cannot be read at all.
         """
-        async with self._turn:
-            return await self._refresh()
+        return await self.take(await to_thread.run_sync(read_texts, self._root))
 
-    async def _refresh(self) -> bool:
-        texts = await to_thread.run_sync(self._read)
+    async def take(self, texts: Texts) -> bool:
+        """Take over what the files say, read a moment ago; return whether that is anything new."""
+        async with self._turn:
+            return await self._take(texts)
+
+    async def _take(self, texts: Texts) -> bool:
         if texts == self._texts:
             return False
-        if texts[RULES] is not None:
-            templates = await to_thread.run_sync(templates_for, str(self._root))
-            self._instructed = templates.instructed()
-        trusted = {name: await self._journal.trusted(str(self._root), name) for name in texts}
-        # In a thread, too: a table takes 20 ms, a hostile one half a second, and there are many projects.
-        taken = await to_thread.run_sync(self._judged, texts, trusted)
+        trusted = await self._known()
+        if any(texts.values()) or any(trusted.values()):
+            # In a thread: a table takes 5 ms, a hostile one half a second, and there are many projects.
+            taken = await to_thread.run_sync(self._judged, texts, trusted)
+        else:
+            taken = self._judged(texts, trusted)
         self._texts = texts
         self.settings, self.rules, self.problems, self.held = taken
         for problem in self.problems:
@@ -90,34 +97,32 @@ class ProjectFiles:
         Raises InvalidFile when they cannot be used: nobody can trust what means nothing.
         """
         async with self._turn:
-            texts = await to_thread.run_sync(self._read)
+            texts = await to_thread.run_sync(read_texts, self._root)
             await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
+            self._trusted = None
             for name, text in texts.items():
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
             before, self._texts = self.held, {}
-            await self._refresh()
+            await self._take(texts)
             return before
 
     async def is_known(self) -> bool:
         """Return whether a person has ever trusted this project's files."""
-        return await self._journal.trusted(str(self._root), SETTINGS) is not None
+        return SETTINGS in await self._known()
 
-    def _read(self) -> Texts:
-        return {name: self._text(name) for name in (SETTINGS, RULES)}
+    async def _known(self) -> Trusted:
+        if self._trusted is None:
+            root = str(self._root)
+            self._trusted = (await self._journal.trusted(root)).get(root, {})
+        return self._trusted
 
-    def _text(self, name: str) -> str | None:
-        seen = read_project_file(self._root, name, MAX_BYTES)
-        if seen is None:
-            return None
-        return seen.content.decode("utf-8", errors="replace")
-
-    def _judged(self, texts: Texts, trusted: Texts) -> Taken:
+    def _judged(self, texts: Texts, trusted: Trusted) -> Taken:
         """Return what is in force now, what is wrong with the files, and what is held of them."""
         settings, rules = self.settings, self.rules
         problems: list[Problem] = []
         held: list[str] = []
         try:
-            settings, keys = self._hold_settings(self._settings_of(texts), trusted)
+            settings, keys = self._hold_settings(self._settings_of(texts), texts, trusted)
             held += keys
         except InvalidFile as invalid:
             problems += invalid.problems
@@ -129,39 +134,57 @@ class ProjectFiles:
         return settings, rules, tuple(problems), tuple(held)
 
     def _settings_of(self, texts: Texts) -> ProjectSettings:
-        return load_project(texts[SETTINGS], SETTINGS)
+        return _settings_in(texts[SETTINGS])
 
     def _book(self, settings: ProjectSettings, texts: Texts) -> RuleBook:
         """Return the step table of the shipped layers and the project's own. Raises InvalidFile."""
-        own = texts[RULES]
-        layers = shipped_layers(settings.preset)
+        own, layers = texts[RULES], shipped_layers(settings.preset)
         if own is None or not own.strip():
-            return _shipped_book(settings.preset)
-        return build_rulebook((*layers, Layer(RULES, own)), instructed=self._instructed)
+            return book_of(layers)
+        return book_of((*layers, Layer(RULES, own)), templates_for(str(self._root)).instructed())
 
-    def _hold_settings(self, new: ProjectSettings, trusted: Texts) -> tuple[ProjectSettings, tuple[str, ...]]:
-        if trusted[SETTINGS] is None:
+    def _hold_settings(
+        self, new: ProjectSettings, texts: Texts, trusted: Trusted
+    ) -> tuple[ProjectSettings, tuple[str, ...]]:
+        if trusted.get(SETTINGS) in {None, texts[SETTINGS] or ""}:
             return new, ()
-        old = load_project(trusted[SETTINGS], SETTINGS)
+        old = _settings_in(trusted[SETTINGS])
         wanted, granted = sensitive(new), sensitive(old)
         keys = tuple(sorted(key for key in wanted if wanted[key] != granted[key]))
         tops = {key.split(".")[0] for key in keys}
         return new.model_copy(update={name: getattr(old, name) for name in tops}), keys
 
     def _hold_rules(
-        self, settings: ProjectSettings, texts: Texts, trusted: Texts
+        self, settings: ProjectSettings, texts: Texts, trusted: Trusted
     ) -> tuple[RuleBook, tuple[str, ...]]:
         new = self._book(settings, texts)
         # A table that is trusted as it stands is not merged with itself: then all projects without
         # one of their own share the shipped one, and a thousand of them cost no more than one.
-        if trusted[RULES] in {None, texts[RULES] or ""}:
+        if trusted.get(RULES) in {None, texts[RULES] or ""}:
             return new, ()
         return merge_trusted(new, self._book(settings, trusted))
 
 
-@lru_cache(maxsize=8)
-def _shipped_book(preset: str | None) -> RuleBook:
-    return build_rulebook(shipped_layers(preset))
+def read_texts(root: Path) -> Texts:
+    """Return the project's own files as they are on the disk. Raises StoreError when they cannot be read."""
+    return {name: _text(root, name) for name in (SETTINGS, RULES)}
+
+
+def _text(root: Path, name: str) -> str | None:
+    seen = read_project_file(root, name, MAX_BYTES)
+    return None if seen is None else seen.content.decode("utf-8", errors="replace")
+
+
+# Projects that say the same share what it means: most have no table, many are copies of each other.
+@lru_cache(maxsize=32)
+def book_of(layers: tuple[Layer, ...], instructed: frozenset[str] = frozenset()) -> RuleBook:
+    """Return the table that `layers` make, as `build_rulebook` does."""
+    return build_rulebook(layers, instructed=instructed)
+
+
+@lru_cache(maxsize=32)
+def _settings_in(text: str | None) -> ProjectSettings:
+    return load_project(text, SETTINGS)
 
 
 @lru_cache(maxsize=8)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 
 from handoffd.errors import NotFound, StoreError
-from handoffd.store.lock import project_lock_path
 from handoffd.supervise.services import Services
 
 _T = TypeVar("_T")
@@ -30,17 +28,9 @@ class Reach:
     """The way to one project's folder."""
 
     def __init__(self, root: str, services: Services) -> None:
-        self._state_dir = services.settings.state_dir
         self._asking = services.asking
         self._root = root
         self._waiting = False
-
-    async def lock_path(self, limit_s: float = LIMIT_S) -> Path:
-        """Return where the project's lock is, which depends on the folder that lies at the root now.
-
-        Raises StoreError when it is gone, cannot be looked at, or does not answer in time.
-        """
-        return await self.asked(partial(project_lock_path, self._state_dir, Path(self._root)), limit_s)
 
     async def asked(self, look: Callable[[], _T], limit_s: float = LIMIT_S) -> _T:
         """Return what `look` finds, in a thread. Raises StoreError for silence, as of the look before."""

@@ -53,10 +53,12 @@ class Roster:
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
         """Make the projects that the journal knows, without their loops."""
+        trusted = await self._services.journal.trusted()
         self._former = by_project(await self._services.journal.tracks())
         for known in await self._services.journal.projects():
             stored = self._former.pop(known.root, ())
-            self._projects[known.root] = Project(known.root, self._services, stored)
+            texts = trusted.get(known.root, {})
+            self._projects[known.root] = Project(known.root, self._services, stored, texts)
 
     async def inspect(self) -> None:
         """Find out how every project stands, changing nothing; instead of `run`."""
@@ -205,7 +207,7 @@ class Roster:
         """
         if not self._loops.run_here:
             found = self._project(project)
-            await found.open()
+            await found.look()
         else:
             found = await self._begun(project)
             await found.look()

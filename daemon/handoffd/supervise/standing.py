@@ -41,7 +41,7 @@ class Standing:
         """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
-        self._writing = anyio.Lock()
+        self._writing = anyio.Lock(fast_acquire=True)
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
 

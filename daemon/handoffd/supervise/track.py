@@ -53,7 +53,7 @@ class TrackSupervisor:
         self._room = Room(key.project, services)
         self._shortage: Shortage | None = None
         self._questions = Questions()
-        self._alone = anyio.Lock()
+        self._alone = anyio.Lock(fast_acquire=True)
         """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""

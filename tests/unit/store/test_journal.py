@@ -175,8 +175,7 @@ async def test_projects_baselines_and_trust_are_kept(tmp_path: Path) -> None:
         assert b"\x00results" == await journal.load_baseline(KEY, "US-1")
         assert b"of a custom task" == await journal.load_baseline(KEY, None)
         assert await journal.load_baseline(KEY, "US-2") is None
-        assert "steps: {}" == await journal.trusted("/srv/shop", ".ai/step-rules.yaml")
-        assert await journal.trusted("/srv/shop", ".ai/handoffd.yaml") is None
+        assert {"/srv/shop": {".ai/step-rules.yaml": "steps: {}"}} == await journal.trusted()
         with pytest.raises(StoreError, match="not UTF-8"):
             await journal.add_project("/srv/caf\udce9", "café", NOW)
 
@@ -213,7 +212,7 @@ async def test_a_journal_of_schema_1_opens(tmp_path: Path) -> None:
         assert await journal.projected_before(shop, digest_of("the text of STATE.json\n"))
         assert ["/srv/shop"] == [project.root for project in await journal.projects()]
         assert b"baseline" == await journal.load_baseline(shop, "US-005")
-        assert "steps: {}\n" == await journal.trusted("/srv/shop", ".ai/step-rules.yaml")
+        assert {"/srv/shop": {".ai/step-rules.yaml": "steps: {}\n"}} == await journal.trusted("/srv/shop")
         assert 6 == (await journal.commit(record())).seq
 
 

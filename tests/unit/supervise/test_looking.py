@@ -11,8 +11,10 @@ from tests.unit.supervise.making import NOW, House, at, house, make_project
 from tests.unit.supervise.test_project import at_level_1, edit, shown
 
 from handoffd.clock import rfc3339
+from handoffd.engine.events import Noted
 from handoffd.errors import InvalidFile
-from handoffd.supervise.looking import Look
+from handoffd.store.projection import Seen, read_state
+from handoffd.supervise.looking import Before, Look
 from handoffd.supervise.project import Project
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
@@ -23,13 +25,24 @@ def look(here: House, project: Project, asked: list[str]) -> Look:
     return Look(project.root, project.files, here.services, lambda: asked.append("again"))
 
 
+def seen_in(project: Project) -> tuple[Seen | None, Before]:
+    """Return STATE.json as it lies there, and how the track stood before it was read."""
+    before = Before.of(project.main)
+    return read_state(Path(project.root)), before
+
+
+async def look_at(here: House, project: Project, asked: list[str]) -> None:
+    """Look once at what lies there."""
+    await look(here, project, asked).at(project.main, *seen_in(project))
+
+
 async def test_who_only_looks_tells_nobody(tmp_path: Path) -> None:
     """An edit is read and left as it is, for whoever holds the project."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, human_note="Look!")
         before = here.journal.newest
 
-        await look(here, project, []).inspect(project.main)
+        await look(here, project, []).inspect(project.main, read_state(Path(project.root)))
 
         assert ("Look!", before) == (shown(project)["human_note"], here.journal.newest)
 
@@ -38,11 +51,24 @@ async def test_what_is_wrong_is_raised_with_its_place(tmp_path: Path) -> None:
     """To the one who only looks and to the one who tells, alike."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, attempt=0)
-        one = look(here, project, [])
+        one, (seen, before) = look(here, project, []), seen_in(project)
 
-        for looking in (one.inspect, one.at):
+        for looking in (one.inspect(project.main, seen), one.at(project.main, seen, before)):
             with pytest.raises(InvalidFile, match="attempt"):
-                await looking(project.main)
+                await looking
+
+
+async def test_a_text_that_was_read_before_a_decision_is_read_again_after_it(tmp_path: Path) -> None:
+    """It is our own of a moment ago: neither an edit, nor something to be mended."""
+    asked: list[str] = []
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        seen, before = seen_in(project)
+        await project.main.give(Noted(text="Meanwhile.", by="a test"))
+        newest = here.journal.newest
+
+        await look(here, project, asked).at(project.main, seen, before)
+
+        assert (["again"], newest) == (asked, here.journal.newest)
 
 
 async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
@@ -50,7 +76,7 @@ async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="Failed", reason="scope-warning")
 
-        await look(here, project, []).at(project.main)
+        await look_at(here, project, [])
 
         assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
 
@@ -62,7 +88,7 @@ async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_p
         edit(project, status="pass")
         project.main.standing.behind = True
 
-        await look(here, project, asked).at(project.main)
+        await look_at(here, project, asked)
 
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
 
@@ -78,7 +104,7 @@ async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
         written = NOW.timestamp() + written_s
         os.utime(at(project.root, ".ai/STATE.json"), (written, written))
 
-        await look(here, project, []).at(project.main)
+        await look_at(here, project, [])
 
         assert status == shown(project)["status"]
 
@@ -99,9 +125,9 @@ async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(go_on_writing)
-            await look(here, project, asked).at(project.main)
+            await look_at(here, project, asked)
             tasks.cancel_scope.cancel()
         assert (["again"], "running") == (asked, shown(project)["status"])
 
-        await look(here, project, asked).at(project.main)
+        await look_at(here, project, asked)
         assert (["again"], "pass") == (asked, shown(project)["status"])

@@ -119,7 +119,7 @@ async def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> No
 
 
 async def test_an_added_step_may_have_its_instruction_as_a_template(tmp_path: Path) -> None:
-    """A file in .ai/prompts is as good as a `step_instruction`."""
+    """A file in .ai/prompts is as good as a `step_instruction`, from the moment the project is added."""
     async with house(tmp_path) as here:
         rules = "steps:\n  lint: {next_on_pass: done, next_on_fail: lint}\n  bdd: {next_on_pass: lint}\n"
         root = make_project(tmp_path, rules=rules)
@@ -127,8 +127,7 @@ async def test_an_added_step_may_have_its_instruction_as_a_template(tmp_path: Pa
         steps.mkdir(parents=True)
         (steps / "lint.j2").write_text("Run the linter.\n")
 
-        files = ProjectFiles(root, here.journal, here.clock)
-        await files.refresh()
+        files = await trusted(here, root)
 
         assert ("bdd", "lint") == files.rules.path("story")[1:]
 

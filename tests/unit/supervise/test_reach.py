@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.unit.supervise.making import house, make_project
 
 from handoffd.errors import NotFound, StoreError
-from handoffd.store.faults import PROJECT_GONE
 from handoffd.store.lock import project_lock_path
 from handoffd.supervise.reach import Reach, resolved
 
 
-async def test_a_folder_that_answers_has_its_lock(tmp_path: Path) -> None:
-    """By what lies at the root, not by its name."""
+async def test_what_a_look_finds_and_what_it_raises_come_back(tmp_path: Path) -> None:
+    """A folder that is gone is not the same as silence."""
     async with house(tmp_path) as here:
-        root = make_project(tmp_path)
+        reach = Reach(make_project(tmp_path), here.services)
 
-        path = await Reach(root, here.services).lock_path()
+        with pytest.raises(StoreError, match="gone"):
+            await reach.asked(partial(project_lock_path, tmp_path, tmp_path / "nowhere"))
 
-        assert project_lock_path(here.services.settings.state_dir, Path(root)) == path
-
-
-async def test_a_folder_that_is_gone_says_so(tmp_path: Path) -> None:
-    """Which is not the same as silence."""
-    async with house(tmp_path) as here:
-        with pytest.raises(StoreError) as gone:
-            await Reach(str(tmp_path / "nowhere"), here.services).lock_path()
-
-        assert PROJECT_GONE == gone.value.code
+        assert "found" == await reach.asked(lambda: "found")
 
 
 async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
@@ -39,11 +31,11 @@ async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None
         reach = Reach(root, here.services)
 
         with pytest.raises(StoreError, match="does not answer"):
-            await reach.lock_path(limit_s=0)
+            await reach.asked(lambda: "found", limit_s=0)
         with pytest.raises(StoreError, match="does not answer"):
             await resolved(root, limit_s=0)
 
-        assert "locks" == (await reach.lock_path()).parent.name
+        assert "found" == await reach.asked(lambda: "found")
 
 
 async def test_a_root_is_resolved_once(tmp_path: Path) -> None:

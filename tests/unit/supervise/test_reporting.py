@@ -23,7 +23,7 @@ async def project_in(here: House, *verbs: Verb) -> AsyncIterator[Project]:
     """Lend an initialised project without its loop, after `verbs`."""
     project = Project(make_project(here.base), here.services, ())
     await project.admit()
-    await project.open()
+    await project.look()
     for verb in (Initialised(project="shop"), *verbs):
         await project.main.give(verb)
     yield project

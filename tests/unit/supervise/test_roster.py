@@ -41,7 +41,7 @@ async def test_adding_a_project_dispatches_nothing_and_trusts_its_files(tmp_path
         assert (root, "not_initialized", 1) == (first.project, first.condition, roster.count)
         assert first == second
         assert [root] == [project.root for project in await here.journal.projects()]
-        assert await here.journal.trusted(root, ".ai/step-rules.yaml") is not None
+        assert ".ai/step-rules.yaml" in (await here.journal.trusted())[root]
 
 
 async def test_what_is_no_folder_is_not_added(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ async def track_in(
     root = make_project(here.base, settings=settings)
     project = Project(root, here.services, ())
     await project.files.refresh()
-    await project.open()
+    await project.look()
     async with anyio.create_task_group() as tasks:
         if loop:
             tasks.start_soon(project.main.run, ())
