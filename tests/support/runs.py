@@ -78,9 +78,14 @@ def launchers(socket: Path) -> list[int]:
 
 
 @contextmanager
-def unit(program: Path, socket: Path) -> Iterator[int]:
-    """Have a service manager keep the launcher `program` at `socket`; the manager's pid."""
+def unit(program: Path, socket: Path, place: Path | None = None) -> Iterator[int]:
+    """Have a service manager keep the launcher `program` at `socket`; the manager's pid.
+
+    With `place`, it is in this control group, which is delegated to it.
+    """
+    inside = ["sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"', str(place)] if place else []
     command = [
+        *inside,
         PYTHON,
         "-I",
         "-S",
@@ -92,6 +97,7 @@ def unit(program: Path, socket: Path) -> Iterator[int]:
         str(program),
         str(socket),
         "--foreground",
+        *(["--delegated"] if place else []),
     ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as manager:
         try:

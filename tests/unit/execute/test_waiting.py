@@ -19,7 +19,7 @@ sys.path.append(sys.argv[1])
 from handoffd.execute.runner import proc, signals, waiting
 
 marker, run_dir = sys.argv[2:]
-shim = waiting.fork_waiting(signals.Signals(), lambda: open(marker, "x").close())
+shim = waiting.fork_waiting(signals.Signals(), lambda: open(marker, "x").close(), None)
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 """
 GIVE = """

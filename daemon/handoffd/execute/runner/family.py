@@ -1,7 +1,8 @@
 """All processes of a run: the program itself and whatever descends from it.
 
 Relies on this process being a child subreaper (see `tree`): whoever is orphaned below it becomes
-its child, so nobody is left when it has no child left.
+its child, so nobody is left when it has no child left. Where the run has a control group, that is
+killed as well: also whom another user owns.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from handoffd.execute.runner import tree
+from handoffd.execute.runner import cgroup, tree
 
 _REFUSED_LIMIT_S = 5.0
 
@@ -19,8 +20,9 @@ _REFUSED_LIMIT_S = 5.0
 class Family:
     """The descendants of this process. Every method is called from the one thread there is."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: cgroup.Group | None = None) -> None:
         self._me = os.getpid()
+        self._group = group
         self._main: int | None = None
         self._status: int | None = None
         self._hit: set[int] = set()
@@ -71,6 +73,7 @@ class Family:
         rounds = 0
         self.reap()
         while not self.nobody:
+            self._hit |= self._group.kill() if self._group is not None else set()
             result = tree.sweep(self._me, signal.SIGKILL)
             self._hit |= result.reached
             rest(time.monotonic() + tree.pause_s(rounds))

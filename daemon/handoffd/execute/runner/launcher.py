@@ -1,6 +1,6 @@
 """The launcher: has a shim ready for each run, from a process that is small and never the daemon.
 
-    python -I -S -E -X utf8 launcher.py SOCKET [--foreground]
+    python -I -S -E -X utf8 launcher.py SOCKET [--foreground] [--delegated]
 
 It has the shim's code loaded already, so a start costs a fork, which is done ahead. It outlives the
 daemon, and it is the second subreaper: what a killed shim leaves behind comes to it and is ended.
@@ -15,10 +15,11 @@ One packet on the socket is one request:
 
 Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
 more, lets a service manager start the next one, and leaves when its last shim has ended: until
-then it is the one process that can end what a killed shim of its own leaves behind. Nobody can take
-that over: orphans come to an ancestor only. So if a launcher is killed and, after it, a shim of
-its, what descends from that run's main process is ended by whoever finds the run lost, and
-descendants that had hidden from it (orphaned on purpose) go on.
+then it is the one process that can end what a killed shim of its own leaves behind. Nobody can
+take that over: orphans come to an ancestor only. So if a launcher is killed and, after it, a shim of
+its, what descends from that run's main process is ended by whoever finds the run lost. Who had hidden
+from it (orphaned on purpose) is ended by the next launcher with the run's control group, if the part
+of the hierarchy that it is in is `--delegated` to us; else by its environment, unless it cleared that.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 import handoffd
-from handoffd.execute.runner import listener, proc, signals, standing, tree, waiting
+from handoffd.execute.runner import cgroup, listener, proc, signals, standing, tree, waiting
 
 _LOOK_MS = 1000
 _CONNECTIONS = 64
@@ -55,10 +56,12 @@ class _Source(Protocol):
 class Launcher:
     """Answers requests and reaps; one thread, one poll."""
 
-    def __init__(self, path: str, front: standing.Front) -> None:
-        """Listen at `path`; raises listener.Unusable."""
+    def __init__(self, path: str, front: standing.Front, place: str | None = None) -> None:
+        """Listen at `path`; control groups may be made in `place`. Raises listener.Unusable."""
         self._listener: listener.Listener | None = listener.Listener(path)
         self._front = front
+        self._place = place
+        self._groups_removed = False  # an earlier launcher may have left some
         self._sources: dict[int, tuple[_Source, Callable[[], None]]] = {}
         self._connections: dict[int, socket.socket] = {}
         self._shims: set[int] = set()
@@ -174,7 +177,7 @@ class Launcher:
         return b"error the shim ended at once"
 
     def _fork_shim(self) -> waiting.Waiting:
-        shim = waiting.fork_waiting(self._signals, self._let_go)
+        shim = waiting.fork_waiting(self._signals, self._let_go, self._place)
         self._shims.add(shim.pid)
         return shim
 
@@ -197,7 +200,10 @@ class Launcher:
 
     def _reap(self) -> None:
         """Take leave of what has ended, and end what a killed shim has left behind."""
-        if not self._take_leave() and not self._strays:
+        anybody = self._take_leave()
+        if anybody or not self._groups_removed:
+            self._groups_removed = self._place is None or cgroup.end_orphans(self._place)
+        if not anybody and not self._strays:
             return
         # Who is below us and below no shim is a stray: an orphan of a shim that did not end by itself.
         strays = {member.pid for member in tree.descendants(os.getpid(), spare=self._shims)}
@@ -221,15 +227,19 @@ class Launcher:
 
 
 def main(argv: list[str]) -> int:
-    """Run the launcher as a service (`--foreground`) or leave it running in the background."""
-    arguments = [word for word in argv[1:] if word != "--foreground"]
+    """Run the launcher as a service (`--foreground`) or leave it running in the background.
+
+    With `--delegated` the control group it is in may be divided, as systemd's `Delegate=yes` allows.
+    """
+    arguments = [word for word in argv[1:] if word not in {"--foreground", "--delegated"}]
     if len(arguments) != 1 or not os.path.isabs(arguments[0]):
-        sys.stderr.write("usage: launcher.py /ABSOLUTE/PATH/OF/SOCKET [--foreground]\n")
+        sys.stderr.write("usage: launcher.py /ABSOLUTE/PATH/OF/SOCKET [--foreground] [--delegated]\n")
         return 2
+    place = cgroup.own() if "--delegated" in argv else None
 
     def serve(front: standing.Front) -> int:
         try:
-            launcher = Launcher(arguments[0], front)
+            launcher = Launcher(arguments[0], front, place)
         except listener.Unusable as error:
             sys.stderr.write(f"handoffd launcher: {error}\n")
             return 1

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 from handoffd.execute import base
-from handoffd.execute.runner import capture, family, proc, records, signals, spawn, standing, tree
+from handoffd.execute.runner import capture, cgroup, family, proc, records, signals, spawn, standing, tree
 
 Reply = Callable[[bytes], object]
 """Tells whoever asked what became of it; only the first call has an effect."""
@@ -42,7 +42,8 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 class Shim:
     """One run; made ready before it is known which. Every method is called from the one thread there is."""
 
-    def __init__(self, notes: signals.Signals) -> None:
+    def __init__(self, notes: signals.Signals, place: str | None = None) -> None:
+        """Get ready; `place` is where control groups may be made."""
         self._signals = notes
         self._run_dir = ""
         self._run_id = ""
@@ -53,31 +54,47 @@ class Shim:
         self._poll.register(notes.wake, select.POLLIN)
         tree.become_subreaper("handoffd-shim")
         self._capture = capture.Capture()
-        self._family = family.Family()
         me = os.getpid()
         self._claim = base.Claim(pid=me, started=proc.started(me), boot_id=proc.boot_id())
+        group = cgroup.Group(place, me, self._claim.started) if place is not None else None
+        self._group = group if group is not None and group.enter() else None
+        self._family = family.Family(self._group)
 
     def run(self, run_dir: str, reply: Reply) -> None:
         """Claim the run and see it through; without the claim, do nothing at all."""
         self._run_dir, self._run_id = run_dir, os.path.basename(run_dir)
         if not records.claim(run_dir, base.CLAIM, self._claim.to_text()):
             reply(b"claimed")
+            self.give_up()
             return
         identity = b"%d %d" % (self._claim.pid, self._claim.started)
         record = records.Reserved(run_dir, base.EXIT, _EXIT_BYTES)
         try:
             spec = self._start()
             reply(identity)
+            self._leave_group()
             self._watch(spec)
         except spawn.Refusal as refusal:
             self._spawn_error = str(refusal)
         except Exception as error:  # whatever it is, it must not lose the run
             self._by = "lost"
             self._spawn_error = f"the shim failed: {error!r}"
+        self._leave_group()
         self._family.end(self._turn)
         self._capture.finish()
         _write(record, self._exit_record())
         reply(identity)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Leave no control group behind, run or no run."""
+        self._leave_group()
+        if self._group is not None:
+            self._group.remove()
+
+    def _leave_group(self) -> None:
+        if self._group is not None:
+            self._group.leave()  # if it stays inside, the group is not killed, and the tree has to do
 
     # --- starting -----------------------------------------------------------------------------------
     def _start(self) -> base.RunSpec:

@@ -33,8 +33,11 @@ class Waiting:
         return True
 
 
-def fork_waiting(notes: signals.Signals, let_go: Callable[[], None]) -> Waiting:
-    """Return a new shim, which lets go of what it inherited by `let_go`. Raises OSError."""
+def fork_waiting(notes: signals.Signals, let_go: Callable[[], None], place: str | None) -> Waiting:
+    """Return a new shim, which lets go of what it inherited by `let_go`. Raises OSError.
+
+    `place` is where it may make a control group.
+    """
     channel, its_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         pid = os.fork()
@@ -44,23 +47,27 @@ def fork_waiting(notes: signals.Signals, let_go: Callable[[], None]) -> Waiting:
         raise
     if pid == 0:
         channel.close()
-        _wait(its_channel, notes, let_go)
+        _wait(its_channel, notes, let_go, place)
     its_channel.close()
     channel.setblocking(False)
     return Waiting(pid, channel)
 
 
-def _wait(channel: socket.socket, notes: signals.Signals, let_go: Callable[[], None]) -> None:
+def _wait(
+    channel: socket.socket, notes: signals.Signals, let_go: Callable[[], None], place: str | None
+) -> None:
     """Be a shim that waits, and then one that looks after a run; never returns."""
     try:
         os.setsid()
         let_go()
         notes.renew()
         standing.leave_standard_streams()
-        ready = shim.Shim(notes)
+        ready = shim.Shim(notes, place)
         run_dir, descriptors, *_ = socket.recv_fds(channel, _PACKET_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if descriptors:  # without, the launcher has gone
             ready.run(os.fsdecode(run_dir), _reply_once(socket.socket(fileno=descriptors[0]), channel))
+        else:
+            ready.give_up()
     finally:
         os._exit(0)
 
