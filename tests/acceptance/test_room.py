@@ -93,6 +93,22 @@ def test_a_disk_that_fills_stops_dispatching_and_nothing_else(tmp_path: Path) ->
         assert [f"df -h {disk}"] == all_told(daemon, busy, late)
 
 
+def test_a_disk_that_has_no_more_files_is_full(tmp_path: Path) -> None:
+    """Bytes are left on it, and yet nothing could be written."""
+    disk = tmp_path / "state"
+    disk.mkdir()
+    project = make_project(tmp_path, "shop")
+    (tmp_path / "release").touch()
+    with small_disk(disk, 64, files=900), running(tmp_path, settings(tmp_path, 1)) as daemon:
+        start(daemon, project)
+
+        told = daemon.wait_for(project, waits_for_room)
+
+        assert f"more files (inodes) fit on the disk of {disk}" in told["waits_for"]
+        assert f"df -i {disk}" == told["next_command"]
+        assert [] == starts(project)
+
+
 def test_what_waited_for_room_is_dispatched_by_a_daemon_that_asks_for_less(tmp_path: Path) -> None:
     """The limit is a setting; the wait itself is nothing that has to be undone."""
     project = make_project(tmp_path, "shop")

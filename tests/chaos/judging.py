@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 
 from tests.chaos.checker import Violation, check
 from tests.chaos.driver import Campaign
@@ -13,6 +17,8 @@ from tests.chaos.report import Found
 
 _GONE_S = 20.0
 """How long whatever is left may take to end by itself after the last daemon."""
+
+_VERIFY_S = 300
 
 
 def judged(seed: str, campaign: Campaign) -> Found:
@@ -27,9 +33,21 @@ def judged(seed: str, campaign: Campaign) -> Found:
         stories=sum(map(len, stories.values())),
         dispatches=len(evidence.dispatches),
         events=len(evidence.events),
-        violations=[_placed(violation, campaign) for violation in check(evidence)],
+        violations=[_placed(violation, campaign) for violation in (*check(evidence), *_replayed(house))],
         faults=campaign.faults,
     )
+
+
+def _replayed(house: House) -> Iterator[Violation]:
+    """Ask the product itself: everything that was decided is decided again."""
+    command = [sys.executable, "-m", "handoffd", "journal", "verify"]
+    environment = {**os.environ, "HANDOFFD_STATE_DIR": str(house.state_dir)}
+    told = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=_VERIFY_S, check=False
+    )
+    if told.returncode != 0:
+        lines = (told.stdout + told.stderr).splitlines()
+        yield Violation("decided otherwise", "`handoffd journal verify` complains", tuple(lines))
 
 
 def _until_gone(house: House) -> list[str]:

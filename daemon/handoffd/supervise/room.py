@@ -29,16 +29,32 @@ log = structlog.get_logger(__name__)
 
 _MIB = 1024 * 1024
 
+_MIN_FREE_FILES = 1000
+"""An attempt makes some dozens; file systems with a fixed number of them run out of that, too."""
+
 _AGAIN = 2
 """People are told of a file system again once it had so many times the room that is asked for."""
 
 
 class Space(NamedTuple):
-    """A file system by a folder on it; `free_bytes` is what an ordinary account may still take."""
+    """A file system by a folder on it, and what an ordinary account may still take of it.
+
+    `free_files` is None where their number is not limited.
+    """
 
     folder: str
     device: int
     free_bytes: int
+    free_files: int | None = None
+
+    def lacks(self, min_free_mb: int, times: int = 1) -> str | None:
+        """Return what there is too little of, in words; None when there is enough."""
+        if self.free_bytes < times * min_free_mb * _MIB:
+            free_mb = self.free_bytes // _MIB
+            return f"{free_mb} MiB are free at {self.folder}, execute.min_free_mb asks for {min_free_mb}"
+        if self.free_files is not None and self.free_files < times * _MIN_FREE_FILES:
+            return f"only {self.free_files} more files (inodes) fit on the disk of {self.folder}"
+        return None
 
 
 class Shortage(NamedTuple):
@@ -49,8 +65,8 @@ class Shortage(NamedTuple):
 
 
 def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
-    """Return the first file system with less than `min_free_mb` MiB free, if there is one."""
-    return next((space for space in spaces if space.free_bytes < min_free_mb * _MIB), None)
+    """Return the first file system with less than `min_free_mb` MiB or too few files free, if any."""
+    return next((space for space in spaces if space.lacks(min_free_mb)), None)
 
 
 def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
@@ -58,8 +74,7 @@ def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
 
     One that hovers about the limit is told of once.
     """
-    enough = _AGAIN * min_free_mb * _MIB
-    return frozenset(space.device for space in spaces if space.free_bytes >= enough)
+    return frozenset(space.device for space in spaces if not space.lacks(min_free_mb, _AGAIN))
 
 
 class Room:
@@ -84,11 +99,8 @@ class Room:
         told -= relieved(spaces, wanted_mb)
         if short is None:
             return None
-        found = Shortage(
-            f"room on the disk: {short.free_bytes // _MIB} MiB are free at {short.folder}, "
-            f"execute.min_free_mb asks for {wanted_mb}",
-            f"df -h {quote(short.folder)}",
-        )
+        look = "df -h" if short.free_bytes < wanted_mb * _MIB else "df -i"
+        found = Shortage(f"room on the disk: {short.lacks(wanted_mb)}", f"{look} {quote(short.folder)}")
         if short.device not in told:
             told.add(short.device)
             log.warning("disk short, nothing is dispatched", folder=short.folder, free_bytes=short.free_bytes)
@@ -106,4 +118,5 @@ def _space(folder: str) -> Space:
         seen, device = os.statvfs(folder), Path(folder).stat().st_dev
     except OSError as error:
         raise storage_error("see how much room there is", folder, error) from error
-    return Space(folder, device, seen.f_bavail * seen.f_frsize)
+    free_files = seen.f_favail if seen.f_files else None  # some file systems make them as they go
+    return Space(folder, device, seen.f_bavail * seen.f_frsize, free_files)

@@ -29,6 +29,15 @@ def test_one_disk_with_too_little_room_is_enough_to_wait(free: tuple[int, int], 
     assert short == (found and found.folder)
 
 
+@pytest.mark.parametrize(("free_files", "lacks"), [(None, False), (1000, False), (999, True), (0, True)])
+def test_a_disk_without_room_for_more_files_is_full(free_files: int | None, lacks: bool) -> None:
+    """However many bytes there are; where their number is not limited there are always enough."""
+    space = Space("/a", 1, 10 * MIB, free_files)
+
+    assert lacks == ("more files (inodes) fit on the disk of /a" in (space.lacks(10) or ""))
+    assert (space if lacks else None) == first_short([space], 10)
+
+
 def test_a_disk_that_hovers_about_the_limit_is_told_of_once() -> None:
     """Only after twice the room that is asked for a shortage is news again."""
     spaces = [Space("/a", 1, 10 * MIB), Space("/b", 2, 20 * MIB - 1), Space("/c", 3, 20 * MIB)]
