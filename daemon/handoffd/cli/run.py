@@ -33,8 +33,15 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
     Executors are no children of it: they go on when it ends, and are adopted by the next one. Exit
     code 78 means that the settings cannot be used.
     """
-    gc.disable()  # until there is all that stays; the daemon turns it on then
-    place = replace(place, config=config or place.config)
+    gc.disable()  # all that is made at first stays; `Daemon` turns it on once it is there
+    try:
+        code = _serve(replace(place, config=config or place.config), flags)
+    finally:
+        gc.enable()
+    sys.exit(code)
+
+
+def _serve(place: Place, flags: dict[str, str | None]) -> int:
     settings = _settings(place, flags)
     import anyio
 
@@ -44,10 +51,9 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
     configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
     _reap_without_threads()
     try:
-        code = anyio.run(partial(app.serve, settings))
+        return anyio.run(partial(app.serve, settings))
     except BaseExceptionGroup as group:
         raise told(group) from group
-    sys.exit(code)
 
 
 def _settings(place: Place, flags: dict[str, str | None]) -> Any:
