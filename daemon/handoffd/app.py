@@ -10,7 +10,7 @@ import gc
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Container, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -81,14 +81,17 @@ async def offline(settings: Settings) -> AsyncIterator[Offline]:
 
 
 @asynccontextmanager
-async def reading(settings: Settings) -> AsyncIterator[Offline]:
-    """Lend the parts for a look, without any lock: nothing can be changed through them."""
+async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncIterator[Offline]:
+    """Lend the parts for a look, without any lock: nothing can be changed through them.
+
+    The folders of `silent` roots are not looked into.
+    """
     journal = await Journal.open_to_read(settings.journal)
     try:
         roster = Roster(_services(settings, journal))
         await roster.load()
         try:
-            await roster.inspect()
+            await roster.inspect(silent)
             yield Offline(roster, journal)
         finally:
             roster.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,11 +42,14 @@ def alone(settings: Settings, work: Work[_T]) -> _T:
     return _run(run)
 
 
-def look(settings: Settings, work: Work[_T]) -> _T:
-    """Return what `work` finds out, without a lock; it cannot change anything."""
+def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
+    """Return what `work` finds out, without a lock; it cannot change anything.
+
+    The folders of `silent` roots are not looked into.
+    """
 
     async def run() -> _T:
-        async with app.reading(settings) as parts:
+        async with app.reading(settings, silent) as parts:
             return await work(_service(settings, parts))
 
     if settings.journal.exists():

@@ -35,10 +35,14 @@ _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 
 
 class Client:
-    """Speaks to the daemon that listens at `path`. Holds no connection between calls."""
+    """Speaks to the daemon that listens at `path`. Holds no connection between calls.
 
-    def __init__(self, path: Path) -> None:
+    `answer_s` is how long an answer is waited for, each time that nothing comes.
+    """
+
+    def __init__(self, path: Path, answer_s: float = ANSWER_S) -> None:
         self._path = path
+        self._answer_s = answer_s
 
     def get(self, path: str, **query: object) -> Json:
         """Return the answer to a read. Query values that are None are left out.
@@ -67,13 +71,13 @@ class Client:
 
     def daemon_pid(self) -> int:
         """Return the process id of the daemon, from the kernel. Raises NoDaemon."""
-        with closing(self._connect(ANSWER_S)) as connection:
+        with closing(self._connect(self._answer_s)) as connection:
             raw = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid, _, _ = _CREDENTIALS.unpack(raw)
             return int(pid)
 
     def _answer(self, method: str, path: str, body: Json | None) -> Json:
-        with closing(self._connect(ANSWER_S)) as connection:
+        with closing(self._connect(self._answer_s)) as connection:
             response = _response(connection, method, path, body)
             try:
                 answer = _decoded(response.read())
@@ -85,7 +89,7 @@ class Client:
         return answer
 
     def _connect(self, limit_s: float | None) -> _UnixConnection:
-        connection = _UnixConnection(self._path, limit_s)
+        connection = _UnixConnection(self._path, limit_s, self._answer_s)
         try:
             connection.connect()
         except _ABSENT as error:
@@ -132,16 +136,17 @@ class Stream:
 class _UnixConnection(http.client.HTTPConnection):
     """An HTTP connection to a path. No `limit_s`: a stream may be silent for ever."""
 
-    def __init__(self, path: Path, limit_s: float | None) -> None:
+    def __init__(self, path: Path, limit_s: float | None, connect_s: float) -> None:
         super().__init__("localhost", timeout=limit_s)
         self._path = path
         self._limit_s = limit_s
+        self._connect_s = connect_s
 
     def connect(self) -> None:
         """Connect to the path instead of to a host."""
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connected.settimeout(ANSWER_S)
+            connected.settimeout(self._connect_s)
             connected.connect(os.fspath(self._path))
             connected.settimeout(self._limit_s)
         except BaseException:

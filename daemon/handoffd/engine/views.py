@@ -72,6 +72,10 @@ class ProjectView:
     """What its tests are measured with; None: nothing is measured, and an agent's word counts."""
     warnings: tuple[str, ...]
     tracks: tuple[TrackView, ...]
+    executor: str | None = None
+    """The executor that its own settings choose; None: the daemon's."""
+    swept: str | None = None
+    """Why its changes are only seen by the sweep, and not at once; None: it is watched, or no daemon runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,11 +69,9 @@ class Loops:
         """Whether this is a daemon, and not a verb given without one."""
         return self._tasks is not None
 
-    def unwatched(self, root: str) -> str | None:
-        """Return why changes of a project are not seen at once, as a warning; None when they are."""
-        why = self._watching.degraded.get(root) if self._watching is not None else None
-        every_s = self._services.settings.watch.sweep_s
-        return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
+    def swept(self, root: str) -> str | None:
+        """Return why changes of a project are not seen at once; None when they are."""
+        return self._watching.degraded.get(root) if self._watching is not None else None
 
     async def run(self, watching: Watching) -> None:
         """Give every project its loop, until cancelled."""

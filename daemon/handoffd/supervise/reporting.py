@@ -37,6 +37,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         test_command=project.files.settings.test.command,
         warnings=_warnings(project),
         tracks=tuple(view for view in tracks if view is not None),
+        executor=project.files.settings.executor,
     )
 
 

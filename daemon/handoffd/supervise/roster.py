@@ -6,7 +6,7 @@ daemon the same objects carry out a single verb.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 import anyio
@@ -60,10 +60,14 @@ class Roster:
             texts = trusted.get(known.root, {})
             self._projects[known.root] = Project(known.root, self._services, stored, texts)
 
-    async def inspect(self) -> None:
-        """Find out how every project stands, changing nothing; instead of `run`."""
-        for project in self._projects.values():
-            await project.inspect()
+    async def inspect(self, silent: Container[str] = ()) -> None:
+        """Find out how every project stands, changing nothing; instead of `run`.
+
+        The folders of `silent` roots are left alone: they are known not to answer.
+        """
+        for root, project in self._projects.items():
+            if root not in silent:
+                await project.inspect()
 
     async def run(self, watching: Watching) -> None:
         """Give every project its loop, until cancelled."""
@@ -145,8 +149,12 @@ class Roster:
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
         view = await view_of(self._project(project), self._services.slots)
-        unwatched = self._loops.unwatched(project)
-        return replace(view, warnings=(*view.warnings, unwatched)) if unwatched else view
+        swept = self._loops.swept(project)
+        if swept is None:
+            return view
+        every_s = self._services.settings.watch.sweep_s
+        unwatched = f"changes are seen by the sweep every {every_s:g} s, not at once: {swept}"
+        return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""

@@ -28,6 +28,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from handoffd.settings import WatchSettings
+from handoffd.watch.demand import ROOTS_PER_SHARD
 from handoffd.watch.folders import Place, place_of
 from handoffd.watch.shard import LIMIT_REACHED, Fault, Watch, open_watch
 from handoffd.watch.sweep import Sweeper, Swept
@@ -35,8 +36,6 @@ from handoffd.watch.sweep import Sweeper, Swept
 log = structlog.get_logger(__name__)
 
 _BATCH_S = 0.02
-_ROOTS_PER_SHARD = 250
-"""A further shard is opened beyond this, up to `settings.shards`: each costs idle CPU of its own."""
 _RESTLESS = 20
 """Folder events of one project between two sweeps, after which it is only swept for a while."""
 _BURST_PAUSE_S = 0.5
@@ -126,7 +125,7 @@ class Watcher:
     def _roomiest(self) -> _Shard:
         roomiest = min(self._shards, key=lambda shard: len(shard.roots), default=None)
         if roomiest is not None and (
-            len(roomiest.roots) < _ROOTS_PER_SHARD or len(self._shards) >= self._settings.shards
+            len(roomiest.roots) < ROOTS_PER_SHARD or len(self._shards) >= self._settings.shards
         ):
             return roomiest
         self._shards.append(_Shard())

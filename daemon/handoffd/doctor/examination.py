@@ -1,0 +1,215 @@
+"""Gathers the facts, each kind within a few seconds, and has them checked.
+
+Nothing is changed and no lock is taken. While a daemon runs, it is asked about the projects; their folders
+are looked at only when there is none, and then only those that answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import handoffd
+from handoffd.directories import default_files
+from handoffd.doctor import (
+    daemon,
+    descriptors,
+    executors,
+    inotify,
+    patience,
+    projects,
+    settings_file,
+    state,
+    watches,
+)
+from handoffd.doctor.finding import Finding
+from handoffd.doctor.service import Service, service_of
+from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
+from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.mending import with_remedy
+from handoffd.settings import Settings
+from handoffd.store.lock import daemon_lock_path, holder_of
+from handoffd.watch.demand import demand
+
+Json = dict[str, Any]
+
+ANSWER_S = 5.0
+"""How long the daemon, and whatever lies on a disk, may take to answer."""
+FOLDER_S = 2.0
+"""How long a project's folder may take, while no daemon runs."""
+
+Look = Callable[[Settings, frozenset[str]], Json]
+"""Returns the status without a daemon; folders of the roots that are named do not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is examined. `settings` is None when they are `invalid`; `socket` when it cannot be known."""
+
+    settings: Settings | None
+    file: Path | None
+    invalid: InvalidFile | None
+    socket: Path | None
+    environ: Mapping[str, str]
+    look: Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The projects by their status, and those of them whose folders are silent."""
+
+    projects: Sequence[Json] = ()
+    silent: frozenset[str] = frozenset()
+    known: bool = True
+
+
+def examine(subject: Subject) -> tuple[Finding, ...]:
+    """Return what was found, the checks in the order in which a person would mend things."""
+    asked, facts = _first_looks(subject)
+    unit_file = default_files(subject.environ)[0].parents[1] / "systemd/user/handoffd.service"
+    service = service_of(asked.pid, unit_file)
+    return (*_settings(subject), *_daemon(subject, asked, service), *_rest(subject, asked, facts, service))
+
+
+def _settings(subject: Subject) -> tuple[Finding, ...]:
+    invalid = [subject.invalid] if subject.invalid else []
+    if subject.settings is not None:
+        try:
+            _book(subject.settings)
+        except InvalidFile as error:
+            invalid.append(with_remedy(error))
+    return settings_file.check(subject.file, invalid)
+
+
+def _book(settings: Settings) -> ExecutorBook:
+    return load_book(shipped_layer(), Layer(file="handoffd.yaml", definitions=settings.executors))
+
+
+def _first_looks(subject: Subject) -> tuple[daemon.Asked, state.StateFacts | OSError | None]:
+    """Return what the daemon says, and how the state directory is (None: it is silent), asked at once."""
+    looks: dict[str, Callable[[], Any]] = {}
+    if subject.socket is not None:
+        looks["daemon"] = partial(daemon.ask, subject.socket, ANSWER_S)
+    if subject.settings is not None:
+        looks["state"] = partial(_state_facts, subject.settings)
+    found = patience.answers(looks, ANSWER_S + 1)  # who is asked, and is silent, is told of by its own limit
+    late = HandoffdError("the daemon does not answer", hint="handoffd status", code="NO_ANSWER")
+    return found.get("daemon", daemon.Asked(error=late)), found.get("state")
+
+
+def _state_facts(settings: Settings) -> state.StateFacts | OSError:
+    try:
+        return state.gather(settings.state_dir, settings.journal)
+    except OSError as error:
+        return error
+
+
+def _daemon(subject: Subject, asked: daemon.Asked, service: Service) -> tuple[Finding, ...]:
+    if subject.socket is None:
+        return ()
+    settings = subject.settings
+    facts = daemon.DaemonFacts(
+        socket=str(subject.socket),
+        asked=asked,
+        own_version=handoffd.__version__,
+        service=service,
+        entries=daemon.entries(subject.socket),
+        holder=None if settings is None else _holder(settings),
+    )
+    return daemon.check(facts)
+
+
+def _holder(settings: Settings) -> int | None:
+    path = daemon_lock_path(settings.state_dir)
+    found = patience.answers({"lock": partial(holder_of, path)}, FOLDER_S).get("lock")
+    return None if found is None else found.pid
+
+
+def _rest(
+    subject: Subject, asked: daemon.Asked, facts: state.StateFacts | OSError | None, service: Service
+) -> Iterator[Finding]:
+    settings = subject.settings
+    if settings is None:
+        yield from projects.check(asked.status["projects"]) if asked.status else ()
+        return
+    yield from _state(settings, facts)
+    seen = _seen(subject, settings, asked, facts)
+    if seen.known:
+        yield from projects.check(seen.projects, seen.silent)
+    yield from watches.check(_watch_facts(settings, seen, asked.pid))
+    slots, most = settings.execute.slots, descriptors.most_files(asked.pid)
+    yield from descriptors.check(
+        descriptors.FileFacts(
+            projects=len(seen.projects), slots=slots, most=most, service=service, pid=asked.pid
+        )
+    )
+    yield from _executors(subject, settings, seen, asked.pid, service)
+
+
+def _state(settings: Settings, facts: state.StateFacts | OSError | None) -> tuple[Finding, ...]:
+    folder = str(settings.state_dir)
+    if facts is None:
+        return (state.silent(folder),)
+    if isinstance(facts, OSError):
+        return (state.unseen(folder, facts),)
+    return state.check(facts, settings.execute.min_free_mb)
+
+
+def _seen(
+    subject: Subject, settings: Settings, asked: daemon.Asked, facts: state.StateFacts | OSError | None
+) -> _Seen:
+    """Return the projects, from the daemon, else from the journal; `known` is false when neither tells."""
+    if asked.status is not None:
+        return _Seen(projects=asked.status["projects"])
+    if not isinstance(facts, state.StateFacts) or facts.error is not None:
+        return _Seen(known=False)
+    listed = [{"project": root} for root in facts.roots]
+    if not isinstance(asked.error, NoDaemon):
+        return _Seen(projects=listed, known=False)
+    answered = patience.answers({root: partial(_touch, root) for root in facts.roots}, FOLDER_S)
+    silent = frozenset(facts.roots) - answered.keys()
+    try:
+        status = patience.answers({"status": partial(subject.look, settings, silent)}, ANSWER_S).get("status")
+    except StoreError:
+        status = None
+    if status is None:
+        return _Seen(projects=listed, silent=silent, known=False)
+    return _Seen(projects=status["projects"], silent=silent)
+
+
+def _touch(root: str) -> bool:
+    """Have a folder answer, whatever it says."""
+    return os.path.lexists(os.path.join(root, ".ai", "STATE.json"))
+
+
+def _watch_facts(settings: Settings, seen: _Seen, pid: int | None) -> watches.WatchFacts:
+    held = patience.answers({"held": partial(inotify.holders, os.geteuid())}, FOLDER_S).get("held")
+    swept = {one["project"]: one["swept"] for one in seen.projects if one.get("swept")}
+    return watches.WatchFacts(
+        projects=len(seen.projects),
+        demand=demand(len(seen.projects), settings.watch),
+        limits=inotify.limits(),
+        others=None if held is None else tuple(one for one in held if one.pid != pid),
+        swept=swept,
+        sweep_s=settings.watch.sweep_s,
+    )
+
+
+def _executors(
+    subject: Subject, settings: Settings, seen: _Seen, pid: int | None, service: Service
+) -> tuple[Finding, ...]:
+    try:
+        book = _book(settings)
+    except InvalidFile:
+        return ()  # told of with the settings
+    environments = (executors.environment_of(pid), subject.environ)
+    users = executors.users_of(settings.executor, seen.projects)
+    chosen = [
+        executors.look_for(name, roots, book, settings.execute.env_allow, environments)
+        for name, roots in users.items()
+    ]
+    return executors.check(chosen, service)

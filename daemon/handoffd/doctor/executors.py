@@ -1,0 +1,111 @@
+"""Whether the programs of the executors that are chosen can be found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from handoffd.doctor.finding import Finding, fault, fine, warning
+from handoffd.doctor.service import Service
+from handoffd.errors import NotFound
+from handoffd.execute.environment import child_environment
+from handoffd.execute.executor import InvocationContext, invocation
+from handoffd.execute.registry import ExecutorBook
+
+CHECK = "executors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """An executor by name: its program and where that is found on `path`, the PATH that it would get.
+
+    `here` is where this terminal finds the program. `unknown` says why there is no executor of that name.
+    """
+
+    name: str
+    projects: Sequence[str] = ()
+    program: str = ""
+    found: str | None = None
+    here: str | None = None
+    path: str = ""
+    unknown: str | None = None
+
+
+def users_of(default: str, projects: Iterable[Mapping[str, object]]) -> dict[str, list[str]]:
+    """Return the roots of the projects by the executor that they use; the default one is always there.
+
+    `projects` are those of `status`; an older daemon does not tell what their own settings choose.
+    """
+    users: dict[str, list[str]] = {default: []}
+    for project in projects:
+        users.setdefault(str(project.get("executor") or default), []).append(str(project["project"]))
+    return users
+
+
+def look_for(
+    name: str,
+    projects: Sequence[str],
+    book: ExecutorBook,
+    allowed: Sequence[str],
+    environments: tuple[Mapping[str, str], Mapping[str, str]],
+) -> Chosen:
+    """Return whether an executor's program is there. `environments`: the daemon's, and this terminal's."""
+    try:
+        executor = book.get(name)
+    except NotFound as error:
+        return Chosen(name=name, projects=projects, unknown=error.message)
+    program = invocation(executor, InvocationContext(python=sys.executable, prompt_file="prompt")).argv[0]
+    path, here = (child_environment(one, allowed, executor.env)["PATH"] for one in environments)
+    return Chosen(
+        name=name,
+        projects=projects,
+        program=program,
+        found=shutil.which(program, path=path),
+        here=shutil.which(program, path=here),
+        path=path,
+    )
+
+
+def environment_of(pid: int | None) -> Mapping[str, str]:
+    """Return the environment that the daemon of process `pid` was started with, else our own."""
+    if pid is None:
+        return os.environ
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return os.environ
+    pairs = (os.fsdecode(word).partition("=") for word in raw.split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def check(chosen: Sequence[Chosen], service: Service) -> tuple[Finding, ...]:
+    """Return which executors cannot be started.
+
+    One that no project uses is no fault, as long as there are projects.
+    """
+    used = any(one.projects for one in chosen)
+    found = [_missing(one, service, used=used) for one in chosen if one.found is None]
+    names = ", ".join(f"{one.name} ({one.found})" for one in chosen)
+    return tuple(found) or (fine(CHECK, names),)
+
+
+def _missing(one: Chosen, service: Service, *, used: bool) -> Finding:
+    tell = fault if one.projects or not used else warning
+    users = f", which {_count(one.projects)}" if one.projects else ""
+    if one.unknown is not None:
+        return tell(CHECK, f"there is no executor {one.name}{users}", one.unknown, "handoffd config show")
+    what = f"{one.program}, the program of the executor {one.name}{users}, is not found"
+    if one.here is not None:
+        why = f"it is {one.here} in this terminal; the daemon gives executors the PATH {one.path}"
+        return tell(CHECK, what, why, service.mend_path)
+    why = f"no folder of the PATH that executors get has it: {one.path}"
+    action = f"command -v {one.program} || handoffd config show  # install it, or choose another executor"
+    return tell(CHECK, what, why, action)
+
+
+def _count(projects: Sequence[str]) -> str:
+    return f"{projects[0]} uses" if len(projects) == 1 else f"{len(projects)} projects use"

@@ -1,0 +1,49 @@
+"""Looks that may never end: a network mount that hangs keeps every thread that touches it.
+
+Each is taken by a thread of its own, which is left behind when it is silent for too long, and which
+the end of the program does not wait for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Look(Generic[_T]):
+    take: Callable[[], _T]
+    ended: threading.Event = field(default_factory=threading.Event)
+    found: list[_T] = field(default_factory=list)
+    error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.found.append(self.take())
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+def answers(looks: Mapping[str, Callable[[], _T]], limit_s: float) -> dict[str, _T]:
+    """Return what those of `looks` found that ended within `limit_s` seconds; they are taken at once.
+
+    Raises what the first of them raised.
+    """
+    begun = {name: _Look(take) for name, take in looks.items()}
+    for look in begun.values():
+        threading.Thread(target=look.run, name="look", daemon=True).start()
+    give_up_at = time.monotonic() + limit_s
+    found = {}
+    for name, look in begun.items():
+        if look.ended.wait(max(give_up_at - time.monotonic(), 0)):
+            if look.error is not None:
+                raise look.error
+            found[name] = look.found[0]
+    return found
