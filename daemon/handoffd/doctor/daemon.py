@@ -59,11 +59,12 @@ def ask(socket: Path, answer_s: float) -> Asked:
         pid = client.daemon_pid()
         version = str(client.get("/v1/health").get("version"))
         status = client.get("/v1/status")
-        if not isinstance(status.get("projects"), list):
-            raise HandoffdError("what answers on the socket is no handoffd", code="BAD_ANSWER")
-        return Asked(version=version, pid=pid, status=status)
     except HandoffdError as error:
         return Asked(version=version, pid=pid, error=error)
+    if not isinstance(status.get("projects"), list):
+        stranger = HandoffdError("what answers on the socket is no handoffd", code="BAD_ANSWER")
+        return Asked(version=version, pid=pid, error=stranger)
+    return Asked(version=version, pid=pid, status=status)
 
 
 def entries(socket: Path) -> tuple[Entry, ...]:

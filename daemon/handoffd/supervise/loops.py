@@ -73,6 +73,11 @@ class Loops:
         """Return why changes of a project are not seen at once; None when they are."""
         return self._watching.degraded.get(root) if self._watching is not None else None
 
+    def unwatched(self, root: str) -> str | None:
+        """Return the same as a warning."""
+        why, every_s = self.swept(root), self._services.settings.watch.sweep_s
+        return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
+
     async def run(self, watching: Watching) -> None:
         """Give every project its loop, until cancelled."""
         pending = _by_project(await self._services.journal.pending_effects())

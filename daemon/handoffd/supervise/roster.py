@@ -149,12 +149,10 @@ class Roster:
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
         view = await view_of(self._project(project), self._services.slots)
-        swept = self._loops.swept(project)
-        if swept is None:
+        unwatched = self._loops.unwatched(project)
+        if not unwatched:
             return view
-        every_s = self._services.settings.watch.sweep_s
-        unwatched = f"changes are seen by the sweep every {every_s:g} s, not at once: {swept}"
-        return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
+        return replace(view, warnings=(*view.warnings, unwatched), swept=self._loops.swept(project))
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""
