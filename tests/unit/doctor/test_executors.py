@@ -1,0 +1,116 @@
+"""The executors that are in use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually_sync
+
+from handoffd.doctor.executors import Chosen, check, environment_of, look_for, users_of
+from handoffd.doctor.service import Service
+from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+
+TERMINAL = Service(unit=None)
+
+
+@pytest.fixture(scope="module")
+def book() -> ExecutorBook:
+    """The shipped executors, with one whose program only tests have."""
+    mine = {"mine": {"extends": "command", "argv": ["mytool", "--quiet"]}}
+    return load_book(shipped_layer(), Layer(file="test", definitions=mine))
+
+
+def missing(**changes: object) -> Chosen:
+    """Return an executor whose program is not there."""
+    values = {"name": "mine", "program": "mytool", "path": "/usr/bin"} | changes
+    return Chosen(**values)  # type: ignore[arg-type]
+
+
+def test_projects_by_the_executor_they_use() -> None:
+    """The default one is there without any; an older daemon does not tell."""
+    projects = [
+        {"project": "/a", "executor": None},
+        {"project": "/b", "executor": "codex"},
+        {"project": "/c"},
+    ]
+    assert {"claude": ["/a", "/c"], "codex": ["/b"]} == users_of("claude", projects)
+    assert {"claude": []} == users_of("claude", [])
+
+
+def test_a_program_is_looked_for_where_the_daemon_would(book: ExecutorBook, tmp_path: Path) -> None:
+    """On its PATH, which may be another than this terminal's, and only if it is passed on."""
+    tool = tmp_path / "mytool"
+    tool.touch(mode=0o755)
+    here, there = {"PATH": str(tmp_path)}, {"PATH": "/nowhere"}
+
+    found = look_for("mine", ["/a"], book, ("PATH",), (here, there))
+    lost = look_for("mine", ["/a"], book, ("PATH",), (there, here))
+    held_back = look_for("mine", ["/a"], book, (), (here, here))
+
+    assert (str(tool), None, "mytool") == (found.found, found.here, found.program)
+    assert (None, str(tool), "/nowhere") == (lost.found, lost.here, lost.path)
+    assert "/usr/local/bin:/usr/bin:/bin" == held_back.path
+
+
+def test_our_own_interpreter_is_always_there(book: ExecutorBook) -> None:
+    """The rehearsal needs no PATH."""
+    found = look_for("rehearsal", [], book, ("PATH",), ({"PATH": "/nowhere"}, {}))
+    assert sys.executable == found.found
+
+
+def test_an_executor_that_does_not_exist(book: ExecutorBook) -> None:
+    """Is told with those that do."""
+    found = look_for("cladue", ["/a"], book, ("PATH",), ({}, {}))
+    assert "allowed: claude" in (found.unknown or "")
+    (told,) = check([found], TERMINAL)
+    assert ("fault", "there is no executor cladue, which /a uses") == (told.severity, told.what)
+    assert "handoffd config show" == told.action
+
+
+def test_all_are_there() -> None:
+    """In one line, with their places."""
+    (found,) = check([missing(found="/bin/mytool"), missing(name="b", found="/bin/b")], TERMINAL)
+    assert ("ok", "mine (/bin/mytool), b (/bin/b)") == (found.severity, found.what)
+
+
+def test_one_that_is_nowhere() -> None:
+    """With the PATH that was searched."""
+    (found,) = check([missing(projects=["/a", "/b"])], TERMINAL)
+    what = "mytool, the program of the executor mine, which 2 projects use, is not found"
+    assert ("fault", what) == (found.severity, found.what)
+    assert "no folder of the PATH that executors get has it: /usr/bin" == found.why
+    assert (found.action or "").startswith("command -v mytool || ")
+
+
+@pytest.mark.parametrize(
+    ("service", "action"),
+    [(TERMINAL, "handoffd stop && handoffd run"), (Service(unit="handoffd"), "handoffd service install")],
+)
+def test_one_that_only_this_terminal_has(service: Service, action: str) -> None:
+    """The daemon gets this terminal's PATH."""
+    (found,) = check([missing(here="/opt/mytool")], service)
+    assert "it is /opt/mytool in this terminal; the daemon gives executors the PATH /usr/bin" == found.why
+    assert (found.action or "").startswith(action)
+
+
+def test_one_that_nobody_uses_is_no_fault() -> None:
+    """As long as others are used; without any project it is what the first one will use."""
+    used = missing(name="b", projects=["/a"], found="/bin/b")
+    assert ["warning"] == [found.severity for found in check([missing(), used], TERMINAL)]
+    assert ["fault"] == [found.severity for found in check([missing()], TERMINAL)]
+
+
+def test_the_environment_of_a_process() -> None:
+    """Of the daemon that runs, else our own."""
+    assert os.environ is environment_of(None)
+    assert os.environ is environment_of(2**22 + 1)
+    environment = {"PATH": "/usr/bin:/bin", "WORD": "a=b"}
+    with subprocess.Popen(["sleep", "600"], env=environment) as process:
+        try:
+            eventually_sync(lambda: environment_of(process.pid) == environment)
+        finally:
+            process.kill()

@@ -1,0 +1,29 @@
+"""The settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handoffd.doctor.settings_file import check
+from handoffd.errors import InvalidFile, Problem
+
+
+def test_what_can_be_used() -> None:
+    """A file, or none."""
+    assert ["/etc/h.yaml can be used"] == [found.what for found in check(Path("/etc/h.yaml"), [])]
+    (found,) = check(None, [])
+    assert ("ok", "there is no settings file; the defaults hold") == (found.severity, found.what)
+
+
+def test_every_problem_is_a_fault() -> None:
+    """With its place, and what opens the file."""
+    problems = (
+        Problem(file="/h.yaml", line=2, key="log.level", message="must be loud", allowed=("a", "b")),
+        Problem(file="/h.yaml", message="cannot be read"),
+    )
+    found = check(Path("/h.yaml"), [InvalidFile(problems, hint="vi /h.yaml"), InvalidFile(problems[:1])])
+
+    assert {"fault"} == {one.severity for one in found}
+    loud = "/h.yaml:2: log.level: must be loud (allowed: a, b)"
+    assert [loud, "/h.yaml: cannot be read", loud] == [one.what for one in found]
+    assert ["vi /h.yaml", "vi /h.yaml", None] == [one.action for one in found]
