@@ -41,6 +41,8 @@ ANSWER_S = 5.0
 """How long the daemon, and whatever lies on a disk, may take to answer."""
 FOLDER_S = 2.0
 """How long a project's folder may take, while no daemon runs."""
+_GRACE_S = 2.0
+"""How much later everything is given up: who is asked and silent is rather told of by name."""
 
 Look = Callable[[Settings, frozenset[str]], Json]
 """Returns the status without a daemon; folders of the roots that are named do not answer."""
@@ -56,6 +58,7 @@ class Subject:
     socket: Path | None
     environ: Mapping[str, str]
     look: Look
+    answer_s: float = ANSWER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +96,10 @@ def _first_looks(subject: Subject) -> tuple[daemon.Asked, state.StateFacts | OSE
     """Return what the daemon says, and how the state directory is (None: it is silent), asked at once."""
     looks: dict[str, Callable[[], Any]] = {}
     if subject.socket is not None:
-        looks["daemon"] = partial(daemon.ask, subject.socket, ANSWER_S)
+        looks["daemon"] = partial(daemon.ask, subject.socket, subject.answer_s)
     if subject.settings is not None:
         looks["state"] = partial(_state_facts, subject.settings)
-    found = patience.answers(looks, ANSWER_S + 1)  # who is asked, and is silent, is told of by its own limit
+    found = patience.answers(looks, subject.answer_s + _GRACE_S)
     late = HandoffdError("the daemon does not answer", hint="handoffd status", code="NO_ANSWER")
     return found.get("daemon", daemon.Asked(error=late)), found.get("state")
 
@@ -167,13 +170,16 @@ def _seen(
         return _Seen(projects=asked.status["projects"])
     if not isinstance(facts, state.StateFacts) or facts.error is not None:
         return _Seen(known=False)
+    if not facts.roots:
+        return _Seen(known=isinstance(asked.error, NoDaemon))
     listed = [{"project": root} for root in facts.roots]
     if not isinstance(asked.error, NoDaemon):
         return _Seen(projects=listed, known=False)
     answered = patience.answers({root: partial(_touch, root) for root in facts.roots}, FOLDER_S)
     silent = frozenset(facts.roots) - answered.keys()
+    look = {"status": partial(subject.look, settings, silent)}
     try:
-        status = patience.answers({"status": partial(subject.look, settings, silent)}, ANSWER_S).get("status")
+        status = patience.answers(look, subject.answer_s).get("status")
     except StoreError:
         status = None
     if status is None:

@@ -1,0 +1,111 @@
+"""`handoffd doctor` beside a real daemon, and where a disk does not answer."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.test_faults import hanging_mount, make_project, settings
+from tests.acceptance.test_machine import beside
+from tests.acceptance.test_project_faults import in_a_house_of_its_own
+from tests.support.commands import Said, environment, program
+from tests.support.daemon import Daemon, running
+from tests.support.eventually import eventually_sync
+
+import handoffd
+
+
+def examined(daemon: Daemon) -> Said:
+    """Return what doctor says of a daemon's house, as a program of its own."""
+    env = environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir))
+    return program("--config", str(daemon.base / "handoffd.yaml"), "doctor", "--json", env=env)
+
+
+def findings(daemon: Daemon, check: str) -> list[dict[str, Any]]:
+    """Return what one check of it found."""
+    return [found for found in examined(daemon).json["findings"] if found["check"] == check]
+
+
+def test_a_daemon_that_is_well(tmp_path: Path) -> None:
+    """Every check is fine, and the exit code 0; after it was killed, it says how to start one."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        daemon.verb("init", project)
+        # Whether the limits of this machine are enough, and its disk is one, is not the test's to say.
+        said = eventually_sync(lambda: _answered(daemon))
+        assert (0, True) == (said.code, said.json["ok"])
+        told = {found["check"]: found for found in said.json["findings"]}
+        assert f"runs (process {daemon.pid}, version {handoffd.__version__})" == told["daemon"]["what"]
+        assert "1 project can be worked on" == told["projects"]["what"]
+        assert "ok" == told["executors"]["severity"]
+
+        daemon.kill()
+        (after,) = findings(daemon, "daemon")
+        assert ("warning", "handoffd run") == (after["severity"], after["action"])
+        (same,) = findings(daemon, "projects")
+        assert "1 project can be worked on" == same["what"]
+
+
+def _answered(daemon: Daemon) -> Said | None:
+    """Return what doctor says once the daemon, which may be busy, has answered in time."""
+    said = examined(daemon)
+    return said if any(found["what"].startswith("runs (process") for found in said.json["findings"]) else None
+
+
+def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_path: Path) -> None:
+    """The limit of a namespace is as real as the machine's; without it nothing is said."""
+    projects = [make_project(tmp_path), beside(tmp_path, "b")]
+    daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
+    daemon.prefix = in_a_house_of_its_own("echo 1 > /proc/sys/user/max_inotify_watches")
+    try:
+        daemon.start()
+        for project in projects:
+            daemon.verb("init", project)
+
+        def limited() -> list[dict[str, Any]]:
+            found = findings(daemon, "watches")
+            return [one for one in found if "limit of file watches is reached" in (one["why"] or "")]
+
+        (found,) = eventually_sync(limited)
+        swept = [str(project) for project in projects if str(project) in found["what"]]
+        assert "warning" == found["severity"]
+        assert f"{len(swept)} of 2 projects" in found["what"]
+        assert "only looked at every 0.5 s" in found["what"]
+        assert swept
+        assert found["action"].startswith("sudo sysctl fs.inotify.max_user_")
+        assert "max_user_watches=" in found["action"]
+        assert found["action"].endswith("| sudo tee /etc/sysctl.d/60-handoffd.conf")
+    finally:
+        daemon.close()
+
+
+def test_a_mount_that_hangs_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
+    """Without a daemon each folder is asked, and a silent one is left behind; the program ends."""
+    mount = tmp_path / "mount"
+    (mount / "lost/.ai").mkdir(parents=True)
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path, projects=[str(mount / "lost")])) as daemon:
+        daemon.verb("init", project)
+        eventually_sync(lambda: len(daemon.get("/v1/status")["projects"]) == 2)
+        daemon.terminate()
+        with hanging_mount(mount):
+            found = findings(daemon, "projects")
+
+    silent, rest = found
+    assert ("fault", f"stat {mount / 'lost'}") == (silent["severity"], silent["action"])
+    assert "does not answer" in silent["why"]
+    assert "1 project can be worked on" == rest["what"]
+
+
+def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
+    """The daemon says so, and it is a fault until it is back or removed."""
+    project = make_project(tmp_path)
+    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+        daemon.verb("init", project)
+        shutil.move(project, tmp_path / "away")
+        gone = eventually_sync(
+            lambda: [one for one in findings(daemon, "projects") if "(missing)" in one["what"]]
+        )
+        assert "fault" == gone[0]["severity"]
+        assert f"handoffd remove {project}" in gone[0]["action"]

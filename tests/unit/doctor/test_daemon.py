@@ -1,0 +1,150 @@
+"""The daemon, as it answers and as its socket lies there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.controlled import controlled
+from tests.support.supervision import MemorySupervision, project_view, track_view
+
+import handoffd
+from handoffd.doctor.daemon import Asked, DaemonFacts, Entry, ask, check, entries
+from handoffd.doctor.service import Service
+from handoffd.errors import HandoffdError, NoDaemon, Refused
+
+LIMIT_S = 60.0
+
+
+def facts(asked: Asked, **changes: Any) -> DaemonFacts:
+    """Return facts about a daemon that is run in a terminal, with `changes`."""
+    values: dict[str, Any] = {"socket": "/run/c.sock", "own_version": "1.0", "service": Service(unit=None)}
+    return DaemonFacts(asked=asked, **values | changes)
+
+
+def well(**changes: Any) -> DaemonFacts:
+    """Return facts about a daemon that answers, with `changes`."""
+    return facts(Asked(version="1.0", pid=12, status={}), **changes)
+
+
+def test_one_that_answers() -> None:
+    """Of our version."""
+    (found,) = check(well())
+    assert ("ok", "runs (process 12, version 1.0)") == (found.severity, found.what)
+
+
+def test_one_of_another_version() -> None:
+    """It works, and was not started again."""
+    (found,) = check(well(own_version="2.0"))
+    assert ("warning", "handoffd stop && handoffd run") == (found.severity, found.action)
+    assert "the daemon is of version 1.0, this program of 2.0" == found.what
+
+
+def test_none_is_a_warning_with_the_command_that_starts_one() -> None:
+    """As it is started here."""
+    nobody = Asked(error=NoDaemon("no daemon answers"))
+    (found,) = check(facts(nobody))
+    assert ("warning", "no daemon runs", "handoffd run") == (found.severity, found.what, found.action)
+    (unit,) = check(facts(nobody, service=Service(unit="handoffd")))
+    assert "systemctl --user start handoffd" == unit.action
+
+
+def test_none_that_answers_while_its_lock_is_held() -> None:
+    """Commands are refused then, so it is a fault."""
+    (found,) = check(facts(Asked(error=NoDaemon("no daemon answers")), holder=77))
+    assert ("fault", "process 77 holds the state directory, and cannot be asked") == (
+        found.severity,
+        found.what,
+    )
+    assert (found.action or "").startswith("ps -fp 77")
+
+
+def test_one_that_hangs() -> None:
+    """It is ended the hard way: executors go on, and nothing is lost."""
+    late = Asked(pid=12, error=HandoffdError("the daemon does not answer", code="NO_ANSWER"))
+    (found,) = check(facts(late))
+    assert ("fault", "the daemon (process 12) does not answer") == (found.severity, found.what)
+    assert "kill -9 12 && handoffd run" == found.action
+    (unit,) = check(facts(late, service=Service(unit="handoffd")))
+    assert "systemctl --user restart handoffd-launcher handoffd" == unit.action
+
+
+def test_one_that_is_not_for_us() -> None:
+    """With what the client advises."""
+    (found,) = check(
+        facts(Asked(error=Refused("it belongs to another account", hint="sudo -u x handoffd status")))
+    )
+    assert ("fault", "it belongs to another account") == (found.severity, found.why)
+    assert "sudo -u x handoffd status" == found.action
+
+
+def test_a_socket_that_others_can_reach() -> None:
+    """Nobody else is answered, but nobody else has any business there."""
+    open_to_all = (
+        Entry(path="/run", mode=0o755, owned=True),
+        Entry(path="/run/c.sock", mode=0o666, owned=True),
+    )
+    _, folder, place = check(well(entries=open_to_all))
+    assert ("warning", "chmod 700 /run") == (folder.severity, folder.action)
+    assert ("warning", "chmod 600 /run/c.sock") == (place.severity, place.action)
+    closed = (Entry(path="/run", mode=0o700, owned=True), Entry(path="/run/c.sock", mode=0o600, owned=True))
+    assert ["ok"] == [found.severity for found in check(well(entries=closed))]
+
+
+def test_a_socket_of_somebody_else() -> None:
+    """Its owner can answer in the daemon's stead."""
+    _, found = check(well(entries=(Entry(path="/run/c.sock", mode=0o600, owned=False),)))
+    assert ("fault", "ls -ld /run/c.sock") == (found.severity, found.action)
+
+
+def test_a_path_that_no_socket_can_have() -> None:
+    """In bytes, not in characters."""
+    assert ["ok"] == [found.severity for found in check(well(socket="/" + 89 * "a"))]
+    _, found = check(well(socket="/" + 45 * "ä"))
+    assert ("fault", "export HANDOFFD_RUNTIME_DIR=/run/user/$(id -u)/handoffd") == (
+        found.severity,
+        found.action,
+    )
+
+
+def test_what_a_daemon_says() -> None:
+    """Process, version and projects; its socket and folder are its own."""
+    with controlled(MemorySupervision(project_view("/srv/shop", track_view()))) as lent:
+        asked = ask(lent.socket, LIMIT_S)
+        found = entries(lent.socket)
+
+    assert (handoffd.__version__, os.getpid(), None) == (asked.version, asked.pid, asked.error)
+    assert asked.status is not None
+    assert ["/srv/shop"] == [one["project"] for one in asked.status["projects"]]
+    assert [(0o700, True), (0o600, True)] == [(one.mode, one.owned) for one in found]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as name:
+        yield Path(name)
+
+
+def test_nobody_says_nothing(folder: Path) -> None:
+    """And nothing lies there."""
+    assert isinstance(ask(folder / "none/c.sock", LIMIT_S).error, NoDaemon)
+    assert () == entries(folder / "none/c.sock")
+
+
+def test_somebody_who_never_answers(folder: Path) -> None:
+    """Is known by process all the same."""
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind(str(folder / "c.sock"))
+        listening.listen()
+        asked = ask(folder / "c.sock", 0.1)
+
+    assert os.getpid() == asked.pid
+    assert asked.error is not None
+    assert "NO_ANSWER" == asked.error.code
