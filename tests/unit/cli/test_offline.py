@@ -50,6 +50,20 @@ def test_a_story_can_be_started_and_looked_at(root: Path, handoffd: Commands) ->
     assert "# shop: " in handoffd("peek", str(root)).out
 
 
+def test_a_folder_that_is_silent_is_not_looked_into(root: Path, settings: Settings) -> None:
+    """What the journal knows of the project is told all the same."""
+    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
+    (root / ".ai/STATE.json").write_text("broken", encoding="utf-8")
+
+    def condition(*silent: str) -> str:
+        told = offline.look(settings, lambda service: service.status(), frozenset(silent))
+        (project,) = told["projects"]
+        assert "US-1" == project["tracks"][0]["story"]
+        return str(project["condition"])
+
+    assert ("invalid_state", "ok") == (condition(), condition(str(root)))
+
+
 def test_a_look_needs_no_lock_and_changes_nothing(root: Path, settings: Settings) -> None:
     """It works beside a daemon that holds the lock, and cannot write."""
     offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")

@@ -112,6 +112,17 @@ def test_a_daemon_that_dies_while_it_answers_is_said(tmp_path: Path, answer: byt
     assert "NO_ANSWER" == caught.value.code
 
 
+def test_a_daemon_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    """After as long as the caller has."""
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / "c.sock"))
+        mute.listen()
+        with pytest.raises(HandoffdError, match="does not answer") as caught:
+            Client(tmp_path / "c.sock", answer_s=0.1).get("/v1/health")
+
+    assert "NO_ANSWER" == caught.value.code
+
+
 def test_what_is_no_handoffd_is_said(tmp_path: Path) -> None:
     """Somebody else's server on the socket."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

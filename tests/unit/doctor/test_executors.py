@@ -32,7 +32,7 @@ def missing(**changes: object) -> Chosen:
 
 def test_projects_by_the_executor_they_use() -> None:
     """The default one is there without any; an older daemon does not tell."""
-    projects = [
+    projects: list[dict[str, object]] = [
         {"project": "/a", "executor": None},
         {"project": "/b", "executor": "codex"},
         {"project": "/c"},

@@ -79,7 +79,7 @@ async def test_what_cannot_be_watched_is_told_with_what_happens_instead(tmp_path
             watch.degraded[root] = ".ai is not a folder"
 
             told = "changes are seen by the sweep every 30 s, not at once: .ai is not a folder"
-            assert told == loops.unwatched(root)
+            assert (told, ".ai is not a folder") == (loops.unwatched(root), loops.swept(root))
         assert loops.unwatched(root) is None
 
 

@@ -154,7 +154,10 @@ async def test_a_project_that_is_not_watched_says_so_until_it_is(tmp_path: Path)
             strange = os.fsencode(at(root, ".ai/")) + b"/\xff"
 
             async def told() -> bool:
-                return any("not at once" in warning for warning in (await roster.view(root)).warnings)
+                view = await roster.view(root)
+                says = any("not at once" in warning for warning in view.warnings)
+                assert says == (view.swept is not None)
+                return says
 
             def swept_only() -> bool:
                 os.close(os.open(strange, os.O_CREAT | os.O_WRONLY | os.O_TRUNC))
