@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.acceptance.test_faults import condition, lines, make_project, settings, start
 from tests.support.daemon import Daemon, running
+from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
 
 
@@ -67,6 +68,39 @@ def test_a_journal_that_takes_nothing_starts_nothing_and_ends_nothing(tmp_path: 
         assert "the journal cannot be written (cannot" in told["why"]
         assert "warning" not in [notice["kind"] for notice in daemon.told(project)]
         assert "ok" == condition(daemon, project)
+
+
+def test_a_state_directory_that_turns_read_only_under_an_agent_costs_nothing(tmp_path: Path) -> None:
+    """It ends and its end is told; who would be next waits, and all go on when it can be written again."""
+    project, other = make_project(tmp_path), beside(tmp_path, "b")
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
+        daemon.verb("init", other)
+        with read_only(daemon.state_dir):
+            assert "accepted" == daemon.verb("start", other, story="US-002")["type"]
+            waiting = daemon.wait_for(other, lambda track: "Read-only file system" in str(track["waits_for"]))
+            assert ("pending", 1) == (waiting["status"], waiting["attempt"])
+            assert "findmnt -O ro" == waiting["next_command"]
+            with unwritable_journal(daemon):  # what was open before would still take something
+                assert "error" == daemon.verb("note", other, text="Still there?")["type"]
+                eventually_sync(lambda: daemon.told(daemon.state_dir))
+                assert "executing" == daemon.track(project)["phase"]
+                (tmp_path / "release").touch()
+                eventually_sync(lambda: is_cut(run_dir / ".exit.json.reserved"))
+            assert [] == lines(other, "starts.log")
+
+        for root in (project, other):
+            daemon.wait_at(root, "review", "needs_human")
+            assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(root)]
+            assert ["bdd 1"] == lines(root, "starts.log")
+            assert "ok" == condition(daemon, root)
+        (told,) = daemon.told(daemon.state_dir)
+        assert "nothing is started for the time being" in told["text"]
+
+
+def is_cut(reserve: Path) -> bool:
+    """Tell whether a shim has filled the room it took for its last record: all but the name is there."""
+    return reserve.stat().st_size < 8192
 
 
 def test_the_service_manager_shows_why_nothing_is_started(tmp_path: Path) -> None:

@@ -18,24 +18,13 @@ import pytest
 from tests.acceptance.test_faults import condition, lines, make_project, settings, shim_of, start
 from tests.acceptance.test_machine import beside
 from tests.support.daemon import Daemon, running
+from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.base import CLAIM, START, Claim, StartRecord
 from handoffd.execute.runner import proc, records
 from handoffd.protocol.document import parse_state
 from handoffd.protocol.state import Status
-
-
-@contextmanager
-def read_only(project: Path) -> Iterator[None]:
-    """Mount the project onto itself, read-only, where this account may."""
-    if subprocess.run(["mount", "--bind", project, project], check=False, capture_output=True).returncode:
-        pytest.skip("mounting is not allowed here; a directory in place of STATE.json is tested everywhere")
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", project], check=True)
-        yield
-    finally:
-        subprocess.run(["umount", "-l", project], check=True)
 
 
 @contextmanager

@@ -21,3 +21,19 @@ def small_disk(place: Path, size_mb: int, files: int = 0) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """Refuse every change below a folder (EROFS), where this account may mount; else the test is skipped.
+
+    A disk cannot be made read-only while somebody has a file open for writing, so the folder is mounted
+    onto itself: what is open already can be written as before.
+    """
+    if subprocess.run(["mount", "--bind", place, place], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)

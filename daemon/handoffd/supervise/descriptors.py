@@ -18,7 +18,7 @@ HEADROOM = 32
 RESERVE = 32
 
 _AT_LIMIT = frozenset({errno.EMFILE, errno.ENFILE})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 class Descriptors:
@@ -59,8 +59,8 @@ def at_limit(error: BaseException | None) -> bool:
 
 
 def passes_by_itself(error: BaseException | None) -> bool:
-    """Return whether an error comes of that limit, or of a full disk."""
-    return _caused_by(error, _AT_LIMIT | _FULL)
+    """Return whether an error comes of that limit, or of a disk that is full or read-only."""
+    return _caused_by(error, _AT_LIMIT | _DISK)
 
 
 def _caused_by(error: BaseException | None, numbers: frozenset[int]) -> bool:

@@ -12,7 +12,7 @@ import structlog
 
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.store.faults import DISK_FULL
-from handoffd.supervise.descriptors import at_limit
+from handoffd.supervise.descriptors import at_limit, passes_by_itself
 from handoffd.supervise.notices import machine_notice
 from handoffd.supervise.room import Shortage
 from handoffd.supervise.services import Services
@@ -28,6 +28,7 @@ CALM_S = 600.0
 
 OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
 _LIMITS = "prlimit --nofile --pid $(pgrep -f 'handoffd run')"
+_READ_ONLY = "findmnt -O ro"
 
 
 class Machine:
@@ -95,4 +96,6 @@ def shortage_in(error: HandoffdError) -> Shortage | None:
     """Return the shortage that made an error, which passes by itself: no person is to be asked for it."""
     if at_limit(error):
         return Shortage(OUT_OF_DESCRIPTORS, _LIMITS)
-    return Shortage(error.message, error.hint or "df -h") if error.code == DISK_FULL else None
+    if error.code == DISK_FULL:
+        return Shortage(error.message, error.hint or "df -h")
+    return Shortage(error.message, error.hint or _READ_ONLY) if passes_by_itself(error) else None

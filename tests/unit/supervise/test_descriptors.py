@@ -59,6 +59,7 @@ def test_at_the_limit_the_reserve_is_given_up_and_had_again() -> None:
         (errno.ENFILE, True, True),
         (errno.ENOSPC, False, True),
         (errno.EDQUOT, False, True),
+        (errno.EROFS, False, True),
         (errno.ENOENT, False, False),
     ],
 )

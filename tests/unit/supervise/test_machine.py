@@ -81,7 +81,7 @@ async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path:
         assert machine.trouble is None
 
 
-@pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (13, False)])
+@pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (30, True), (13, False)])
 def test_a_preparation_that_fails_for_want_of_room_asks_nobody(number: int, passes: bool) -> None:
     """Everything else is for a person."""
     error = storage_error("write", "/srv/state/prompt.md", OSError(number, "why"))

@@ -36,7 +36,7 @@ _START_BYTES = 1024
 _EXIT_BYTES = 32 * 1024
 """More than an exit record with a tail of nothing but control characters takes."""
 _RECORD_TRIES = 60
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 class Shim:
@@ -205,13 +205,13 @@ class Shim:
 
 
 def _write(place: records.Reserved, record: base.ExitRecord) -> None:
-    """Write the exit record; while the disk is full, try again for a minute."""
+    """Write the exit record; while the disk takes nothing, try again for a minute."""
     text = record.to_json()
     for _ in range(_RECORD_TRIES):
         try:
             place.write(text)
         except OSError as error:
-            if error.errno not in _DISK_FULL:
+            if error.errno not in _DISK_FAULTS:
                 return
             time.sleep(1)
         else:
