@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.acceptance.test_journal import journal
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
@@ -61,6 +62,30 @@ def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id
         assert before <= told
         eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
         assert len(told) == len(daemon.told(project))  # what the command had taken, it did not get again
+
+
+def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_its_id(tmp_path: Path) -> None:
+    """Also if it was delivered since, of which the backup knows nothing; what had been taken is not."""
+    project = sample(tmp_path)
+    with serving(500) as server, running(tmp_path, telling(server)) as daemon:
+        to_review(daemon, project)
+        eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"))
+        eventually_sync(lambda: not untold(daemon, "command"))
+        assert 0 == journal(daemon, "backup", str(tmp_path / "backup.db")).code
+        told = [one["id"] for one in daemon.told(project)]
+        server.status = 200
+        eventually_sync(lambda: not untold(daemon, "webhook"))
+        daemon.kill()
+        before = len(server.requests)
+        assert set(told) == set(ids(server))
+
+        assert 0 == journal(daemon, "restore", str(tmp_path / "backup.db")).code
+        daemon.start()
+
+        eventually_sync(lambda: set(told) == set(ids(server)[before:]))
+        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        assert sorted(told) == sorted(ids(server)[before:])
+        assert told == [one["id"] for one in daemon.told(project)]
 
 
 def test_a_dead_address_delays_nobody_and_gets_all_when_it_works_again(tmp_path: Path) -> None:

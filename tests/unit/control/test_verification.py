@@ -154,6 +154,17 @@ def test_a_track_that_is_gone_is_found(path: Path) -> None:
     assert BLOG.project == of(path, "track").project
 
 
+def test_what_is_wrong_with_the_tables_is_found_as_well(path: Path) -> None:
+    """No decision shows it: an order of no event, and a text of STATE.json that no event made."""
+    spoil(
+        path,
+        "INSERT INTO effects (seq, project, track, effect) VALUES (9999, '/srv/shop', 'main', '{}')",
+        f"INSERT INTO projections VALUES ('{SHOP.project}', 'main', 'forged', 2)",
+    )
+
+    assert {"reference", "projection"} <= {kind for kind, _ in found(path)}
+
+
 def test_swapped_events_are_found(path: Path) -> None:
     """The order is what makes a history."""
     first = seq_of(path, "started")

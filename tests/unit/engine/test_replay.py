@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from tests.support.playbook import T0, Playbook, state_at, track_at, with_rule
 
+from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Spawn
 from handoffd.engine.events import Advanced, Approved, Noted
 from handoffd.engine.replay import Recorded, replay, standing_of, unlike
@@ -55,6 +56,7 @@ def test_every_part_of_a_decision_is_compared() -> None:
     assert ["step before"] == what(before, replace(record, before=("contract", "pending")))
     assert ["effects"] == what(before, replace(record, effects=()))
     assert ["why"] == what(before, replace(record, why="because"))
+    assert ["rules"] == what(before, replace(record, grounds=(Ground(rule="max_visits", value="7"),)))
     (difference,) = replay(before, replace(record, after=("bdd", "pass"))).differences
     assert ("pass", "running") == (difference.recorded, difference.replayed)
 

@@ -1,0 +1,104 @@
+"""The wall clock jumps by a day, forward and back, for the daemon, the launcher and the shims."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.acceptance.test_faults import lines, make_project, settings, shim_of, start
+from tests.acceptance.test_machine import beside
+from tests.acceptance.test_notices import ids, untold
+from tests.support.daemon import Daemon, Json
+from tests.support.eventually import eventually_sync
+from tests.support.notices import Server, serving
+from tests.support.runs import PYTHON
+from tests.support.wallclock import WallClock
+
+from handoffd.execute.runner import launcher
+
+DAY_S = 86_400
+IMPATIENT = """\
+steps:
+  bdd: {next_on_pass: review, timeout_min: 0.1}
+"""
+
+
+@contextmanager
+def living_by(clock: WallClock, base: Path, more: Callable[[Daemon], Json]) -> Iterator[Daemon]:
+    """Lend a daemon whose processes all believe that clock; of its environment a launcher gets nothing."""
+    daemon = Daemon(base, more)
+    daemon.environment.update(clock.environment)
+    socket = str(daemon.runtime_dir / "launcher.sock")
+    command = [PYTHON, "-I", "-S", str(launcher.__file__), socket]
+    try:
+        subprocess.run(command, env={**os.environ, **clock.environment}, check=True, timeout=60)
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def telling(server: Server, base: Path) -> Callable[[Daemon], Json]:
+    """Return settings with the agent, the person's command and a web address."""
+
+    def made(daemon: Daemon) -> Json:
+        notify = {
+            "command": [str(daemon.base / "sink.sh")], "webhook": {"url": server.address("/hook")},
+            "backoff_s": 0.2, "backoff_max_s": 0.5,
+        }  # fmt: skip
+        return settings(base, notify=notify)
+
+    return made
+
+
+def day_of(moment: str) -> float:
+    """Return by how many days a moment differs from now, rounded."""
+    away = datetime.fromisoformat(moment) - datetime.now(UTC)  # noqa: TID251  (compared with the machine's)
+    return round(away.total_seconds() / DAY_S)
+
+
+@pytest.mark.parametrize("days", [1, -1])
+def test_a_jump_of_the_wall_clock_changes_no_attempt_no_limit_and_no_notice(
+    tmp_path: Path, days: int
+) -> None:
+    """What runs goes on and has its time, who does not listen is tried as before, and work goes on."""
+    clock = WallClock(tmp_path)
+    project, slow, later = make_project(tmp_path), beside(tmp_path, "slow"), beside(tmp_path, "later")
+    (slow / ".ai/step-rules.yaml").write_text(IMPATIENT)
+    with serving(500) as server, living_by(clock, tmp_path, telling(server, tmp_path)) as daemon:
+        shim = shim_of(psutil.Process(start(daemon, project)["pid"]))
+        assert "wallclock.so" in Path(f"/proc/{shim.pid}/maps").read_text()
+        daemon.verb("start", slow, story="US-002")
+        daemon.wait_at(slow, "bdd", "timeout")
+        eventually_sync(lambda: untold(daemon, "webhook").get("failed_tries"))
+        daemon.verb("retry", slow)
+        eventually_sync(lambda: ["bdd 1"] * 2 == lines(slow, "starts.log"))
+
+        clock.set_off(days * DAY_S)
+
+        tried = len(server.requests)
+        eventually_sync(lambda: len(server.requests) >= tried + 2)
+        daemon.wait_at(slow, "bdd", "timeout")  # its time is over all the same, and no earlier
+        assert all(run["seconds"] >= 6 for run in daemon.runs(slow))
+        assert ("running", 1) == (daemon.track(project)["status"], daemon.track(project)["attempt"])
+        (tmp_path / "release").touch()
+        daemon.verb("start", later, story="US-003")
+        for root in (project, later):
+            daemon.wait_at(root, "review", "needs_human")
+            assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(root)]
+            assert ["bdd 1"] == lines(root, "starts.log")
+        assert days == day_of(daemon.events(later)[-1]["at"])  # the daemon does believe that clock
+
+        assert not untold(daemon, "webhook").get("given_up")
+        server.status = 200
+        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        roots = (project, slow, later)
+        told = {notice["id"]: notice["kind"] for root in roots for notice in daemon.told(root)}
+        assert ["needs_human"] * 2 + ["timeout"] * 2 == sorted(told.values())
+        assert set(told) == set(ids(server))
