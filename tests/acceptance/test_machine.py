@@ -71,7 +71,7 @@ def test_a_journal_that_takes_nothing_starts_nothing_and_ends_nothing(tmp_path: 
 
 
 def test_a_state_directory_that_turns_read_only_under_an_agent_costs_nothing(tmp_path: Path) -> None:
-    """It ends and its end is told; who would be next waits, and all go on when it can be written again."""
+    """Its end is written down and told when it can be; who would be next waits, and goes on by itself."""
     project, other = make_project(tmp_path), beside(tmp_path, "b")
     with running(tmp_path, settings(tmp_path)) as daemon:
         run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
@@ -94,6 +94,7 @@ def test_a_state_directory_that_turns_read_only_under_an_agent_costs_nothing(tmp
             assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(root)]
             assert ["bdd 1"] == lines(root, "starts.log")
             assert "ok" == condition(daemon, root)
+        assert (run_dir / "exit.json").exists()  # its shim has waited with it
         (told,) = daemon.told(daemon.state_dir)
         assert "nothing is started for the time being" in told["text"]
 

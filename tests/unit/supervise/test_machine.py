@@ -49,6 +49,22 @@ async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path)
         assert machine.trouble is None
 
 
+@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
+async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Path, jump_s: float) -> None:
+    """Neither is it due at once, nor not before tomorrow."""
+    async with house(tmp_path) as here:
+        machine = Machine(here.services, Recoveries())
+        await fail(here)
+        here.clock.jumped_s = jump_s
+
+        await machine.look()
+        assert machine.trouble is not None
+
+        here.clock.ahead_s += 5
+        await machine.look()
+        assert machine.trouble is None
+
+
 async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
     """Until it has been well for a while."""
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
