@@ -109,10 +109,20 @@ def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Pa
         assert ["bdd 1"] == lines(project, "starts.log")
 
 
+@contextmanager
+def a_stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """Lend a process that has nothing to do with any run."""
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            yield stranger
+        finally:
+            stranger.kill()
+
+
 def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> None:
     """Neither adopted, nor stopped, nor swept up: the run is lost and repeated, at no cost."""
     project = make_project(tmp_path)
-    with running(tmp_path, settings(tmp_path)) as daemon, subprocess.Popen(["sleep", "600"]) as stranger:
+    with running(tmp_path, settings(tmp_path)) as daemon, a_stranger() as stranger:
         run_dir = daemon.state_dir / "runs" / start(daemon, project)["dispatch"]
         track = daemon.track(project)
         shim = shim_of(psutil.Process(track["pid"]))
@@ -126,10 +136,11 @@ def test_a_stranger_with_a_runs_process_ids_is_left_alone(tmp_path: Path) -> Non
         eventually_sync(lambda: ["bdd 1", "bdd 1"] == lines(project, "starts.log"))
         forge(daemon.state_dir / "runs" / daemon.track(project)["dispatch"], stranger.pid, start_too=False)
         daemon.verb("abort", project)
+        daemon.wait_at(project, "bdd", "needs_human")
 
-        assert stranger.poll() is None
         assert psutil.STATUS_SLEEPING == psutil.Process(stranger.pid).status()
-        stranger.kill()
+        stranger.send_signal(signal.SIGUSR1)
+        assert -signal.SIGUSR1 == stranger.wait(60)  # of anything else it would have died before
 
 
 def forge(run_dir: Path, pid: int, *, start_too: bool = True) -> None:

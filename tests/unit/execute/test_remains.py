@@ -62,9 +62,10 @@ def test_a_pid_that_was_used_again_is_not_signalled() -> None:
             pid_started=proc.started(stranger.pid) - 1, boot_id=proc.boot_id(), monotonic=0.0,
         )  # fmt: skip
 
-        assert 0 == end_remains(start, "r1")
-        assert None is stranger.poll()
-        stranger.kill()
+        hit = end_remains(start, "r1")
+        stranger.terminate()
+
+    assert (0, -signal.SIGTERM) == (hit, stranger.returncode)  # of anything else it would have died before
 
 
 async def test_orphans_outlive_neither_net(root: Path) -> None:
