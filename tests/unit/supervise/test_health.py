@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.unit.supervise.making import house
+from tests.unit.supervise.test_machine import fail
 
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
 from handoffd.store.faults import PROJECT_GONE
@@ -44,4 +45,19 @@ async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
 
         assert await here.services.notifier.drain(60)
         assert ["no space left"] == [notice.why for notice in here.told.notices]
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_wrong_with_the_journal_is_not_told_by_each_project(tmp_path: Path) -> None:
+    """The machine tells of it, once for all; what is wrong with the project itself is told all the same."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        health = Health(str(tmp_path), here.services)
+        await fail(here)
+
+        health.mark("io_error", "cannot record executor_exited")
+        health.mark("missing", "the folder is gone")
+        tasks.start_soon(here.services.notifier.run)  # only now: what it writes would show that all is well
+
+        assert await here.services.notifier.drain(60)
+        assert ["the folder is gone"] == [notice.why for notice in here.told.notices]
         tasks.cancel_scope.cancel()
