@@ -35,7 +35,7 @@ Reply = Callable[[bytes], object]
 _START_BYTES = 1024
 _EXIT_BYTES = 32 * 1024
 """More than an exit record with a tail of nothing but control characters takes."""
-_RECORD_TRIES = 60
+_RECORD_TRIES = 3600
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
@@ -205,7 +205,7 @@ class Shim:
 
 
 def _write(place: records.Reserved, record: base.ExitRecord) -> None:
-    """Write the exit record; while the disk takes nothing, try again for a minute."""
+    """Write the exit record; while the disk takes nothing, try again for an hour."""
     text = record.to_json()
     for _ in range(_RECORD_TRIES):
         try:
