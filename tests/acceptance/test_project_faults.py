@@ -109,6 +109,31 @@ def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Pa
         assert ["bdd 1"] == lines(project, "starts.log")
 
 
+def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -> None:
+    """An agent writes to absolute paths, its hand-off for one: nothing is judged or started there."""
+    project, away = make_project(tmp_path), tmp_path / "away"
+    with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
+        dispatch = start(daemon, project)["dispatch"]
+        project.rename(away)
+        (project / ".ai").mkdir(parents=True)
+        handoff = f"---\nstep: bdd\ndispatch: {dispatch}\nstatus: pass\n---\n"
+        (project / ".ai/HANDOFF.md").write_text(handoff)
+        (tmp_path / "release").touch()
+
+        eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
+        told = eventually_sync(
+            lambda: [told["why"] for told in daemon.told(project) if told["kind"] == "warning"]
+        )
+        assert "another folder lies at" in told[-1]
+        assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])
+        assert [".ai"] == [entry.name for entry in project.iterdir()]
+        shutil.rmtree(project)
+        away.rename(project)
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert ["bdd 1"] == lines(project, "starts.log")
+
+
 @contextmanager
 def a_stranger() -> Iterator[subprocess.Popen[bytes]]:
     """Lend a process that has nothing to do with any run."""

@@ -6,7 +6,6 @@ asks and however often, and a run that is over answers with its exit record.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +35,7 @@ from handoffd.failpoints import reached
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.descriptors import passes_by_itself
 from handoffd.supervise.handoffs import HandoffFiles
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.home import Home
 from handoffd.supervise.runfolders import output_path
 from handoffd.supervise.services import Services
 from handoffd.supervise.settling import until_settled
@@ -61,11 +60,9 @@ class PassingShortageError(HandoffdError):
 class Attempts:
     """The runs of one track. `post` puts facts into the track's inbox."""
 
-    def __init__(
-        self, key: TrackKey, files: ProjectFiles, services: Services, post: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, key: TrackKey, home: Home, services: Services, post: Callable[[Event], None]) -> None:
         self._key = key
-        self._files = files
+        self._home = home
         self._services = services
         self._post = post
         self._handoffs = HandoffFiles(key.project)
@@ -108,7 +105,7 @@ class Attempts:
             self._services.environment,
             self._services.settings.execute.env_allow,
             call.env,
-            project=self._files.settings.env,
+            project=self._home.files.settings.env,
             variables=run_variables(
                 run_id=order.dispatch, story=order.story, step=order.step, attempt=order.attempt
             ),
@@ -179,7 +176,7 @@ class Attempts:
 
         All in one visit to a thread: the next executor waits for it.
         """
-        if patient and not os.path.isdir(self._key.project):
+        if patient and not self._home.is_there():
             return None
         reading, mark = self._handoffs.read(dispatch)
         self._handoffs.copy_to(self._services.run_dir(dispatch.id))

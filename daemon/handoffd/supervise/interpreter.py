@@ -77,7 +77,7 @@ class Interpreter:
         self._files = home.files
         self._services = services
         self._inbox = inbox
-        self.attempts = Attempts(key, home.files, services, inbox.post)
+        self.attempts = Attempts(key, home, services, inbox.post)
         self._checks = Checks(key, home, services, self.attempts.live)
 
     async def perform(self, pending: PendingEffect) -> None:

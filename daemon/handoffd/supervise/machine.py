@@ -6,6 +6,7 @@ nothing is tried again every few seconds, and when the cause is gone everything 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
@@ -27,7 +28,6 @@ CALM_S = 600.0
 
 
 OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
-_LIMITS = "prlimit --nofile --pid $(pgrep -f 'handoffd run')"
 _READ_ONLY = "findmnt -O ro"
 
 
@@ -89,13 +89,17 @@ class Machine:
 
 def descriptor_shortage(services: Services) -> Shortage | None:
     """Return why a dispatch waits for descriptors; None when there are enough."""
-    return Shortage(OUT_OF_DESCRIPTORS, _LIMITS) if services.descriptors.short() else None
+    return _out_of_descriptors() if services.descriptors.short() else None
 
 
 def shortage_in(error: HandoffdError) -> Shortage | None:
     """Return the shortage that made an error, which passes by itself: no person is to be asked for it."""
     if at_limit(error):
-        return Shortage(OUT_OF_DESCRIPTORS, _LIMITS)
+        return _out_of_descriptors()
     if error.code == DISK_FULL:
         return Shortage(error.message, error.hint or "df -h")
     return Shortage(error.message, error.hint or _READ_ONLY) if passes_by_itself(error) else None
+
+
+def _out_of_descriptors() -> Shortage:
+    return Shortage(OUT_OF_DESCRIPTORS, f"prlimit --nofile --pid {os.getpid()}")

@@ -20,10 +20,10 @@ from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.store.atomic import sweep_temporaries
-from handoffd.store.lock import FileLock, acquire
 from handoffd.store.projection import MAIN
 from handoffd.store.records import PendingEffect, StoredTrack
 from handoffd.supervise.deadlines import Deadlines
+from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
 from handoffd.supervise.interpreter import WITH_EXECUTOR
 from handoffd.supervise.looking import Before, Look
@@ -49,14 +49,14 @@ class Project:
         self._look = Look(root, self.files, services, self.touched)
         self._reach = Reach(root, services)
         self.deadlines = Deadlines(services)
-        self._lock: FileLock | None = None
+        self._folder = Folder(root, services.settings.state_dir)
         self._one_look = anyio.Lock(fast_acquire=True)
         self._hints = anyio.Event()
         self.begun = anyio.Event()
         """Set while its tracks have their loops: only these may decide then."""
         self.dismissed = False
-        self.surveyed: Found | None = None
-        """What was found before it had its loop, for the first look."""
+        self._surveyed: Found | None = None
+        self._looked = False
         self._health = Health(root, services)
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
@@ -155,9 +155,7 @@ class Project:
 
     def close(self) -> None:
         """Let go of the project."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        self._folder.let_go()
 
     def dismiss(self) -> None:
         """Let go of the project for good."""
@@ -208,9 +206,10 @@ class Project:
             track.wake()
 
     async def _look_around(self) -> None:
+        self._looked = True
         before = {name: Before.of(track) for name, track in self.tracks.items()}
         found = await self._found()
-        self._hold(found.lock)
+        self._folder.hold(found.lock, bare=self._is_bare(found))
         if found.halves:
             await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
         if found.texts is not None and self._may_change:
@@ -224,12 +223,17 @@ class Project:
 
     def visit(self) -> Callable[[], Found]:
         """Return what finds everything that the next look needs, in a thread that may hang."""
-        state_dir, root, first = self._services.settings.state_dir, Path(self.root), self._lock is None
+        state_dir, root, first = self._services.settings.state_dir, Path(self.root), not self._folder.held
         return partial(visit, state_dir, root, tuple(self.tracks), texts=self._may_change, first=first)
+
+    def survey(self, found: Found | None) -> None:
+        """Take what was found before there was a loop, for the first look; too late if that has begun."""
+        if not self._looked:
+            self._surveyed = found
 
     async def _found(self) -> Found:
         """Return what lies in the folder now, or what the first visit of all found there."""
-        found, self.surveyed = self.surveyed, None
+        found, self._surveyed = self._surveyed, None
         if found is not None:
             return found
         try:
@@ -258,11 +262,18 @@ class Project:
         if self.files.settings.auto and state is not None and not ledger.automatic:
             await self.main.give(Resumed(by="auto: true"))
 
-    def _hold(self, path: Path) -> None:
-        """Have the lock of the folder that lies at the root now, which may be another one than before."""
-        if self._lock is None or self._lock.path != path:
-            self.close()
-            self._lock = acquire(path, f"the project {self.root}")
+    def _is_bare(self, found: Found) -> bool:
+        """Return whether the STATE.json is missing that the journal says was written there."""
+        return self.main.track.state is not None and found.states.get(MAIN, found) is None
+
+    def is_there(self) -> bool:
+        """Return whether the project's own folder lies at its root; blocks on the disk."""
+        return self._folder.is_there()
+
+    async def trust(self) -> tuple[str, ...]:
+        """Put what its files say now into force, in the folder that lies there; return what was held."""
+        self._folder.accept()
+        return await self.files.trust()
 
     def _mark_as_found(self) -> None:
         if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:

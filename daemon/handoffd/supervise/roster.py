@@ -250,7 +250,7 @@ class Roster:
         """Put held settings and rules into force; return what changed, as dotted keys."""
         found = self._project(project)
         with remedies(found.root):
-            keys = await found.files.trust()
+            keys = await found.trust()
         await found.look()
         return keys
 

@@ -105,8 +105,11 @@ def test_groups_go_with_their_leaders(place: Path) -> None:
         dead.kill()
         dead.wait()
 
-        eventually_sync(lambda: cgroup.end_orphans(str(place)))
+        def is_ended() -> bool:
+            cgroup.end_orphans(str(place))
+            return len(groups_in(place)) == 2
 
+        eventually_sync(is_ended)
         assert 3 == len(members(*groups_in(place)))
         kept = f"handoffd-run-{living.pid}-{proc.started(living.pid)}"
         assert {"somebody-else", kept} == {folder.name for folder in groups_in(place)}
@@ -140,17 +143,27 @@ async def test_a_run_has_its_group_and_takes_it_along(root: Path, place: Path) -
         await eventually(lambda: 1 == len(groups_in(place)))  # of the shim that waits for the next run
 
 
-async def test_nobody_outlives_launcher_and_shim(root: Path, place: Path) -> None:
-    """Nobody descends from us then, or bears the run's name; the next launcher finds them all the same."""
+@pytest.mark.parametrize("shim_first", [True, False])
+async def test_nobody_outlives_launcher_and_shim(root: Path, place: Path, shim_first: bool) -> None:
+    """Nobody descends from us then, or bears the run's name; the next launcher finds them all the same.
+
+    Also when it is there already as the shim goes, which is no child of its.
+    """
     socket = root / "run" / "launcher.sock"
     with unit(PROGRAM, socket, place):
         await eventually(lambda: launchers(socket))
         run = await hidden(root, socket)
         (first,) = launchers(socket)
 
-        os.kill(first, signal.SIGSTOP)  # or it would end them, when the shim goes before it
-        os.kill(run.shim_pid, signal.SIGKILL)
+        if shim_first:
+            os.kill(first, signal.SIGSTOP)  # or it would end them, when the shim goes before it
+            os.kill(run.shim_pid, signal.SIGKILL)
         os.kill(first, signal.SIGKILL)
+        if not shim_first:
+            await eventually(
+                lambda: first not in (launchers(socket) or [first]) and 2 == len(groups_in(place))
+            )
+            os.kill(run.shim_pid, signal.SIGKILL)
 
         await eventually(lambda: not processes(str(root / "marker")))
         await eventually(lambda: 1 == len(groups_in(place)))

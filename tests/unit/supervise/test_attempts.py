@@ -26,7 +26,7 @@ from handoffd.execute.runner import proc
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
 from handoffd.supervise.attempts import Attempts, PassingShortageError, exit_of
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.project import Project
 
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
 
@@ -36,8 +36,8 @@ class Play:
 
     def __init__(self, here: House, root: str) -> None:
         self.facts: list[Event] = []
-        files = ProjectFiles(root, here.journal, here.clock)
-        self.attempts = Attempts(TrackKey(root), files, here.services, self.facts.append)
+        home = Project(root, here.services, ())
+        self.attempts = Attempts(TrackKey(root), home, here.services, self.facts.append)
         self._run_dir = here.services.run_dir("d1")
 
     async def run(self, order: Spawn = ORDER, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:

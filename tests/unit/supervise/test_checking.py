@@ -36,6 +36,10 @@ class Yard:
         """Return none."""
         return frozenset()
 
+    def is_there(self) -> bool:
+        """It always is."""
+        return True
+
     def is_aborted(self, key: TrackKey) -> bool:
         """Return what the test said."""
         return self.stopped

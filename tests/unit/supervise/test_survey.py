@@ -31,6 +31,21 @@ async def test_the_first_look_takes_what_the_survey_found(tmp_path: Path) -> Non
         shop.close()
 
 
+async def test_who_has_looked_meanwhile_has_seen_more(tmp_path: Path) -> None:
+    """A verb that is given at the start looks for itself; what was found before that is forgotten."""
+    async with house(tmp_path) as here:
+        (shop,) = projects_in(here, "shop")
+        earlier = shop.visit()()
+        at(shop.root, ".ai/handoffd.yaml").write_text("language: zh-TW\n")
+        await shop.look()
+
+        shop.survey(earlier)
+        await shop.look()
+
+        assert "zh-TW" == shop.files.settings.language
+        shop.close()
+
+
 async def test_a_project_that_is_gone_says_so_itself(tmp_path: Path) -> None:
     """And keeps nobody else from being surveyed."""
     async with house(tmp_path) as here:
@@ -40,17 +55,21 @@ async def test_a_project_that_is_gone_says_so_itself(tmp_path: Path) -> None:
         await survey([shop, blog])
         await shop.look()
 
-        assert (None, "missing") == (shop.surveyed, shop.condition)
-        assert blog.surveyed is not None
+        await blog.look()
+        assert ("missing", "ok") == (shop.condition, blog.condition)
+        blog.close()
 
 
 async def test_what_does_not_answer_is_left_out(tmp_path: Path) -> None:
-    """So are those behind it: every project still looks for itself."""
+    """It looks for itself then."""
     async with house(tmp_path) as here:
         (shop,) = projects_in(here, "shop")
 
         await survey([shop], limit_s=0)
+        at(shop.root, ".ai/handoffd.yaml").write_text("language: zh-TW\n")
         await shop.look()
 
-        assert (None, "ok") == (shop.surveyed, shop.condition)
+        assert "zh-TW" == shop.files.settings.language
+
+        assert "ok" == shop.condition
         shop.close()

@@ -66,27 +66,23 @@ class Group:
             return members
         return set()
 
-    def remove(self) -> bool:
-        """Remove the group if nobody is in it any more; tell whether it is gone."""
+    def remove(self) -> None:
+        """Remove the group if nobody is in it any more."""
         try:
             os.rmdir(self._folder)
-        except FileNotFoundError:
-            return True
         except OSError:
-            return False
-        return True
+            return
 
 
-def end_orphans(place: str) -> bool:
-    """End the groups below `place` whose shims are gone; tell whether all of them are removed.
+def end_orphans(place: str) -> None:
+    """End the groups below `place` whose shims are gone, and remove those that are empty.
 
-    Who was killed takes a moment to be gone, so it may have to be asked again.
+    Who was killed takes a moment to be gone, so it has to be done again and again.
     """
     try:
         names = os.listdir(place)
     except OSError:
-        return True
-    removed = True
+        return
     for name in names:
         pid, _, started = name.removeprefix(_PREFIX).partition("-")
         if not name.startswith(_PREFIX) or not (pid.isdigit() and started.isdigit()):
@@ -94,8 +90,7 @@ def end_orphans(place: str) -> bool:
         if not proc.is_running(int(pid), int(started), proc.boot_id()):
             group = Group(place, int(pid), int(started))
             group.kill()
-            removed = group.remove() and removed
-    return removed
+            group.remove()
 
 
 def _write(path: str, text: bytes) -> None:

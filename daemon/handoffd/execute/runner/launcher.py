@@ -30,6 +30,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -61,7 +62,7 @@ class Launcher:
         self._listener: listener.Listener | None = listener.Listener(path)
         self._front = front
         self._place = place
-        self._groups_removed = False  # an earlier launcher may have left some
+        self._next_look = 0.0
         self._sources: dict[int, tuple[_Source, Callable[[], None]]] = {}
         self._connections: dict[int, socket.socket] = {}
         self._shims: set[int] = set()
@@ -201,8 +202,7 @@ class Launcher:
     def _reap(self) -> None:
         """Take leave of what has ended, and end what a killed shim has left behind."""
         anybody = self._take_leave()
-        if anybody or not self._groups_removed:
-            self._groups_removed = self._place is None or cgroup.end_orphans(self._place)
+        self._end_groups()
         if not anybody and not self._strays:
             return
         # Who is below us and below no shim is a stray: an orphan of a shim that did not end by itself.
@@ -211,6 +211,12 @@ class Launcher:
             strays -= tree.sweep(os.getpid(), signal.SIGKILL, spare=self._shims).refused
         self._strays = bool(strays)
         self._rounds = self._rounds + 1 if strays else 0
+
+    def _end_groups(self) -> None:
+        """End the groups of dead shims: those of an earlier launcher are no children of ours, so we look."""
+        if self._place is not None and time.monotonic() >= self._next_look:
+            cgroup.end_orphans(self._place)
+            self._next_look = time.monotonic() + _LOOK_MS / 1000
 
     def _take_leave(self) -> bool:
         """Reap; tell whether anybody had ended."""

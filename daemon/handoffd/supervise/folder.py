@@ -1,0 +1,72 @@
+"""Which folder a project is: the one that was worked on, not whatever lies at its path by now.
+
+An agent that writes to absolute paths makes a folder there again after its project was moved away,
+with nothing in it but its hand-off. Taken for the project, it would be worked on to the end. So
+another folder counts only if STATE.json lies in it, as in a copy, a fresh clone or a mount that is
+back; or if a person says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handoffd.engine.commands import command_for
+from handoffd.errors import StoreError
+from handoffd.store.faults import PROJECT_GONE
+from handoffd.store.lock import FileLock, acquire, project_lock_path
+from handoffd.store.projection import state_name
+
+
+class Folder:
+    """The folder of one project. `lock` paths tell folders apart, by device and inode."""
+
+    def __init__(self, root: str, state_dir: Path) -> None:
+        self._root = Path(root)
+        self._state_dir = state_dir
+        self._lock: FileLock | None = None
+        self._ours: Path | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether its lock is ours."""
+        return self._lock is not None
+
+    def hold(self, path: Path, *, bare: bool) -> None:
+        """Have the lock at `path`, of the folder that lies at the root now. Raises Locked.
+
+        Raises StoreError for another folder than before that is `bare`: it lacks the STATE.json there
+        should be.
+        """
+        if self._ours not in {None, path} and bare:
+            self.let_go()
+            raise self._another()
+        if self._lock is None or self._lock.path != path:
+            self.let_go()
+            self._lock = acquire(path, f"the project {self._root}")
+        self._ours = path
+
+    def _another(self) -> StoreError:
+        trust = command_for(str(self._root), "trust")
+        why = (
+            f"another folder lies at {self._root} than the one that was worked on, without its STATE.json:"
+            f" move that one back, or go on in this one with `{trust}`"
+        )
+        return StoreError(why, code=PROJECT_GONE, hint=trust)
+
+    def is_there(self) -> bool:
+        """Return whether the project's folder lies at its root; blocks on the disk."""
+        try:
+            path = project_lock_path(self._state_dir, self._root)
+        except StoreError:
+            return False
+        return self._ours in {None, path} or (self._root / state_name("main")).exists()
+
+    def accept(self) -> None:
+        """Take whatever folder lies there now for the project's: a person says so."""
+        self._ours = None
+
+    def let_go(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -1,0 +1,100 @@
+"""Which folder is a project's: its own, a copy that shows it is one, or the one a person names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from handoffd.errors import Locked, StoreError
+from handoffd.store.faults import PROJECT_GONE
+from handoffd.store.lock import project_lock_path
+from handoffd.supervise.folder import Folder
+
+
+class Place:
+    """A project's root, and the folder as the daemon knows it."""
+
+    def __init__(self, base: Path) -> None:
+        self.root = base / "shop"
+        self.state_dir = base / "state"
+        self.folder = Folder(str(self.root), self.state_dir)
+        self.root.mkdir()
+        self.hold()
+
+    def hold(self, *, bare: bool = False) -> None:
+        """Look at what lies there now."""
+        self.folder.hold(project_lock_path(self.state_dir, self.root), bare=bare)
+
+    def replace(self) -> None:
+        """Move the project away, and have somebody make a folder in its place."""
+        self.root.rename(self.root.with_name("moved"))
+        (self.root / ".ai").mkdir(parents=True)
+
+    def bring_back(self) -> None:
+        """Move it back."""
+        shutil.rmtree(self.root)
+        self.root.with_name("moved").rename(self.root)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Return a project that is held."""
+    return Place(tmp_path)
+
+
+def test_the_same_folder_is_the_project_whatever_it_lacks(place: Place) -> None:
+    """`.ai` may have been deleted: the journal has it."""
+    place.hold(bare=True)
+
+    assert (True, True) == (place.folder.held, place.folder.is_there())
+    with pytest.raises(Locked):
+        Folder(str(place.root), place.state_dir).hold(
+            project_lock_path(place.state_dir, place.root), bare=False
+        )
+
+
+def test_a_bare_folder_in_its_place_is_not_the_project(place: Place) -> None:
+    """It says what to do; the lock is let go, and had again when the project is back."""
+    place.replace()
+
+    with pytest.raises(
+        StoreError, match="move that one back, or go on in this one with `handoffd trust"
+    ) as told:
+        place.hold(bare=True)
+
+    assert (PROJECT_GONE, f"handoffd trust {place.root}") == (told.value.code, told.value.hint)
+    assert (False, False) == (place.folder.held, place.folder.is_there())
+    place.bring_back()
+    place.hold()
+    assert (True, True) == (place.folder.held, place.folder.is_there())
+
+
+def test_a_copy_with_its_state_is_the_project(place: Place) -> None:
+    """A fresh clone, a mount that is back: whoever has STATE.json."""
+    place.replace()
+    (place.root / ".ai/STATE.json").write_text("{}")
+
+    assert place.folder.is_there()
+    place.hold()
+
+    assert place.folder.held
+
+
+def test_a_person_may_say_that_this_is_the_project(place: Place) -> None:
+    """Then it is, from now on."""
+    place.replace()
+
+    place.folder.accept()
+
+    assert place.folder.is_there()
+    place.hold(bare=True)
+    place.hold(bare=True)
+
+
+def test_a_folder_that_is_gone_is_not_there(place: Place) -> None:
+    """Whatever was known of it."""
+    place.root.rmdir()
+
+    assert not place.folder.is_there()
