@@ -12,8 +12,8 @@ import pytest
 
 @contextmanager
 def small_disk(place: Path, size_mb: int, files: int = 0) -> Iterator[None]:
-    """Mount an empty disk of so many MiB and files (0: any number); without the right to, skip the test."""
-    options = f"size={size_mb}m,nr_inodes={files}"
+    """Mount an empty disk of so many MiB and files (0: as many as usual); without the right to, skip the test."""
+    options = f"size={size_mb}m" + (f",nr_inodes={files}" if files else "")
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
     if subprocess.run(command, check=False, capture_output=True).returncode != 0:
         pytest.skip("mounting is not allowed here")
