@@ -73,6 +73,7 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
         before = (project / ".ai/STATE.json").read_text()
+        table = (project / ".ai/step-rules.yaml").read_text()
         shutil.rmtree(project / ".ai")
         if replaced:
             (project / ".ai").mkdir()
@@ -86,6 +87,8 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
         )
         (tmp_path / "release").touch()
         daemon.wait_for(project, lambda track: track["phase"] is None and track["step"] != "bdd")
+        if not replaced:  # then all is gone that a person trusted, and that is in the journal, too
+            assert table == (project / ".ai/step-rules.yaml").read_text()
         assert ["bdd 1"] == lines(project, "starts.log")
         assert [("bdd", 1, "pass")] == [(r["step"], r["attempt"], r["result"]) for r in daemon.runs(project)]
 

@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def small_disk(place: Path, size_mb: int, files: int = 0) -> Iterator[None]:
-    """Mount an empty disk of so many MiB and files (0: as many as usual); without the right to, skip the test."""
+    """Mount an empty disk of so many MiB and files (0: as usual); without the right to, skip the test."""
     options = f"size={size_mb}m" + (f",nr_inodes={files}" if files else "")
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
     if subprocess.run(command, check=False, capture_output=True).returncode != 0:

@@ -85,7 +85,7 @@ class Reads:
         """Return the process id of what still runs of a dispatch: its executor, or a check of it."""
         for run_dir in sorted(self._runs_dir.glob(f"{dispatch}*")):
             run = claimed(run_dir)
-            if run is not None and run.is_running():
+            if run is not None and run.lives():
                 return run.pid
         return None
 

@@ -130,6 +130,13 @@ class Run:
         claim = self._claim
         return proc.is_running(claim.pid, claim.started, claim.boot_id)
 
+    def lives(self) -> bool:
+        """Tell whether anything that the records name is there: the shim, or the program without it."""
+        start = self.start_record()
+        return self.is_running() or (
+            start is not None and proc.is_running(start.pid, start.pid_started, start.boot_id)
+        )
+
     def _pidfd(self) -> int | None:
         """Return a descriptor of exactly this run's shim, or None when it is gone."""
         try:

@@ -36,6 +36,7 @@ from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.descriptors import passes_by_itself
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
+from handoffd.supervise.notices import survivors_notice
 from handoffd.supervise.runfolders import output_path
 from handoffd.supervise.services import Services
 from handoffd.supervise.settling import until_settled
@@ -153,6 +154,7 @@ class Attempts:
     async def report(self, dispatch: str, record: ExitRecord, track: Callable[[], Track]) -> None:
         """Post the end of an executor, with the hand-off it left read after its last process."""
         reached("before_exit_taken")
+        self._tell_of_survivors(dispatch, record)
         if record.spawn_error is not None:
             self._post(SpawnRefused(dispatch=dispatch, error=record.spawn_error))
             return
@@ -168,6 +170,12 @@ class Attempts:
         reading, mark, exit_ = left
         self._post(ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark))
         reached("after_exit_taken")
+
+    def _tell_of_survivors(self, dispatch: str, record: ExitRecord) -> None:
+        if record.survived:
+            log.warning("processes outlive their run", dispatch=dispatch, count=record.survived)
+            root, clock = self._key.project, self._services.clock
+            self._services.notifier.send(survivors_notice(root, dispatch, record.survived, clock))
 
     def _left_by(
         self, dispatch: Dispatch, record: ExitRecord, patient: bool

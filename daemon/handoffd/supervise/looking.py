@@ -80,7 +80,8 @@ class Look:
         """Compare STATE.json with what the journal says should be there."""
         if seen is None:
             if track.track.state is not None:
-                await track.standing.project()  # deleted: the journal has it
+                await self._files.bring_back()  # deleted: the journal has it
+                await track.standing.project()
             return
         if seen.digest == track.standing.digest:
             track.standing.inherited_at = None  # an earlier life has shown its last decision

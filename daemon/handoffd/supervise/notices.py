@@ -51,6 +51,15 @@ def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
     return _warning("crash", root, clock, text=text, why=detail)
 
 
+def survivors_notice(root: str, dispatch: str, count: int, clock: Clock) -> Notice:
+    """Return the notice for what a run has left alive: nobody but its owner, or root, may end it."""
+    text = "processes of an executor outlive it: they belong to another account"
+    why = f"{count} of {dispatch} could not be ended; most likely they were started with sudo"
+    return _warning(
+        "survivors", root, clock, text=text, why=why, action="ps -eo user,pid,lstart,args --forest"
+    )
+
+
 def room_notice(root: str, why: str, action: str, clock: Clock) -> Notice:
     """Return the notice for a disk that is almost full; `root` is the first project that waits for room."""
     text = "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"

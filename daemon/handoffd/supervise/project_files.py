@@ -23,7 +23,7 @@ from handoffd.protocol.rules import RuleBook
 from handoffd.resources import shared
 from handoffd.settings import ProjectSettings
 from handoffd.store.journal import Journal
-from handoffd.store.projection import read_project_file
+from handoffd.store.projection import read_project_file, write_project_file
 from handoffd.supervise.prompting import templates_for
 
 log = structlog.get_logger(__name__)
@@ -63,6 +63,12 @@ class ProjectFiles:
     def loaded(self) -> bool:
         """Whether the files have been read at all: an adopted executor is judged by them, too."""
         return self._texts is not None
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """The files that a person trusted and somebody has deleted: what they said stays in force."""
+        texts, trusted = self._texts or {}, self._trusted or {}
+        return tuple(name for name, text in texts.items() if text is None and trusted.get(name))
 
     async def refresh(self) -> bool:
         """Take over what changed on the disk; return whether anything did.
@@ -105,6 +111,15 @@ class ProjectFiles:
             before, self._texts = self.held, {}
             await self._take(texts)
             return before
+
+    async def bring_back(self) -> None:
+        """Write what a person has trusted where nothing of it is left: somebody deleted `.ai` whole.
+
+        Raises StoreError when it cannot be written.
+        """
+        trusted = {name: text for name, text in (await self._known()).items() if text}
+        if trusted:
+            await to_thread.run_sync(_write_where_none_is, self._root, trusted)
 
     async def is_known(self) -> bool:
         """Return whether a person has ever trusted this project's files."""
@@ -163,6 +178,14 @@ class ProjectFiles:
         if trusted.get(RULES) in {None, texts[RULES] or ""}:
             return new, ()
         return merge_trusted(new, self._book(settings, trusted))
+
+
+def _write_where_none_is(root: Path, trusted: Trusted) -> None:
+    if any(text is not None for text in read_texts(root).values()):
+        return
+    for name, text in trusted.items():
+        write_project_file(root, name, text)
+        log.warning("deleted file written again as it was trusted", project=str(root), file=name)
 
 
 def read_texts(root: Path) -> Texts:

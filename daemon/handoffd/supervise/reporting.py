@@ -77,10 +77,12 @@ def _level(track: Track) -> Literal[0, 1, 2]:
 
 
 def _warnings(project: Project) -> tuple[str, ...]:
-    held = [f"{key} waits for `{command_for(project.root, 'trust')}`" for key in project.files.held]
+    trust = command_for(project.root, "trust")
+    gone = [f"{name} is gone, bring it back; to do without it: `{trust}`" for name in project.files.gone]
+    held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
     unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
     crashed = [project.crash] if project.crash else []
-    return (*map(str, project.files.problems), *held, *unwritten, *crashed)
+    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed)
 
 
 async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:

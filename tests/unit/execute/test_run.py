@@ -15,7 +15,7 @@ from tests.support.runs import end_processes, launchers, processes, run_spec, sc
 
 from handoffd.execute.base import Claim, ExitRecord, StartRecord, Vitals
 from handoffd.execute.process import Launcher
-from handoffd.execute.run import Run, adopt
+from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.runner import proc, records
 
 
@@ -55,6 +55,22 @@ def test_run_that_is_over_is_adopted_as_its_record(tmp_path: Path) -> None:
     records.write(str(tmp_path / "r1"), "exit.json", record.to_json())
 
     assert record == adopt(tmp_path / "r1")
+
+
+@pytest.mark.parametrize(("shifted", "lives"), [(0, True), (1, False)])
+def test_a_program_without_its_shim_is_alive(tmp_path: Path, shifted: int, lives: bool) -> None:
+    """That is said of it, though nobody looks after it; of a stranger with its process id it is not."""
+    claim_as(tmp_path / "r1", 1, 0)
+    me = os.getpid()
+    start = StartRecord(
+        run_id="r1", shim_pid=1, shim_started=0, pid=me, pid_started=proc.started(me) + shifted,
+        boot_id=proc.boot_id(), monotonic=0.0,
+    )  # fmt: skip
+    records.write(str(tmp_path / "r1"), "start.json", start.to_json())
+    run = claimed(tmp_path / "r1")
+    assert run is not None
+
+    assert (lives, False) == (run.lives(), run.is_running())
 
 
 def test_claim_without_a_start_is_lost(tmp_path: Path) -> None:

@@ -70,6 +70,21 @@ async def test_an_attempt_is_told_from_its_start_to_what_it_left(tmp_path: Path)
         assert (here.services.run_dir("d1") / "HANDOFF.md").exists()
 
 
+async def test_people_are_told_of_what_outlives_a_run(tmp_path: Path) -> None:
+    """Nobody of this account can end it, and it may still change files."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        play = Play(here, make_project(tmp_path))
+        tasks.start_soon(here.services.notifier.run, lambda _: None)
+
+        await play.attempts.report(
+            "d1", ExitRecord(run_id="d1", code=0, survived=2), lambda: track_of(Status.PENDING)
+        )
+
+        (told,) = await eventually(lambda: here.told.notices)
+        assert ("warning", True) == (told.kind, "2 of d1 could not be ended" in (told.why or ""))
+        tasks.cancel_scope.cancel()
+
+
 async def test_an_executor_is_told_what_it_works_on_and_nothing_of_ours(tmp_path: Path) -> None:
     """The environment is rebuilt from the allow-list."""
     async with house(tmp_path, "env > seen; pwd >> seen") as here:

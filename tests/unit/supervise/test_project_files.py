@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,34 @@ async def test_trust_outlives_the_daemon(tmp_path: Path) -> None:
 
         assert "review" == later.rules.steps["bdd"].next_on_pass
         assert "steps.bdd.next_on_pass" in later.held
+
+
+async def test_deleted_files_stay_in_force_and_are_named(tmp_path: Path) -> None:
+    """What a person trusted is not undone by an agent's `rm`."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
+        files = await trusted(here, root)
+        at(root, SETTINGS).unlink()
+
+        await files.refresh()
+        await files.bring_back()
+
+        assert ((SETTINGS,), ("make", "test")) == (files.gone, files.settings.test.command)
+        assert not at(root, SETTINGS).exists()  # the table is there: this was somebody's edit
+
+
+async def test_a_folder_that_was_deleted_whole_gets_what_was_trusted(tmp_path: Path) -> None:
+    """As STATE.json is written again; with nothing trusted there is nothing to write."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, settings="language: en\n")
+        files = await trusted(here, root)
+        shutil.rmtree(at(root, ".ai"))
+
+        await files.bring_back()
+
+        assert ("language: en\n", SHORT) == (at(root, SETTINGS).read_text(), at(root, RULES).read_text())
+        await files.refresh()
+        assert ((), ()) == (files.gone, files.held)
 
 
 async def test_an_invalid_edit_keeps_the_last_valid_version(tmp_path: Path) -> None:

@@ -118,6 +118,20 @@ async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> No
         assert f"steps.impl.post_check waits for `handoffd trust {project.root}`" in warnings
 
 
+async def test_a_deleted_file_is_told_as_deleted(tmp_path: Path) -> None:
+    """And not as an edit that waits for trust: to trust that would be to do without it."""
+    async with house(tmp_path) as here, project_in(here) as project:
+        at(project.root, ".ai/step-rules.yaml").unlink()
+        await project.look()
+
+        (warning,) = (await view_of(project, here.services.slots)).warnings
+
+        assert (
+            f".ai/step-rules.yaml is gone, bring it back; to do without it: `handoffd trust {project.root}`"
+            == warning
+        )
+
+
 async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> None:
     """Nobody is asked for anything while it runs; afterwards the next command is told."""
     async with house(tmp_path, "touch works; sleep 600") as here, daemon(here) as roster:
