@@ -63,11 +63,15 @@ def restored(done: Restoration) -> list[str]:
         return [*lines, "Nothing waits for you: handoffd run"]
     return [
         *lines,
-        f"{len(done.paused)} projects are paused, because what has happened since the backup is not in it.",
+        f"{_projects(len(done.paused))} paused, because what has happened since the backup is not in it.",
         "  next: handoffd run, look at handoffd status, then for each of them: handoffd resume PROJECT",
         *(f"    {plain(root)}" for root in done.paused[:_MOST_PROJECTS]),
         *([f"    and {len(done.paused) - _MOST_PROJECTS} more"] if len(done.paused) > _MOST_PROJECTS else []),
     ]
+
+
+def _projects(count: int) -> str:
+    return "1 project is" if count == 1 else f"{count} projects are"
 
 
 def _sum(report: Report) -> str:

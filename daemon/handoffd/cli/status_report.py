@@ -131,7 +131,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if project["condition"] == "not_initialized":
             yield f"next: {plain(command_for(project['project'], 'init'))}"
         return
-    if track["waits_for"]:
+    if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield f"waits for: {shorten(track['waits_for'], width)}"
     if track["last_error"] and track["last_error"] != track["waits_for"]:
         yield f"last error: {shorten(track['last_error'], width)}"

@@ -57,6 +57,8 @@ def sorted_out(needed: list[Parameter], words: tuple[str, ...]) -> tuple[str | N
     if len(words) < len(needed):
         missing = needed[len(words)]
         raise click.UsageError(f"{missing.name.upper()} is missing: {missing.help}")
+    if len(words) > 1 and not needed:
+        raise click.UsageError(f"too many words: {words[1]!r}; it takes a project, and options (see --help)")
     if len(words) > len(needed) + 1:
         raise click.UsageError(f"too many words; put a text of several words into quotes: {words[-1]!r}")
     project = words[0] if len(words) > len(needed) else None

@@ -7,7 +7,7 @@ from shlex import quote
 from typing import Any
 
 from handoffd.doctor.finding import Finding, Severity, fine
-from handoffd.engine.commands import command_for
+from handoffd.engine.commands import command_for, mending
 
 CHECK = "projects"
 
@@ -44,22 +44,8 @@ def _finding(project: Mapping[str, Any]) -> Finding:
         severity=_SEVERITY.get(condition, "fault"),
         what=f"{root} {_WHAT.get(condition, condition)} ({condition})",
         why=project["detail"],
-        action=_action(root, condition),
+        action=mending(root, condition) or command_for(root, "status"),
     )
-
-
-def _action(root: str, condition: str) -> str:
-    if condition == "not_initialized":
-        return command_for(root, "init")
-    if condition == "invalid_rules":
-        return command_for(root, "rules check")
-    if condition == "missing":
-        return f"ls -ld {quote(root)}  # mount it or move it back; or: {command_for(root, 'remove')}"
-    if condition == "io_error":
-        return f"ls -ld {quote(root)} {quote(root + '/.ai')}; df -h {quote(root)}"
-    if condition == "invalid_state":
-        return f"${{EDITOR:-vi}} {quote(root + '/.ai/STATE.json')}"
-    return command_for(root, "status")
 
 
 def _silent(root: str) -> Finding:

@@ -25,3 +25,19 @@ def addressed(text: str, root: str) -> str:
 def command_for(root: str, verb: str, *words: str) -> str:
     """Return a command for the project at `root`, ready to be typed."""
     return addressed(command(verb, *words), root)
+
+
+def mending(root: str, condition: str) -> str | None:
+    """Return what a person types first about a project in this condition; None where nothing is wrong."""
+    match condition:
+        case "not_initialized":
+            return command_for(root, "init")
+        case "invalid_rules":
+            return command_for(root, "rules check")
+        case "missing":
+            return f"ls -ld {quote(root)}  # mount it or move it back; or: {command_for(root, 'remove')}"
+        case "io_error":
+            return f"ls -ld {quote(root)} {quote(root + '/.ai')}; df -h {quote(root)}"
+        case "invalid_state":
+            return f"${{EDITOR:-vi}} {quote(root + '/.ai/STATE.json')}"
+    return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from handoffd.engine.advice import next_command
-from handoffd.engine.commands import addressed, command_for
+from handoffd.engine.commands import addressed, command_for, mending
 from handoffd.engine.results import Blocked
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step
 from handoffd.engine.track import Track
@@ -104,7 +104,7 @@ async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) ->
 def _following(project: Project, track: TrackSupervisor) -> str | None:
     """Return what a person would type next."""
     if not project.workable:
-        return None  # it takes no verb: `detail` says what is to be mended first
+        return mending(project.root, project.condition)  # it takes no verb before that
     if track.shortage is not None:
         return track.shortage.action
     following = next_command(track.track, project.files.rules)

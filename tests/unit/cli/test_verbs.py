@@ -85,7 +85,7 @@ def test_the_project_is_the_current_folder_unless_named(
         (["note"], "TEXT is missing: the note"),
         (["reject", "--note", "x"], "REASON is missing"),
         (["custom", "shop", "fix", "the", "bug"], "put a text of several words into quotes: 'bug'"),
-        (["approve", "shop", "fine"], "put a text of several words into quotes: 'fine'"),
+        (["approve", "shop", "fine"], "too many words: 'fine'; it takes a project, and options"),
     ],
 )
 def test_words_that_do_not_fit_are_usage_errors(

@@ -70,7 +70,7 @@ async def test_what_it_waits_for_and_what_to_type(
         )  # fmt: skip
 
 
-async def test_a_project_that_takes_no_verb_is_told_none(tmp_path: Path) -> None:
+async def test_a_project_that_takes_no_verb_is_mended_first(tmp_path: Path) -> None:
     """A file is to be mended first; what is wrong with it is what the project waits for."""
     async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Paused(by="me")) as project:
         at(project.root, ".ai/STATE.json").write_text("{")
@@ -78,7 +78,8 @@ async def test_a_project_that_takes_no_verb_is_told_none(tmp_path: Path) -> None
 
         view = await view_of(project, here.services.slots)
 
-        assert ("invalid_state", None) == (view.condition, view.tracks[0].next_command)
+        look = f"${{EDITOR:-vi}} {project.root}/.ai/STATE.json"
+        assert ("invalid_state", look) == (view.condition, view.tracks[0].next_command)
         assert view.detail == view.tracks[0].waits_for
 
 
