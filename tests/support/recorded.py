@@ -33,6 +33,12 @@ class RecordedPlay(Playbook):
         self.key = key
         self.records: list[Record] = []
 
+    def turn(self, **fields: Any) -> RecordedPlay:
+        """Take a turn with an id that no other project has."""
+        number = f"{self.key.project.rsplit('/', 1)[-1]}-{self._numbers + 1}"
+        super().turn(**{"dispatch": number, **fields})
+        return self
+
     def given(self, event: Event, *, after_min: float = 0) -> RecordedPlay:
         """Decide, and record what was decided unless it changes nothing."""
         before = self.track
@@ -63,12 +69,14 @@ def story(key: TrackKey = SHOP, rules: RuleBook | None = None) -> RecordedPlay:
 
 
 def write(path: Path, *plays: RecordedPlay) -> None:
-    """Commit what was played, one play after the other."""
+    """Commit what was played, one play after the other, each in a project that was added."""
 
     async def commit() -> None:
         journal = await Journal.open(path)
         try:
             for play in plays:
+                root = play.key.project
+                await journal.add_project(root, root.rsplit("/", 1)[-1], play.records[0].at)
                 for record in play.records:
                     await journal.commit(record)
         finally:

@@ -1,21 +1,26 @@
 """`handoffd journal verify`: every recorded decision made again, and everything compared.
 
 Reads the journal beside a daemon that writes it, without any lock. Pages are decided on as they
-come, so what is held is one track each, as the daemon holds them, and never the history.
+come, so what is held is one track each, as the daemon holds them, and never the history; the
+dispatches that events make are written to a file of SQLite's own until they have been compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from handoffd.control.rederiving import Rederiving, Span
 from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import Track, TrackKey
 from handoffd.protocol.document import render_state
 from handoffd.store.digest import digest_of
+from handoffd.store.dispatches import DerivedDispatches
 from handoffd.store.recordings import Entry, Kept, Recordings
-from handoffd.store.soundness import Fault, gaps, integrity, projections, references
+from handoffd.store.records import Record
+from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references
 
 Json = dict[str, Any]
 
@@ -31,8 +36,9 @@ class Finding:
     """One thing that is not as it should be.
 
     `kind`: `diverged` (decided otherwise now), `unreadable` (cannot be decided again), `track` (the
-    stored track is not what its events make), or a fault of the tables (`missing`, `reference`,
-    `projection`, `damaged`). `engine` is the release that decided.
+    stored track is not what its events make), `dispatch` (nor is a row of the dispatches), or a fault
+    of the tables (`missing`, `reference`, `projection`, `project`, `damaged`). `engine` is the release
+    that decided.
     """
 
     kind: str
@@ -56,6 +62,7 @@ class Report:
     project: str | None
     newest: int = 0
     tracks: int = 0
+    dispatches: int = 0
     replayed: int = 0
     older: int = 0
     unreplayed: int = 0
@@ -82,13 +89,13 @@ class Report:
 
 @dataclass(slots=True)
 class _Following:
-    """One track on its way through its events. `lost`: it cannot be followed any further."""
+    """One track on its way through its events. `lost`: from which number on it could not be followed."""
 
     track: Track
     since: int = 0
     seq: int = 0
     digest: str | None = None
-    lost: bool = False
+    lost: int | None = None
 
 
 class Verification:
@@ -99,26 +106,38 @@ class Verification:
         self._project = project
         self._report = Report(journal=str(source.path), project=project)
         self._following: dict[TrackKey, _Following] = {}
+        self._derived = DerivedDispatches()
 
     def run(self, progress: Progress = lambda _, __: None) -> Report:
         """Return what was found. Raises StoreError when the journal cannot be read at all."""
+        with closing(self._derived):
+            return self._run(progress)
+
+    def _run(self, progress: Progress) -> Report:
         report, source = self._report, self._source
         # First the file itself: what follows may fail on a damaged one.
         for fault in source.ask(integrity):
             report.add(_whole(fault))
-        self._following = {
-            key: _Following(track, since=seq) for key, (seq, track) in source.beginnings().items()
-        }
+        self._begin()
         reached = source.newest()
         self._walk(0, reached, progress)
         with source.still():
             report.newest = source.newest()
             self._walk(reached, report.newest, progress)
             self._compare_tracks()
-            for fault in source.ask(gaps, references, projections):
+            self._compare_dispatches()
+            for fault in source.ask(gaps, references, projections, projects):
                 report.add(_whole(fault))
             report.restores = source.restored()
         return report
+
+    def _begin(self) -> None:
+        for key, (seq, track) in self._source.beginnings().items():
+            if self._project not in {None, key.project}:
+                continue
+            self._following[key] = _Following(track, since=seq)
+            if track.ledger.dispatch is not None:
+                self._derived.begin(key, seq, track.ledger.dispatch)
 
     def _walk(self, after: int, until: int, progress: Progress) -> None:
         while page := self._source.page(after, until, self._project):
@@ -133,10 +152,10 @@ class Verification:
         one.digest = entry.digest or one.digest
         if entry.seq <= one.since:
             self._report.older += 1
-        elif one.lost:
+        elif one.lost is not None:
             self._report.unreplayed += 1
         elif entry.recorded is None:
-            one.lost = True
+            one.lost = entry.seq
             self._report.add(_of(entry, "unreadable", entry.fault or "it cannot be read"))
         else:
             self._decide_again(entry, one)
@@ -148,9 +167,11 @@ class Verification:
         self._report.replayed += 1
         one.track = again.track
         if differences:
-            one.lost = True
+            one.lost = entry.seq
             named = ", ".join(difference.what for difference in differences)
             self._report.add(_of(entry, "diverged", f"it is decided otherwise now: {named}", differences))
+        else:
+            self._derived.write(entry.seq, _record(entry, again.track))
 
     def _compare_tracks(self) -> None:
         kept = {stored.key: stored for stored in self._source.tracks(self._project)}
@@ -172,12 +193,33 @@ class Verification:
             *differing("seq", stored.seq, one.seq),
             *differing("STATE.json", stored.digest, one.digest),
             *differing("standing", stored.standing, standing_of(stored.track.state)),
-            *(() if one.lost else unlike(stored.track, one.track)),
+            *(() if one.lost is not None else unlike(stored.track, one.track)),
         )
         if differences:
             named = ", ".join(difference.what for difference in differences)
             message = f"the stored track is not what its events make: {named}"
             self._report.add(_of_track(stored.key, stored.seq, message, differences))
+
+    def _compare_dispatches(self) -> None:
+        spans = {key: Span(one.since, one.lost) for key, one in self._following.items()}
+        comparison = Rederiving(self._source, self._derived, self._project, spans)
+        for one in comparison.found():
+            self._report.add(
+                Finding(
+                    kind="dispatch", message=one.message, seq=one.seq, project=one.key.project,
+                    track=one.key.track, differences=one.differences,
+                )
+            )  # fmt: skip
+        self._report.dispatches = comparison.compared
+
+
+def _record(entry: Entry, track: Track) -> Record:
+    recorded = entry.recorded
+    assert recorded is not None
+    return Record(
+        key=entry.key, at=recorded.now, event=recorded.event, track=track, effects=recorded.effects,
+        result=recorded.result, why=recorded.why, state_text=None,
+    )  # fmt: skip
 
 
 def _projected(entry: Entry, track: Track) -> Iterator[Difference]:

@@ -32,6 +32,7 @@ from handoffd.store.codec import (
 )
 from handoffd.store.database import open_reader
 from handoffd.store.digest import digest_of
+from handoffd.store.dispatches import DispatchRow, row, rows
 from handoffd.store.faults import NOT_A_JOURNAL, storage_error
 from handoffd.store.schema import VERSION, refuse_newer, version_of
 from handoffd.store.soundness import Fault, restores
@@ -167,6 +168,16 @@ class Recordings:
             {"project": project},
         )
         return tuple(_kept(row) for row in rows)
+
+    def dispatches(self, project: str | None) -> Iterator[DispatchRow]:
+        """Yield the dispatches as the tables hold them, of one root or of all."""
+        with _explained("read the dispatches", self.path):
+            yield from rows(self.db, project)
+
+    def dispatch(self, number: str) -> DispatchRow | None:
+        """Return one of them; None when it is not there."""
+        with _explained("read the dispatches", self.path):
+            return row(self.db, number)
 
     def _effects(self, first: int, last: int) -> dict[int, list[str]]:
         found: dict[int, list[str]] = defaultdict(list)

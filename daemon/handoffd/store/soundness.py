@@ -75,6 +75,19 @@ def projections(db: sqlite3.Connection) -> Iterator[Fault]:
         yield Fault(kind="projection", message=message)
 
 
+def projects(db: sqlite3.Connection) -> Iterator[Fault]:
+    """Yield the projects with a track, events or dispatches that are not in the list of projects.
+
+    One that is not looked after any more stays in it.
+    """
+    query = """SELECT project FROM
+        (SELECT project FROM tracks UNION SELECT project FROM events UNION SELECT project FROM dispatches)
+        WHERE project NOT IN (SELECT root FROM projects) ORDER BY project LIMIT ?"""
+    for (project,) in db.execute(query, (_MOST_FAULTS,)):
+        message = f"{project} has a history, but is not in the list of projects"
+        yield Fault(kind="project", message=message)
+
+
 def restores(db: sqlite3.Connection) -> tuple[dict[str, int | str], ...]:
     """Return the restores of the journal: each with the time, and the numbers around what it left out."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (RESTORED,)).fetchone()

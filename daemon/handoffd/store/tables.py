@@ -56,10 +56,11 @@ def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
 
 
 def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
+    record = replace(record, why=record.why.encode("utf-8", "replace").decode())
     state, track = record.track.state, encode(record.track)
     decode_track(track)
     return Prepared(
-        record=replace(record, why=record.why.encode("utf-8", "replace").decode()),
+        record=record,
         event=encode(record.event),
         result=encode(record.result),
         track=track,
@@ -88,12 +89,37 @@ def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
     )
     if prepared.digest is not None:
         _remember_projection(db, key, prepared.digest, seq)
-    if prepared.begun is not None:
-        _begin_dispatch(db, key, seq, prepared.begun)
-    if prepared.learned is not None:
-        _tell_dispatch(db, prepared.learned)
-    _close_dispatches(db, key, prepared.verdict)
+    write_dispatches(db, key, seq, prepared.begun, prepared.learned, prepared.verdict)
     return Committed(seq=seq, effects=_add_effects(db, seq, prepared))
+
+
+def write_dispatches(
+    db: sqlite3.Connection,
+    key: TrackKey,
+    seq: int,
+    begun: Dispatch | None,
+    learned: runs.Learned | None,
+    verdict: runs.Verdict,
+) -> None:
+    """Write what event `seq` of a track says about dispatches."""
+    if begun is not None:
+        write_begun(db, key, seq, begun)
+    if learned is not None:
+        _tell_dispatch(db, learned)
+    _close_dispatches(db, key, verdict)
+
+
+def write_begun(db: sqlite3.Connection, key: TrackKey, seq: int, dispatch: Dispatch) -> None:
+    """Write the row of a dispatch that event `seq` begins; one that is there stays as it is."""
+    db.execute(
+        """INSERT OR IGNORE INTO dispatches
+        (id, seq, project, track, story, step, attempt, executor, decided_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(dispatch.id, seq, *key, dispatch.story, dispatch.step, dispatch.attempt, dispatch.executor),
+            moment(dispatch.decided_at),
+        ),
+    )
 
 
 def finish_effect(db: sqlite3.Connection, effect_id: int, outcome: str) -> None:
@@ -183,18 +209,6 @@ def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq
         (SELECT seq FROM projections WHERE project = :project AND track = :track
         ORDER BY seq DESC LIMIT 1 OFFSET :kept)""",
         {"project": key.project, "track": key.track, "kept": _PROJECTIONS_KEPT},
-    )
-
-
-def _begin_dispatch(db: sqlite3.Connection, key: TrackKey, seq: int, dispatch: Dispatch) -> None:
-    db.execute(
-        """INSERT OR IGNORE INTO dispatches
-        (id, seq, project, track, story, step, attempt, executor, decided_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            *(dispatch.id, seq, *key, dispatch.story, dispatch.step, dispatch.attempt, dispatch.executor),
-            moment(dispatch.decided_at),
-        ),
     )
 
 

@@ -135,6 +135,31 @@ def test_a_changed_track_is_found(path: Path) -> None:
     ]
 
 
+def test_a_changed_run_is_found(path: Path) -> None:
+    """What `handoffd runs` shows is what the events say; nothing is decided by it."""
+    spoil(
+        path,
+        """UPDATE dispatches SET result = 'failing', exit = json_set(exit, '$.code', 9)
+        WHERE id = 'shop-1'""",
+    )
+
+    (finding,) = verify(path).findings
+    assert ("dispatch", seq_of(path, "advanced"), SHOP.project, "main") == (
+        finding.kind, finding.seq, finding.project, finding.track,
+    )  # fmt: skip
+    assert "the dispatch shop-1 is not what its events make: exit, result" == finding.message
+    assert ("result", "failing", "pass") in [
+        (one.what, one.recorded, one.replayed) for one in finding.differences
+    ]
+
+
+def test_a_project_that_is_gone_is_found(path: Path) -> None:
+    """Its tracks and events are still there."""
+    spoil(path, f"DELETE FROM projects WHERE root = '{BLOG.project}'")
+
+    assert BLOG.project in of(path, "project").message
+
+
 def test_a_changed_standing_or_digest_of_a_track_is_found(path: Path) -> None:
     """The columns beside the body are what the daemon looks things up by."""
     spoil(path, "UPDATE tracks SET step = 'verify', digest = 'forged'")
@@ -226,7 +251,9 @@ def test_a_migrated_journal_is_replayed_from_its_migration_on(tmp_path: Path) ->
     report = verify(path)
 
     assert [] == [
-        finding for finding in report.findings if finding.kind in {"diverged", "unreadable", "track"}
+        finding
+        for finding in report.findings
+        if finding.kind in {"diverged", "unreadable", "track", "dispatch"}
     ]
     assert (0, True) == (report.replayed, report.older > 0)
 

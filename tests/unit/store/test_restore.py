@@ -177,5 +177,5 @@ def test_a_write_ahead_log_does_not_meet_the_wrong_journal(journal: Path, monday
     kept = exchange(made_ready(monday, journal, AT), journal, AT)
 
     assert kept is not None
-    assert [] == rows(journal, "SELECT name FROM projects")
-    assert [("late",)] == rows(kept, "SELECT name FROM projects")
+    late = "SELECT name FROM projects WHERE name = 'late'"
+    assert ([], [("late",)]) == (rows(journal, late), rows(kept, late))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.recorded import SHOP, spoil, story, write
 
-from handoffd.store.soundness import Fault, gaps, integrity, projections, references, restores
+from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references, restores
 
 Question = Callable[[sqlite3.Connection], Iterable[Fault]]
 
@@ -36,7 +36,7 @@ def newest(path: Path) -> int:
         return int(db.execute("SELECT max(seq) FROM events").fetchone()[0])
 
 
-@pytest.mark.parametrize("question", [integrity, references, gaps, projections])
+@pytest.mark.parametrize("question", [integrity, references, gaps, projections, projects])
 def test_a_sound_journal_has_no_fault(path: Path, question: Question) -> None:
     """As the daemon leaves it."""
     assert [] == ask(path, question)
@@ -81,6 +81,21 @@ def test_texts_of_state_that_no_event_made_are_found(path: Path) -> None:
 
     spoil(path, "DELETE FROM projections")
     assert [("projection", None)] == ask(path, projections)
+
+
+def test_projects_that_are_not_in_the_list_are_found(path: Path) -> None:
+    """By a track, an event or a dispatch of theirs; one that was removed is in the list."""
+    spoil(path, "UPDATE projects SET removed_at = '2026-02-01'")
+    assert [] == ask(path, projects)
+
+    spoil(path, "UPDATE dispatches SET project = '/srv/forged' WHERE seq = (SELECT max(seq) FROM dispatches)")
+    with closing(sqlite3.connect(path)) as db:
+        assert ["/srv/forged has a history, but is not in the list of projects"] == [
+            fault.message for fault in projects(db)
+        ]
+
+    spoil(path, "DELETE FROM projects", "DELETE FROM tracks")
+    assert [("project", None)] * 2 == ask(path, projects)
 
 
 def test_a_damaged_file_is_described(path: Path) -> None:

@@ -56,6 +56,15 @@ def test_a_record_gets_the_next_number_and_its_effects_get_ids(db: sqlite3.Conne
     assert first.effects + second.effects == queries.pending_effects(db)
 
 
+def test_half_a_surrogate_pair_in_a_reason_is_recorded_as_a_question_mark(db: sqlite3.Connection) -> None:
+    """For the event and for the dispatch that it ends: broken output of an agent is recorded, too."""
+    write(db, record(after=track(status=Status.RUNNING, dispatch=dispatch())))
+    write(db, record(after=track(status=Status.FAILING), why="half \ud83d of it"))
+
+    (run,) = queries.dispatches(db, None, 10)
+    assert ["half ? of it"] * 2 == [run.why, queries.events(db, 1, None, 10)[0].why]
+
+
 def test_numbers_and_ids_are_never_used_twice(db: sqlite3.Connection) -> None:
     """Followers and adapters remember them, even when old rows are removed one day."""
     write_record(db, prepare(record(effects=(STOP,))))
