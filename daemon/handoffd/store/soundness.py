@@ -82,7 +82,7 @@ def projects(db: sqlite3.Connection) -> Iterator[Fault]:
     """
     query = """SELECT project FROM
         (SELECT project FROM tracks UNION SELECT project FROM events UNION SELECT project FROM dispatches)
-        WHERE project NOT IN (SELECT root FROM projects) ORDER BY project LIMIT ?"""
+        WHERE NOT EXISTS (SELECT 1 FROM projects WHERE root = project) ORDER BY project LIMIT ?"""
     for (project,) in db.execute(query, (_MOST_FAULTS,)):
         message = f"{project} has a history, but is not in the list of projects"
         yield Fault(kind="project", message=message)
