@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tests.chaos.evidence import Dispatch, Event, Evidence
+from tests.chaos.evidence import Dispatch, Event, Evidence, Json, Order
 from tests.chaos.stories import Story
 
 VERBS = frozenset({"approved", "rejected", "retried", "skipped"})
@@ -22,6 +22,7 @@ JUDGED = frozenset({"pass", "failing", "needs_human"})
 
 _ONCE = ("advanced", "baseline_measured", "executor_started", "executor_exited", "checks_finished")
 _RUNNING = "running"
+_TOLD = ("story", "step", "text", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,35 @@ def state_equals_the_journal(evidence: Evidence) -> Iterator[Violation]:
             yield Violation(rule, "it is not what the journal says", lines, track.seq)
 
 
+def every_notice_arrives(evidence: Evidence) -> Iterator[Violation]:
+    """What was ordered, at least once; nothing else, nothing unrecorded, and always in the same words."""
+    arrived: defaultdict[str, list[Json]] = defaultdict(list)
+    for notice in evidence.told:
+        arrived[str(notice.get("id"))].append(notice)
+    orders = {order.id: order for order in evidence.orders}
+    for order in evidence.orders:
+        if order.id not in arrived:
+            yield Violation("notice lost", "nobody was told of it", (str(order),), order.seq)
+    for name, notices in arrived.items():
+        lines = tuple(map(str, notices))
+        if name not in orders:
+            yield Violation("notice unordered", f"no order leads to {name}", lines)
+        if name not in evidence.recorded:
+            yield Violation("notice unrecorded", f"{name} is not in the journal", lines)
+        elif any(notice != evidence.recorded[name] for notice in notices):
+            lines = (*lines, f"recorded {evidence.recorded[name]}")
+            yield Violation("notice changed", f"{name} is not always what was recorded", lines)
+        elif name in orders and _told_otherwise(orders[name], notices[0]):
+            lines = (*lines, str(orders[name]))
+            yield Violation("notice changed", f"{name} is not what was ordered", lines, orders[name].seq)
+
+
+def _told_otherwise(order: Order, notice: Json) -> bool:
+    ordered = order.effect
+    wanted = (order.project, ordered["notice"], *(ordered.get(name) for name in _TOLD))
+    return wanted != (notice["project"], notice["kind"], *(notice[name] for name in _TOLD))
+
+
 def nothing_is_left_behind(evidence: Evidence) -> Iterator[Violation]:
     """No process, and no half of a file."""
     for line in evidence.left:
@@ -237,6 +267,7 @@ RULES: tuple[Rule, ...] = (
     every_result_is_applied_once,
     every_exit_code_is_known,
     state_equals_the_journal,
+    every_notice_arrives,
     nothing_is_left_behind,
     every_story_went_as_scripted,
 )

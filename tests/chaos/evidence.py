@@ -1,7 +1,8 @@
 """What a house has left behind, read without a line of handoffd: SQLite, JSON and files.
 
-The journal's tables, the exit records of the runs, STATE.json, and the lines that executors and
-checks wrote about their own starts. The checker is a function of these values alone.
+The journal's tables, the exit records of the runs, STATE.json, the lines that executors and checks
+wrote about their own starts, and the notices that arrived. The checker is a function of these values
+alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.sink import told
 from tests.chaos.stories import Story
 
 Json = dict[str, Any]
@@ -67,12 +69,26 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """One order to tell people, and the `id` that its notice has to have."""
+
+    id: str
+    seq: int
+    project: str
+    effect: Json
+
+    def __str__(self) -> str:
+        return f"order of event {self.seq} for notice {self.id} {self.project}: {self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All that is known of one house when everything has ended.
 
     `starts` are the lines of the executors, `checks` the run ids that checks left; `exits` the exit
     records by run; `states` the bytes of each project's STATE.json; `shims_hit` the dispatches whose
-    shim was killed; `left` the processes that are still there, and the files nobody swept.
+    shim was killed; `left` the processes that are still there, and the files nobody swept. `recorded` are
+    the notices of the journal by id, `told` those that arrived, as often as they did.
     """
 
     events: Sequence[Event]
@@ -86,6 +102,9 @@ class Evidence:
     stories: Mapping[str, Sequence[Story]]
     shims_hit: frozenset[str] = frozenset()
     left: Sequence[str] = ()
+    orders: Sequence[Order] = ()
+    recorded: Mapping[str, Json] = field(default_factory=dict)
+    told: Sequence[Json] = ()
 
 
 def gather(
@@ -113,6 +132,9 @@ def gather(
                 *left,
                 *(f"half a file: {path}" for root in stories for path in Path(root, ".ai").glob(".*.tmp")),
             ],
+            orders=_orders(db),
+            recorded={name: json.loads(body) for name, body in db.execute("SELECT id, body FROM notices")},
+            told=told(base),
         )
 
 
@@ -151,6 +173,15 @@ def _tracks(db: sqlite3.Connection) -> list[Track]:
         Track(project, track, seq, digest, (step, status))
         for project, track, seq, digest, step, status in rows
     ]
+
+
+def _orders(db: sqlite3.Connection) -> list[Order]:
+    # A notice is named by the instant of its decision, with microseconds, and the number of its order.
+    rows = db.execute(
+        """SELECT replace(replace(substr(at, 1, 26), '-', ''), ':', '') || '-' || id, seq, effects.project,
+        effect FROM effects JOIN events USING (seq) WHERE effect ->> 'kind' = 'notify' ORDER BY id"""
+    )
+    return [Order(name, seq, root, json.loads(effect)) for name, seq, root, effect in rows]
 
 
 def _exits(runs: Path) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """One state directory with its projects, and the daemon that has it, if one is alive.
 
 Everything lies below one folder: the daemon's own (`state`, `run`), the projects, and outside of
-both the logs that executors and checks leave of their own starts.
+both the logs that executors and checks leave of their own starts, and what people were told.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.chaos import sink
 from tests.chaos.projects import Project, make
 
 from handoffd.control.client import Client
@@ -47,7 +48,8 @@ class House:
         self.config = base / "handoffd.yaml"
         self.runtime_dir.mkdir(mode=0o700, parents=True)
         self.projects = [make(base / f"p{kind}", kind, self.checks) for kind in kinds]
-        self.config.write_text(json.dumps(self._settings(executors or {}, slots)))
+        settings = self._settings(executors or {}, slots)
+        self.config.write_text(json.dumps({**settings, "notify": sink.install(base)}))
         self.client = Client(self.runtime_dir / "control.sock")
 
     def _settings(self, executors: Mapping[str, object], slots: int) -> Json:

@@ -27,12 +27,15 @@ def judged(seed: str, campaign: Campaign) -> Found:
     left = _until_gone(house)
     stories = {str(project.root): project.stories for project in house.projects}
     evidence = gather(house.base, stories, frozenset(campaign.killer.hit), left)
+    notices = len({notice.get("id") for notice in evidence.told})
     return Found(
         seed=seed,
         toll=campaign.toll,
         stories=sum(map(len, stories.values())),
         dispatches=len(evidence.dispatches),
         events=len(evidence.events),
+        notices=notices,
+        repeated=len(evidence.told) - notices,
         violations=[_placed(violation, campaign) for violation in (*check(evidence), *_replayed(house))],
         faults=campaign.faults,
     )

@@ -65,11 +65,11 @@ class Person:
             self.close()  # there is no journal yet, or a schema half made
 
     def all_over(self) -> bool:
-        """Return whether every story has ended, is shown to have, and nothing is left to be done."""
+        """Return whether every story has ended, is shown to have, and nothing is left to be done or told."""
         try:
             db = self._reader()
             ended = {root for root, step, status in _tracks(db) if (step, status) == (DONE, "pass")}
-            (left,) = db.execute("SELECT count(*) FROM effects WHERE outcome IS NULL").fetchone()
+            left = _unfinished(db) + _untold(db)
         except sqlite3.Error:
             return False
         told = [project for project in self._house.projects if project.stories]
@@ -81,7 +81,8 @@ class Person:
         db = self._reader()
         unlike = [str(one.root) for one in self._house.projects if not _is_shown(db, one)]
         unended = [root for root, step, status in _tracks(db) if (step, status) != (DONE, "pass")]
-        return f"not ended: {unended}; STATE.json not mended: {unlike}; {self.trouble}"
+        waiting = f"notices not delivered: {_untold(db)}"
+        return f"not ended: {unended}; STATE.json not mended: {unlike}; {waiting}; {self.trouble}"
 
     def _reader(self) -> sqlite3.Connection:
         if self._db is None:
@@ -168,6 +169,16 @@ def _lines(path: Path) -> list[str]:
 
 def _tracks(db: sqlite3.Connection) -> list[tuple[str, str | None, str | None]]:
     return db.execute("SELECT project, step, status FROM tracks").fetchall()
+
+
+def _unfinished(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("SELECT count(*) FROM effects WHERE outcome IS NULL").fetchone()
+    return int(count)
+
+
+def _untold(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("SELECT count(*) FROM deliveries WHERE outcome IS NULL").fetchone()
+    return int(count)
 
 
 def _is_shown(db: sqlite3.Connection, project: Project) -> bool:

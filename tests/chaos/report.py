@@ -23,6 +23,9 @@ class Found:
     stories: int
     dispatches: int
     events: int
+    notices: int = 0
+    repeated: int = 0
+    """How many notices arrived once more than needed."""
     violations: list[Violation] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     rounds: list[str] = field(default_factory=list)
@@ -89,6 +92,8 @@ def as_json(total: Total, seconds: float, restart: Json) -> Json:
         "stories": total.summed("stories"),
         "dispatches": total.summed("dispatches"),
         "events": total.summed("events"),
+        "notices": total.summed("notices"),
+        "repeated": total.summed("repeated"),
         "restart": restart,
         "violations": total.violations,
         "complaints": [found.complaint() for found in total.houses if found.broken],
@@ -110,6 +115,8 @@ def table(result: Json) -> str:
         ("stories brought to their end", result["stories"]),
         ("dispatches", result["dispatches"]),
         ("events checked", result["events"]),
+        ("notices delivered", result["notices"]),
+        ("delivered again", result["repeated"]),
         ("processor time of a restart", f"{result['restart']['cpu_ms']} ms"),
         ("wall time", f"{result['wall_s'] / 60:.1f} min"),
         (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.chaos.checker import RULES, check
-from tests.chaos.evidence import Dispatch, Event, Evidence, Track, gather
+from tests.chaos.evidence import Dispatch, Event, Evidence, Order, Track, gather
 from tests.chaos.stories import Attempt, Story, Verb
 
 from handoffd.store.schema import migrate
@@ -26,6 +26,28 @@ STORY = Story(
     verbs=(Verb("review", "approve", "approved"),),
 )
 EXIT = {"code": 0, "signal": None, "by": "itself"}
+NOTICE: dict[str, Any] = {
+    "format": 1,
+    "id": "20260131T221509.123456-7",
+    "project": ROOT,
+    "kind": "needs_human",
+    "story": "US-001",
+    "step": "review",
+    "text": "review of US-001 waits",
+    "why": None,
+}
+ORDER = Order(
+    NOTICE["id"],
+    9,
+    ROOT,
+    {
+        "kind": "notify",
+        "notice": "needs_human",
+        "story": "US-001",
+        "step": "review",
+        "text": "review of US-001 waits",
+    },
+)
 CRASH = {"code": None, "signal": 9, "by": "itself"}
 
 Standing = tuple[str | None, str | None]
@@ -77,6 +99,9 @@ def sound(**changes: Any) -> Evidence:
         exits={"d1": CRASH, "d2": EXIT},
         states={ROOT: STATE},
         stories={ROOT: [STORY]},
+        orders=[ORDER],
+        recorded={NOTICE["id"]: NOTICE},
+        told=[NOTICE, NOTICE],
     )
     return replace(whole, **changes)
 
@@ -171,6 +196,22 @@ BROKEN: dict[str, tuple[str, Callable[[], Evidence]]] = {
         "STATE.json differs",
         lambda: sound(states={ROOT: STATE.replace(b"done", b"impl")}),
     ),
+    "a notice that did not arrive": ("notice lost", lambda: sound(told=[])),
+    "an order that was done and never recorded": ("notice lost", lambda: sound(told=[], recorded={})),
+    "a notice that nobody ordered": ("notice unordered", lambda: sound(orders=[])),
+    "a notice of another order": (
+        "notice unordered",
+        lambda: sound(told=[NOTICE, {**NOTICE, "id": "20260131T221509.123456-8"}]),
+    ),
+    "a notice sent before it was recorded": ("notice unrecorded", lambda: sound(recorded={})),
+    "a notice that is another when it comes again": (
+        "notice changed",
+        lambda: sound(told=[NOTICE, {**NOTICE, "at": "later"}]),
+    ),
+    "a notice that is not what was ordered": (
+        "notice changed",
+        lambda: sound(orders=[replace(ORDER, effect={**ORDER.effect, "text": "something else"})]),
+    ),
     "a process left behind": ("left behind", lambda: sound(left=["4711 handoffd-shim"])),
     "a story that did not begin": ("story lost or twice", lambda: sound(stories={ROOT: [STORY, STORY]})),
     "a story that did not end": (
@@ -238,6 +279,8 @@ def test_evidence_is_read_from_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "state/runs/d1/exit.json").write_text(json.dumps(CRASH))
     (tmp_path / "starts.jsonl").write_text('{"dispatch": "d1"}\n')
     (tmp_path / "checks.log").write_text("d1.tests\n")
+    (tmp_path / "people").mkdir()
+    (tmp_path / "people/told.jsonl").write_text('\n{"id": "half of\n{"id": "whole"}\n\n{"id": "cut')
     root = tmp_path / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / ".ai/STATE.json").write_bytes(STATE)
@@ -254,7 +297,11 @@ def test_evidence_is_read_from_what_lies_there(tmp_path: Path) -> None:
     ]
     assert [("bdd", "pending")] == [track.standing for track in found.tracks]
     assert ({"d1": CRASH}, ["d1.tests"], {str(root): STATE}) == (found.exits, found.checks, found.states)
-    assert (1, 2) == (len(found.open_effects), len(found.left))
+    assert (2, 2) == (len(found.open_effects), len(found.left))
+    assert [("20260131T221509.123456-2", "blocked")] == [
+        (order.id, order.effect["notice"]) for order in found.orders
+    ]
+    assert ({"n1": {"id": "n1"}}, [{"id": "whole"}]) == (found.recorded, found.told)
 
 
 def journal(path: Path, root: str) -> None:
@@ -263,8 +310,8 @@ def journal(path: Path, root: str) -> None:
     migrate(db, str(path))
     db.execute(
         """INSERT INTO events (at, project, track, kind, event, result, why, step_after, status_after)
-        VALUES ('', ?, 'main', 'started', '{"story": "US-001"}', '{}', '', 'bdd', 'pending')""",
-        (root,),
+        VALUES (?, ?, 'main', 'started', '{"story": "US-001"}', '{}', '', 'bdd', 'pending')""",
+        ("2026-01-31T22:15:09.123456+00:00", root),
     )
     db.execute(
         """INSERT INTO dispatches (id, seq, project, track, story, step, attempt, executor, decided_at, exit,
@@ -276,5 +323,11 @@ def journal(path: Path, root: str) -> None:
         VALUES (?, 'main', 1, '', 'bdd', 'pending')""",
         (root,),
     )
-    db.execute("INSERT INTO effects (seq, project, track, effect) VALUES (1, ?, 'main', '{}')", (root,))
+    for effect in ("{}", '{"kind": "notify", "notice": "blocked"}'):
+        db.execute(
+            "INSERT INTO effects (seq, project, track, effect) VALUES (1, ?, 'main', ?)", (root, effect)
+        )
+    db.execute(
+        "INSERT INTO notices (id, project, track, at, body) VALUES ('n1', '', '', '', '{\"id\": \"n1\"}')"
+    )
     db.close()

@@ -20,7 +20,7 @@ def total(*violations: Violation) -> Total:
     toll.points.update(POINTS)
     whole = Total("7", 2)
     whole.houses += [
-        Found("7/1", toll, 3, 20, 90),
+        Found("7/1", toll, 3, 20, 90, notices=8, repeated=2),
         Found("7/2", toll, 4, 30, 110, violations=list(violations), kept="/tmp/7-2"),
     ]
     return whole
@@ -47,6 +47,8 @@ def test_the_table_tells_everything_that_was_killed() -> None:
     assert "| **kills in all** | **38** |" in text
     assert "| launchers killed | 2 |" in text
     assert "| stories brought to their end | 7 |" in text
+    assert "| notices delivered | 8 |" in text
+    assert "| delivered again | 2 |" in text
     assert "| **violations** | **0** |" in text
 
 
