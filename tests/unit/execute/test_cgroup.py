@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -167,3 +167,47 @@ async def test_nobody_outlives_launcher_and_shim(root: Path, place: Path, shim_f
 
         await eventually(lambda: not processes(str(root / "marker")))
         await eventually(lambda: 1 == len(groups_in(place)))
+
+
+@pytest.fixture
+async def alone(root: Path, place: Path) -> AsyncIterator[tuple[Run, Path]]:
+    """Lend a run and its group, whose shim cannot count on the launcher: that one is frozen."""
+    socket = root / "run" / "launcher.sock"
+    with unit(PROGRAM, socket, place):
+        await eventually(lambda: launchers(socket))
+        run = await hidden(root, socket)
+        (first,) = launchers(socket)
+        os.kill(first, signal.SIGSTOP)
+        yield run, place / f"handoffd-run-{run.shim_pid}-{proc.started(run.shim_pid)}"
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """Lend a process that descends from no shim."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+async def test_a_shim_ends_who_came_into_its_group_from_elsewhere(
+    alone: tuple[Run, Path], stranger: subprocess.Popen[bytes]
+) -> None:
+    """No walk over its descendants would find such a process."""
+    run, group = alone
+    (group / "cgroup.procs").write_text(str(stranger.pid))
+
+    run.stop()
+    await run.wait()
+
+    await eventually(lambda: stranger.poll() is not None)
+
+
+async def test_a_shim_removes_its_group(alone: tuple[Run, Path]) -> None:
+    """The launcher would remove it some time, unless it is gone by then."""
+    run, group = alone
+    assert group.is_dir()
+
+    run.stop()
+    await run.wait()
+
+    await eventually(lambda: not group.exists())

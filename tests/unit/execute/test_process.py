@@ -111,6 +111,21 @@ async def test_start_of_a_run_that_is_over_starts_nothing(tmp_path: Path, socket
     assert "started\n" == (tmp_path / "log").read_text()
 
 
+async def test_start_of_a_run_that_was_started_asks_nobody(tmp_path: Path, socket: Path) -> None:
+    """What lies in its folder tells all; no launcher is begun for it, and no record touched."""
+    spec = run_spec(tmp_path, "r1", "sh", "-c", "exit 3")
+    await ended(await patient(socket).start(tmp_path / "r1", spec))
+    before = (tmp_path / "r1/spec.json").stat().st_ino
+    nobody = tmp_path / "run/nobody.sock"
+
+    again = await patient(nobody).start(tmp_path / "r1", spec)
+
+    assert 3 == (await ended(again)).code
+    assert before == (tmp_path / "r1/spec.json").stat().st_ino
+    assert not nobody.exists()
+    assert [] == launchers(nobody)
+
+
 async def test_run_outlives_the_process_that_started_it(tmp_path: Path, socket: Path) -> None:
     """A daemon that is killed leaves its agents running; the next one knows their exit codes."""
     daemon = (
