@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from typing import get_args
 
 import pytest
 
-from handoffd.engine.commands import addressed, command, command_for
+from handoffd.engine.commands import addressed, command, command_for, mending
+from handoffd.engine.views import Condition
 
 
 def test_a_command_names_its_project_and_its_words() -> None:
@@ -27,3 +29,12 @@ def test_a_sentence_is_addressed_like_a_command() -> None:
 def test_a_shell_takes_it_as_it_is_meant(odd: str) -> None:
     """Whatever a folder is called: what is pasted runs one command, about that folder."""
     assert ["handoffd", "note", odd, odd] == shlex.split(command_for(odd, "note", odd))
+
+
+@pytest.mark.parametrize("condition", get_args(Condition))
+def test_whatever_is_wrong_with_a_project_has_a_first_command(condition: str) -> None:
+    """A shell takes it, wherever the project lies; a project that is well, or only locked, needs none."""
+    typed = mending("/srv/my shop", condition)
+
+    assert (condition in {"ok", "locked"}) == (typed is None)
+    assert "/srv/my shop" in " ".join(shlex.split(typed or "'/srv/my shop'"))
