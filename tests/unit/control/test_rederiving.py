@@ -120,11 +120,11 @@ def test_a_row_under_another_id_is_gone_and_made_up(path: Path) -> None:
 
 def test_after_a_finding_of_the_track_only_what_is_known_is_compared(path: Path) -> None:
     """What later events have added is not held against a row; what earlier ones said is."""
-    spoil(path, "UPDATE events SET why = 'because' WHERE project = '/srv/shop' AND kind = 'approved'")
+    spoil(path, "UPDATE events SET why = 'because' WHERE project = '/srv/docs' AND kind = 'executor_exited'")
     assert [] == messages(path)
 
-    spoil(path, "UPDATE dispatches SET result = 'failing' WHERE id = 'shop-1'")
-    assert ["the dispatch shop-1 is not what its events make: result"] == messages(path)
+    spoil(path, "UPDATE dispatches SET executor = 'codex' WHERE id = 'docs-1'")
+    assert ["the dispatch docs-1 is not what its events make: executor"] == messages(path)
 
 
 def migrated(tmp_path: Path) -> Path:
