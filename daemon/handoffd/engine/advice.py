@@ -18,10 +18,10 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
     state, ledger = track.state, track.ledger
     if state is None:
         return command("init")
+    if ledger.held_edit and not ledger.dispatch:
+        return command("confirm")  # before a resume: what went on meanwhile may be in it
     if ledger.paused_by:
         return command("resume")
-    if ledger.held_edit and not ledger.dispatch:
-        return command("confirm")
     if state.status is Status.RUNNING:
         return None
     if state.step == DONE and ledger.backlog:

@@ -142,10 +142,10 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
         return None
     if not project.workable:
         return project.detail or project.condition
-    if ledger.paused_by:
-        return f"paused by {ledger.paused_by}"
     if ledger.held_edit:
         return ledger.held_edit.why
+    if ledger.paused_by:
+        return f"paused by {ledger.paused_by}"
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return state.last_error or _question(state)
     if not ledger.automatic or state.story is None:

@@ -147,6 +147,12 @@ def test_what_a_refusal_advises_is_taken() -> None:
         ),
         (track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True)), "handoffd start {project} STORY"),
         (
+            track_at(
+                "bdd", ledger=Ledger(paused_by="me", held_edit=HeldEdit(state=state_at("impl"), why="held"))
+            ),
+            "handoffd confirm {project}",
+        ),
+        (
             track_at("bdd", ledger=Ledger(held_edit=HeldEdit(state=state_at("impl"), why="held"))),
             "handoffd confirm {project}",
         ),
