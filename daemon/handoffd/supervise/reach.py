@@ -1,8 +1,8 @@
 """Whether a project's folder answers at all.
 
 A network mount that hangs keeps every thread that touches it, and there are only so many: a few
-dozen projects on it would take the daemon away from all others. So a project is first asked for its
-folder, by a thread that is given up after a moment, and by no second one while the first still waits.
+dozen projects on it would take the daemon away from all others. So what a look needs of a folder is
+asked by a thread that is given up after a moment, and by no second one while the first still waits.
 Those threads are not taken from the ones that work, and what waits for its turn to ask is not silent.
 """
 
