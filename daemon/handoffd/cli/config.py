@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, shorten, table
+from handoffd.entrance.place import Place
 from handoffd.mending import remedies
 
 

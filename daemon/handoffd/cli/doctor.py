@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.entrance.place import Place
 from handoffd.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -67,6 +67,6 @@ def _socket(place: Place) -> Path | None:
 
 
 def _look(settings: Settings, silent: frozenset[str]) -> dict[str, Any]:
-    from handoffd.cli import offline
+    from handoffd.entrance import offline
 
     return offline.look(settings, lambda service: service.status(), silent)

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import either, json_option
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option
 from handoffd.cli.wording import called, moment, plain, shorten
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 from handoffd.errors import NoDaemon
 
 _WIDTH = 400
@@ -74,7 +75,7 @@ def line(event: dict[str, Any]) -> str:
 
 def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:
     def without() -> dict[str, Any]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         found = offline.look(place.settings(), lambda service: service.events(after, project, limit))
         return {"events": found}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, table
+from handoffd.entrance.place import Place
 
 if TYPE_CHECKING:
     from handoffd.execute.capabilities import Capabilities

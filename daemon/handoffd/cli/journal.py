@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from handoffd.cli.asking import account, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
+from handoffd.entrance.asking import account
+from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import account as person
-from handoffd.cli.asking import either, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import moment, plain, shorten, table
+from handoffd.entrance.asking import account as person
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 
 _HEAD = ("ACCOUNT", "WHAT", "SINCE", "NEXT TRY", "WAITING", "WHY")
 _WHY_WIDTH = 60
@@ -28,7 +29,7 @@ def limits(context: click.Context, as_json: bool) -> None:
     assert place is not None
 
     def without() -> dict[str, Any]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.look(place.settings(), lambda service: service.limits())
 
@@ -49,7 +50,7 @@ def lift(place: Place, account: str, as_json: bool) -> None:
     by = person()
 
     def without() -> dict[str, Any]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.lift_limit(place.settings(), account, by)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handoffd.cli.asking import either, project_argument
-from handoffd.cli.place import Place
+from handoffd.cli.asking import project_argument
 from handoffd.control.client import Json
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NoDaemon
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _opened(
 
 def _found(place: Place, project: str | None, run: str | None) -> RunLog:
     """Return where an output lies on the disk: agents go on writing without a daemon."""
-    from handoffd.cli import offline
+    from handoffd.entrance import offline
 
     return offline.look(place.settings(), lambda service: service.log_of(project, run))
 
@@ -135,7 +136,7 @@ def _executor_of(place: Place, project: str | None, run: str) -> str | None:
     limit = _MOST_RUNS if project is None else _LATEST  # of a project it is the latest that has an output
 
     def without() -> Json:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return {"runs": offline.look(place.settings(), lambda service: service.runs(project, limit))}
 

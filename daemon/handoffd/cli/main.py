@@ -16,8 +16,8 @@ from typing import Any, Final
 import click
 
 import handoffd
-from handoffd.cli.place import Place
 from handoffd.control.vocabulary import VERBS
+from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile
 
 PROGRAMS: Final = ("handoffd", "orchestrator")

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, either, json_option, print_json, project_argument
-from handoffd.cli.place import Place
+from handoffd.cli.asking import NO_DAEMON, json_option, print_json, project_argument
 from handoffd.cli.wording import plain
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 
 
 @click.command()
@@ -20,7 +21,7 @@ def peek(place: Place, project: str | None, as_json: bool) -> None:
     named = place.project(project)
 
     def without() -> dict[str, object]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.alone(place.settings(), lambda service: service.peek(named))
 

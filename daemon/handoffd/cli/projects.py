@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from handoffd.cli.asking import either, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, styled, table
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 
 
 @click.command()
@@ -16,7 +17,7 @@ def projects(place: Place, as_json: bool) -> None:
     """List the supervised projects."""
 
     def without() -> dict[str, object]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.look(place.settings(), lambda service: service.projects())
 

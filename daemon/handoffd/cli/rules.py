@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.place import Place
 from handoffd.cli.wording import plain, table
+from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 from handoffd.mending import remedies
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from handoffd.cli.place import Place
+from handoffd.entrance.place import Place
 from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile
 from handoffd.mending import with_remedy
 

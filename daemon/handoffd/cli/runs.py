@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import either, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import called, moment, plain, styled, table, used
+from handoffd.entrance.asking import either
+from handoffd.entrance.place import Place
 
 _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
 
@@ -25,7 +26,7 @@ def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
     named = None if project is None else place.project(project)
 
     def without() -> dict[str, object]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         found = offline.look(place.settings(), lambda service: service.runs(named, limit))
         return {"runs": found}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import click
 
-from handoffd.cli.asking import Answer, either, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.status_report import report
+from handoffd.entrance.asking import Answer, either
+from handoffd.entrance.place import Place
 
 
 @click.command()
@@ -39,7 +40,7 @@ def ask_status(place: Place, project: str | None) -> Answer:
     """Return the status of every project or of one, from the daemon or from the journal."""
 
     def without() -> dict[str, object]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.look(place.settings(), lambda service: service.status(project))
 

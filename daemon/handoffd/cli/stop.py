@@ -10,8 +10,8 @@ from contextlib import suppress
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.place import Place
 from handoffd.control.client import Client
+from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
 
 LIMIT_S = 20.0

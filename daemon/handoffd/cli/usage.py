@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import Answer, either, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, shorten, table, used
+from handoffd.entrance.asking import Answer, either
+from handoffd.entrance.place import Place
 
 GROUPINGS: Final = ("step", "story", "project", "day", "executor")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -44,7 +45,7 @@ def usage(place: Place, project: str | None, by: str, since: str | None, as_csv:
 
 def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answer:
     def without() -> dict[str, Any]:
-        from handoffd.cli import offline
+        from handoffd.entrance import offline
 
         return offline.look(place.settings(), lambda service: service.usage(by, since, project))
 

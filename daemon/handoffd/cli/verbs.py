@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, give, json_option, print_json
-from handoffd.cli.place import Place
+from handoffd.cli.asking import NO_DAEMON, json_option, print_json
 from handoffd.cli.verb_report import report
 from handoffd.control.vocabulary import Parameter, VerbSpec
+from handoffd.entrance.asking import give
+from handoffd.entrance.place import Place
 
 
 def verb_command(spec: VerbSpec) -> click.Command:

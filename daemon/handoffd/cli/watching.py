@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import Answer
 from handoffd.cli.status_report import report
+from handoffd.entrance.asking import Answer
 
 EVERY_S = 1.0
 _RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})

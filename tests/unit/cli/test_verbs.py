@@ -8,7 +8,6 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.cli.asking import account
 from handoffd.control.vocabulary import VERBS
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
@@ -26,6 +25,7 @@ from handoffd.engine.requests import (
     Started,
 )
 from handoffd.engine.results import Refusal
+from handoffd.entrance.asking import account
 from handoffd.protocol.state import Reason
 
 ME = account()

@@ -15,8 +15,8 @@ from tests.support.commands import environment
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view, track_view
 
-from handoffd.cli.asking import Answer
 from handoffd.cli.watching import changes, watch
+from handoffd.entrance.asking import Answer
 
 
 def _status(elapsed: float, status: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Commands, environment, program
 
-from handoffd.cli import offline
-from handoffd.cli.place import Place
+from handoffd.entrance import offline
+from handoffd.entrance.place import Place
 from handoffd.errors import Locked, StoreError
 from handoffd.settings import Settings
 from handoffd.store.lock import acquire, daemon_lock_path

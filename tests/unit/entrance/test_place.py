@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.place import Place
+from handoffd.entrance.place import Place
 from handoffd.errors import InvalidFile
 
 
@@ -92,7 +92,7 @@ def test_finding_the_socket_needs_no_settings_library(tmp_path: Path) -> None:
     """Also with a settings file that is beside the point."""
     (tmp_path / "c.yaml").write_text("executor: claude\n", encoding="utf-8")
     code = (
-        "import sys; from handoffd.cli.place import Place; "
+        "import sys; from handoffd.entrance.place import Place; "
         "Place(config=sys.argv[1], environ={'HOME': '/x'}).socket(); print(*sys.modules)"
     )
     said = subprocess.run(

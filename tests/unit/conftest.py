@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""What the tests of everything that asks a daemon share: one in memory, none, and the command line."""
 
 from __future__ import annotations
 
