@@ -87,6 +87,8 @@ async def offline(settings: Settings) -> AsyncIterator[Offline]:
             yield Offline(roster, services.journal)
         finally:
             roster.close()
+            if services.launcher.started:  # for checks; nobody else needs it
+                await services.launcher.retire()
 
 
 @asynccontextmanager

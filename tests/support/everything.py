@@ -50,9 +50,12 @@ from handoffd.engine.requests import (
     EditConfirmed,
     ExecutorChosen,
     Initialised,
+    LevelChosen,
     LimitLifted,
     Noted,
     Paused,
+    PostChecked,
+    PromptTaken,
     Rejected,
     Reopened,
     Resumed,
@@ -130,6 +133,7 @@ def ledgers() -> Iterator[Ledger]:
     """Return what the journal may remember beside a STATE."""
     yield Ledger(automatic=True, paused_by="mei")
     yield Ledger(automatic=True, closed=True)
+    yield Ledger(handed_out="d7")
     yield Ledger(automatic=True, limited=(LIMIT,), executor=("claude", "codex"))
     yield Ledger(automatic=True, capped=FINDING)
     yield Ledger(automatic=True, capped=replace(FINDING, scope="project"), spent=Usage(input_tokens=7))
@@ -176,6 +180,13 @@ def verbs() -> Iterator[Event]:
     yield BudgetRaised(scope="project", usd=8)
     yield BudgetRaised(scope="story", story="US-1", tokens=8000)
     yield BudgetRaised(scope="attempt")
+    yield from (PromptTaken(dispatch="d9"), PromptTaken(dispatch="d9", unmet=("US-0",)))
+    yield from (
+        LevelChosen(level=1),
+        LevelChosen(level=2),
+        PostChecked(passed=True),
+        PostChecked(passed=False),
+    )
 
 
 def exits() -> Iterator[Exit]:
@@ -213,6 +224,7 @@ def facts(dispatch: str) -> Iterator[Event]:
         for exit_ in exits():
             yield ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, mark=mark(2))
         yield HandoffArrived(dispatch="e1", reading=reading, mark=mark(2))
+        yield HandoffArrived(dispatch="e1", reading=reading, mark=mark(2), step="impl", attempt=1)
     for tests in (None, green(), red("t"), TestEvidence(timed_out=True), TestEvidence(fault="no runner")):
         for post_check in (
             None,

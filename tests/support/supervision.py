@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from handoffd.engine.events import Verb
-from handoffd.engine.requests import Initialised
-from handoffd.engine.results import Accepted, Result
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.requests import Initialised, PromptTaken
+from handoffd.engine.results import Accepted, Dispatched, Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Lifted, Peek, ProjectView, TrackView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, TrackView
 from handoffd.errors import NotFound, Refused
+from handoffd.protocol.state import State
 
 STEPS = ("bdd", "review", "impl", "update-memory")
 
@@ -48,6 +50,8 @@ class MemorySupervision:
         self.answer: Result = Accepted(
             step="review", status="pass", message="taken", caller_instruction="taken; see {project}"
         )
+        self.applied = Applied(type="pending", message="bdd runs", state=State(project="shop"))
+        self.checked: PostCheck | None = PostCheck(passed=True)
         self.held: tuple[str, ...] = ()
         self.used: dict[str, Usage] = {}
         self.limited: tuple[AccountView, ...] = ()
@@ -116,6 +120,22 @@ class MemorySupervision:
                 view, name=verb.project, level=1, condition="ok", tracks=(fresh,)
             )
         return self.answer
+
+    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
+        """Keep who asked; give the first step away."""
+        self.given.append((project, PromptTaken(dispatch="d-1", by=by)))
+        taken = Dispatched(
+            project="shop", story="US-001", step="bdd", attempt=1, dispatch="d-1", caller_instruction="do it"
+        )
+        return taken, "# Do bdd"
+
+    async def apply(self, project: str, within_s: float | None) -> Applied:
+        """Return what was put there."""
+        return self.applied
+
+    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+        """Return what was put there."""
+        return "make lint", self.checked
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return a dispatch that would be made."""

@@ -55,8 +55,9 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "projects", "trust", "rules"),
     "Work": (
         "start", "custom", "approve", "reject", "retry", "skip", "abort", "pause", "resume", "note",
-        "use", "budget", "rollback", "reopen", "confirm",
+        "use", "budget", "rollback", "reopen", "confirm", "level",
     ),
+    "Work by hand": ("dispatch", "apply", "check"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal"),
     "Trying it out": ("demo", "rehearse"),

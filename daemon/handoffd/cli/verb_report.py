@@ -29,6 +29,8 @@ def _accepted(answer: Json) -> list[str]:
 
 
 def _dispatched(answer: Json) -> list[str]:
+    if answer.get("prompt") is not None:
+        return [f"{plain(answer['step'])}, attempt {answer['attempt']}, is yours: its prompt is on stdout"]
     where = f"{plain(answer['step'])}, attempt {answer['attempt']}"
     return [f"{plain(answer['story'] or 'no story')}: {where}, is dispatched as {answer['dispatch']}"]
 
@@ -90,6 +92,15 @@ def _trusted(answer: Json) -> list[str]:
     return [f"in force from now on: {', '.join(map(plain, answer['trusted']))}"]
 
 
+def _heard(answer: Json) -> list[str]:
+    return [f"{answer['type']}: {plain(answer['message'], lines=True)}"]
+
+
+def _checked(answer: Json) -> list[str]:
+    tail = [plain(answer["tail"], lines=True)] if answer["tail"] and not answer["passed"] else []
+    return [plain(answer["message"]), *tail]
+
+
 _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
     "accepted": _accepted,
     "dispatched": _dispatched,
@@ -103,4 +114,9 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
     "added": _added,
     "removed": _removed,
     "trusted": _trusted,
+    "applied": _heard,
+    "stale": _heard,
+    "pending": _heard,
+    "missing": _heard,
+    "checked": _checked,
 }

@@ -41,6 +41,9 @@ def verb_command(spec: VerbSpec) -> click.Command:
     return json_option(command)
 
 
+BY_HAND: Final = frozenset({"applied", "stale", "pending", "missing", "checked"})
+"""Answers to those who do steps themselves: they need no daemon, and are not told of one."""
+
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER"}
 
 
@@ -75,11 +78,15 @@ def _as_json_value(value: object) -> object:
 
 
 def _say(answer: Any, as_json: bool) -> None:
-    failed = answer.json["type"] == "error"
+    failed = answer.json["type"] == "error" or answer.json.get("passed") is False
+    prompt = answer.json.get("prompt")
     if as_json:
         print_json(answer.json)
     else:
-        closing = [] if answer.daemon or failed else [NO_DAEMON]
-        click.echo("\n".join([*report(answer.json), *closing]), err=failed)
+        by_hand = answer.json["type"] in BY_HAND or prompt is not None
+        closing = [] if answer.daemon or failed or by_hand else [NO_DAEMON]
+        click.echo("\n".join([*report(answer.json), *closing]), err=failed or prompt is not None)
+        if prompt is not None:
+            click.echo(prompt)
     if failed:
         click.get_current_context().exit(1)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from handoffd.engine.events import Verb
+from handoffd.engine.measurements import PostCheck
 from handoffd.engine.results import Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Lifted, Peek, ProjectView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView
 
 
 class Supervision(Protocol):
@@ -45,6 +46,18 @@ class Supervision(Protocol):
 
     async def give(self, project: str, verb: Verb) -> Result:
         """Put a verb before the engine and return what it said."""
+
+    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
+        """Give the next attempt away, to a person or another tool; return its prompt if there is one."""
+
+    async def apply(self, project: str, within_s: float | None) -> Applied:
+        """Hear the hand-off that lies there for an attempt of others.
+
+        After `within_s` seconds a daemon goes on with its checks without being waited for.
+        """
+
+    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+        """Run the current step's post_check; return its command and how it ended, if it has one."""
 
     def executors(self) -> tuple[str, ...]:
         """Return what may be chosen as an executor."""

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from handoffd.engine.replay import Difference, differing
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import EXTERNAL, TrackKey
 from handoffd.store.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
 from handoffd.store.recordings import Recordings
-
-_SOMEBODY_ELSES = "external"
-"""The executor of dispatches whose ids are not ours: another track may have had the same one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,8 @@ class Rederiving:
             message = f"the dispatch {derived.id} is not there, though its events are"
             yield Unlike(key=derived.key, seq=seq, message=message)
             return
-        if derived.values["executor"] == _SOMEBODY_ELSES and not self._known(kept):
+        # Their ids are not ours: another track may have had the same one before.
+        if derived.values["executor"] == EXTERNAL and not self._known(kept):
             return
         self.compared += 1
         differences = tuple(

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from handoffd.clock import Clock
 from handoffd.control.history import Json, addressed
 from handoffd.control.initialising import is_bootstrapped, prepare_project, project_name
+from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Supervision
 from handoffd.control.reads import Reads, plain
@@ -73,6 +74,12 @@ class Service(Reads):
             "add": self.add,
             "remove": self.remove,
             "trust": self.trust,
+            "apply": self.apply,
+        }
+
+        self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
+            "dispatch": self._hand_out,
+            "check": self._post_check,
         }
 
     async def call(self, verb: str, project: str, arguments: Arguments, caller: Caller) -> Json:
@@ -86,6 +93,8 @@ class Service(Reads):
         self._check_executors(spec, project, given.get("executor", ()))
         if verb in self._plain_verbs:
             return await self._plain_verbs[verb](project)
+        if verb in self._manual_verbs:
+            return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "start":
             return await self._start(await self._ready(project), given, caller.by)
         if verb == "custom":
@@ -115,14 +124,35 @@ class Service(Reads):
 
     async def _start(self, root: str, given: Mapping[str, Any], by: str) -> Json:
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        return await self._give(root, Started(bootstrapped=bootstrapped, by=by, **given))
+        asked = {name: value for name, value in given.items() if name != "manual"}
+        started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=by, **asked)
+        return await self._give(root, started)
 
     async def _give(self, root: str, verb: Verb) -> Json:
+        return await self._told(root, await self._supervision.give(root, verb))
+
+    async def _hand_out(self, root: str, by: str) -> Json:
+        result, prompt = await self._supervision.hand_out(root, by)
+        told = await self._told(root, result)
+        if prompt is None:
+            return told
+        return {**told, "prompt": prompt, "next_command": command_for(root, "apply")}
+
+    async def _post_check(self, root: str, by: str) -> Json:
+        return checked_json(*await self._supervision.post_check(root, by), root)
+
+    async def apply(self, project: str) -> Json:
+        """Hear the hand-off of a step that was done by hand, and have its claims checked."""
+        root = self._supervision.find(project)
+        within_s = APPLY_S if self.daemon else None
+        return applied_json(await self._supervision.apply(root, within_s), root)
+
+    async def _told(self, root: str, of_engine: Result) -> Json:
         """Return the engine's result, and what a person would type next.
 
         After a refusal that is what the engine advises; else what follows from where the track stands now.
         """
-        result = addressed(plain(_RESULT, await self._supervision.give(root, verb)), root)
+        result = addressed(plain(_RESULT, of_engine), root)
         view = await self._supervision.view(root)
         track = view.tracks[0] if view.tracks else None
         if result["type"] != "error":

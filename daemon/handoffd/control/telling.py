@@ -174,6 +174,9 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     ),
     "limit_lifted": lambda fact: f"the limit of {fact['account']} was lifted",
     "budget_raised": _raised,
+    "prompt_taken": lambda fact: f"the prompt of the next turn was asked for, as {fact['dispatch']}",
+    "level_chosen": lambda fact: f"level {fact['level']} was chosen",
+    "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
     "advanced": _turn,
     "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",
     "baseline_measured": lambda fact: (

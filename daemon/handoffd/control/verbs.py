@@ -18,6 +18,7 @@ from handoffd.engine.requests import (
     BudgetRaised,
     EditConfirmed,
     ExecutorChosen,
+    LevelChosen,
     Noted,
     Paused,
     Rejected,
@@ -55,6 +56,7 @@ EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
         tokens=given["tokens"],
         by=by,
     ),
+    "level": lambda given, by: LevelChosen(level=given["level"], by=by),
     "confirm": lambda _, by: EditConfirmed(by=by),
 }
 """The verbs that are one event each, with arguments that were checked."""
@@ -108,6 +110,8 @@ def _value(parameter: Parameter, value: object) -> object:
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")
         return () if parameter.type == "executors" else None
+    if parameter.type == "level":
+        return _level(value)
     if parameter.type in {"amount", "count"}:
         return _number(parameter, value)
     if not isinstance(value, str) or len(value) > MAX_TEXT:
@@ -153,6 +157,15 @@ def _number(parameter: Parameter, value: object) -> float:
     if not 0 < found <= _MOST or (isinstance(value, float) and found != value):
         raise _bad(f"{parameter.name} must be {kind} above 0: {parameter.help}")
     return found
+
+
+def _level(value: object) -> int:
+    """Return a level of adoption that is a verb's to choose; from the command line it comes as text."""
+    if value in (1, 2) and not isinstance(value, bool):
+        return 1 if value == 1 else 2
+    if value in ("1", "2"):
+        return 1 if value == "1" else 2
+    raise _bad("level must be 1 (people dispatch) or 2 (handoffd does); for 0, remove the project")
 
 
 def _reason(value: str) -> Reason:

@@ -22,7 +22,7 @@ class Parameter:
 
     name: str
     type: Literal[
-        "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count"
+        "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level"
     ]  # fmt: skip
     required: bool = False
     help: str = ""
@@ -50,6 +50,10 @@ _EXECUTORS = Parameter(
 )
 _TEAMS = Parameter(name="agent_teams", type="flag", help="ask the executor to lead an agent team")
 
+_MANUAL = Parameter(
+    name="manual", type="flag", help="dispatch nothing: the level stays as it is, 1 for a new project"
+)
+
 _SPECS: Final = (
     VerbSpec(
         name="init",
@@ -73,6 +77,7 @@ _SPECS: Final = (
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
             _TEAMS,
             _EXECUTORS,
+            _MANUAL,
         ),
         guard="unknown",
     ),
@@ -84,8 +89,24 @@ _SPECS: Final = (
             _QUEUE,
             _TEAMS,
             _EXECUTORS,
+            _MANUAL,
         ),
         guard="unknown",
+    ),
+    VerbSpec(
+        name="dispatch",
+        help="Take the prompt of the next step, to have it done by hand or by another tool (level 1).",
+    ),
+    VerbSpec(
+        name="apply",
+        help="Hear the hand-off of a step that was done by hand, and check what it claims (level 1).",
+    ),
+    VerbSpec(name="check", help="Run the post_check of the current step."),
+    VerbSpec(
+        name="level",
+        help="Choose who dispatches: 2 handoffd, 1 people and other tools.",
+        parameters=(Parameter(name="level", type="level", required=True, help="1 or 2; for 0, remove it"),),
+        guard="always",
     ),
     VerbSpec(
         name="approve",

@@ -44,7 +44,7 @@ def _at_rest(state: State, rules: RuleBook, *, automatic: bool) -> str | None:
         return command("note", "TEXT")
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return command("retry")
-    return None if automatic else command("resume")
+    return None if automatic else command("dispatch")
 
 
 def way_on(track: Track, rules: RuleBook) -> str:

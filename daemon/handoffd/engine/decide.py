@@ -12,7 +12,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-from handoffd.engine import budgeting, dispatching, edits, judging, parking, stalling, starting, verbs
+from handoffd.engine import (
+    budgeting,
+    dispatching,
+    edits,
+    handing,
+    judging,
+    parking,
+    stalling,
+    starting,
+    verbs,
+)
 from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Basis, Decision, Ground, Situation, UnknownStepError
@@ -43,9 +53,12 @@ from handoffd.engine.requests import (
     EditConfirmed,
     ExecutorChosen,
     Initialised,
+    LevelChosen,
     LimitLifted,
     Noted,
     Paused,
+    PostChecked,
+    PromptTaken,
     Rejected,
     Reopened,
     Resumed,
@@ -190,6 +203,12 @@ def _rule_for_verb(situation: Situation, event: Verb) -> Decision:
             return parking.lift(situation, event)
         case BudgetRaised():
             return budgeting.raise_budget(situation, event)
+        case PromptTaken():
+            return handing.hand_out(situation, event)
+        case LevelChosen():
+            return handing.choose_level(situation, event)
+        case PostChecked():
+            return handing.post_checked(situation, event)
         case _:
             assert_never(event)
 
@@ -223,7 +242,7 @@ def _rule_for_fact(situation: Situation, event: Fact) -> Decision:
         case ChecksFinished():
             return judging.checks_finished(situation, event)
         case HandoffArrived():
-            return judging.handoff_arrived(situation, event)
+            return handing.handoff_arrived(situation, event)
         case StateEdited():
             return edits.state_edited(situation, event)
         case Restored():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from handoffd.engine.advice import next_command, raising
@@ -25,19 +26,29 @@ HANDOFF_MIN = 5.0
 
 def advance(situation: Situation, event: Advanced) -> Decision:
     """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
+    return take_turn(situation, event.unmet, lambda here: _dispatch(here, event))
+
+
+def take_turn(
+    situation: Situation, unmet: tuple[str, ...], dispatch: Callable[[Situation], Decision]
+) -> Decision:
+    """Take the track as far as it goes, and have `dispatch` decide where an attempt can begin.
+
+    `unmet` are the stories that must be done first and are not.
+    """
     if (held := _held_back(situation)) is not None:
         return held
     if situation.done:
         return _after_the_end(situation)
-    if event.unmet:
-        return _blocked(situation, event.unmet)
+    if unmet:
+        return _blocked(situation, unmet)
     moved = follow(situation)
     if isinstance(moved, Decision):
         return moved
     here = situation.at(moved.track)
     if here.state.status is not Status.PENDING:
         return _waits_for_person(here)
-    taken = _open_gate(here) if here.rule.requires_human else _dispatch(here, event)
+    taken = _open_gate(here) if here.rule.requires_human else dispatch(here)
     why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
     return replace(taken, why=why).because(*moved.grounds)
 
@@ -64,9 +75,15 @@ def _held_back(situation: Situation) -> Decision | None:
         return _wait(situation, state.last_error or "aborted")
     if ledger.held_edit:
         return _wait(situation, ledger.held_edit.why)
-    if state.story is None:
+    if state.story is None and not _is_first_of_all(situation):
         return _wait(situation, "no story was started")
     return None
+
+
+def _is_first_of_all(situation: Situation) -> bool:
+    """Return whether the project itself is to be set up, by a person: that is no story's step."""
+    state = situation.state
+    return not situation.ledger.automatic and state.step == situation.pipeline(state.task_type).bootstrap
 
 
 def _wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:
@@ -158,7 +175,7 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
     )  # fmt: skip
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
-    ).with_ledger(dispatch=dispatch, told=None, capped=None)
+    ).with_ledger(dispatch=dispatch, handed_out=None, told=None, capped=None)
     result = Dispatched(
         project=state.project,
         story=state.story,

@@ -76,7 +76,7 @@ def _adopt(situation: Situation, state: State, why: str) -> Decision:
         state = state.with_(status=Status.PASS)  # the end of a pipeline has no other status
     same_story = before is not None and before.story == state.story
     ledger = situation.ledger if same_story else lasting(situation.ledger)
-    track = Track(state=state, ledger=ledger).with_ledger(held_edit=None, told=None)
+    track = Track(state=state, ledger=ledger).with_ledger(held_edit=None, told=None, handed_out=None)
     if before is None or before.step != state.step:
         track = track.with_ledger(free_repeats=0, timeouts=0, session=None, asking=None)  # of one step
     if state.status is not Status.RUNNING:

@@ -20,9 +20,12 @@ from handoffd.engine.requests import (
     EditConfirmed,
     ExecutorChosen,
     Initialised,
+    LevelChosen,
     LimitLifted,
     Noted,
     Paused,
+    PostChecked,
+    PromptTaken,
     Rejected,
     Reopened,
     Resumed,
@@ -189,12 +192,15 @@ class ChecksFinished:
 class HandoffArrived:
     """A settled hand-off lies there for a dispatch that was not ours (Level 1).
 
-    `dispatch` is the id under which it is judged.
+    `dispatch` is the id under which it is judged; `step` and `attempt` are those it was read for, which
+    may be over by the time it is decided on.
     """
 
     dispatch: str
     reading: Reading
     mark: HandoffMark
+    step: str | None = None
+    attempt: int | None = None
     kind: Literal["handoff_arrived"] = "handoff_arrived"
 
 
@@ -257,6 +263,9 @@ Verb = (
     | ExecutorChosen
     | LimitLifted
     | BudgetRaised
+    | PromptTaken
+    | LevelChosen
+    | PostChecked
 )
 Fact = (
     Advanced

@@ -30,7 +30,7 @@ from handoffd.engine.events import (
 from handoffd.engine.limits import LIMITS
 from handoffd.engine.parking import heard_from, park
 from handoffd.engine.results import NeedsHuman
-from handoffd.engine.track import AgentSession, Dispatch, Phase, StopReason
+from handoffd.engine.track import EXTERNAL, AgentSession, Dispatch, Phase, StopReason
 from handoffd.engine.verdict import Verdict, verdict_on
 from handoffd.engine.wording import accept, ask_human, refuse, with_tail
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
@@ -327,16 +327,13 @@ def interrupted(situation: Situation, event: Interrupted) -> Decision:
     return stop(situation, StopReason.SHUTDOWN, "the daemon stops its executors", by=event.by)
 
 
-def handoff_arrived(situation: Situation, event: HandoffArrived) -> Decision:
-    """Judge a hand-off for a dispatch that a person or another tool made (Level 1)."""
+def hear_external(situation: Situation, event: HandoffArrived) -> Decision:
+    """Take the claim of an attempt that a person or another tool made (Level 1); its reading is `Found`."""
     state = situation.state
-    if situation.ledger.dispatch is not None:
-        return refuse(situation, "STALE_FACT", "the running executor is ours")
-    if not isinstance(event.reading, Found):
-        return refuse(situation, "NO_HANDOFF", "no hand-off for the running attempt")
+    assert isinstance(event.reading, Found)
     dispatch = Dispatch(
-        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor="external",
+        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=EXTERNAL,
         decided_at=situation.now, phase=Phase.CHECKING,
     )  # fmt: skip
-    track = situation.track.with_ledger(dispatch=dispatch, last_mark=event.mark)
+    track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark)
     return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))

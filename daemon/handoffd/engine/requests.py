@@ -127,6 +127,38 @@ class Reopened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTaken:
+    """A person or another tool takes the prompt of the next turn, to do that step (Level 1).
+
+    `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
+    and are not.
+    """
+
+    dispatch: str
+    unmet: tuple[str, ...] = ()
+    by: str = "cli"
+    kind: Literal["prompt_taken"] = "prompt_taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelChosen:
+    """The project shall go on by itself (Level 2), or step by step, by people (Level 1)."""
+
+    level: Literal[1, 2]
+    by: str = "cli"
+    kind: Literal["level_chosen"] = "level_chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostChecked:
+    """The step's post_check was run because somebody asked for it, outside any judgement."""
+
+    passed: bool
+    by: str = "cli"
+    kind: Literal["post_checked"] = "post_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EditConfirmed:
     """A person confirmed the edit of STATE.json that was held."""
 

@@ -45,6 +45,10 @@ class StopReason(StrEnum):
     """A cap on what may be spent is reached, which costs no attempt either."""
 
 
+EXTERNAL = "external"
+"""In place of an executor's name: the attempt is made by a person or another tool."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
     """One start of one executor. The id is unique for ever; it is started at most once."""
@@ -141,6 +145,8 @@ class Ledger:
     closed: bool = False
     """Aborted: only a start or a rollback opens it again."""
     dispatch: Dispatch | None = None
+    handed_out: str | None = None
+    """The attempt whose prompt a person or another tool has taken (Level 1), until it is judged."""
     visits: Mapping[str, int] = field(default_factory=dict)
     free_repeats: int = 0
     """Repetitions in a row that cost no attempt (environment faults, interruptions)."""

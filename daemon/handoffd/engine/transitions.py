@@ -55,6 +55,8 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
         "limit_lifted": same,
         "budget_raised": same,
         "rolled_back": _set(P),
+        "level_chosen": same,
+        "post_checked": same,
         "restored": same,
         "state_edited": ANY,
         "edit_confirmed": ANY,
@@ -74,6 +76,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
         **_resting(P),
         **_GATE,
         "advanced": _set(P, R, H),
+        "prompt_taken": _set(P, R, H),
         "dispatch_failed": _set(P, H),
     },
     R: {
@@ -86,6 +89,9 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
         "executor_chosen": _set(R),
         "limit_lifted": _set(R),
         "budget_raised": _set(R),
+        "level_chosen": _set(R),
+        "post_checked": _set(R),
+        "prompt_taken": _set(R, T),
         "advanced": _set(R),
         "baseline_measured": _set(R, H),
         "executor_started": _set(R),
@@ -107,21 +113,25 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
         **_resting(OK),
         "resumed": _set(OK, P),
         "reopened": _set(P),
+        "prompt_taken": AT_REST | {R},
         "advanced": AT_REST | {R},  # the end of a custom task gives a parked story back as it was
         "dispatch_failed": _set(P, H),
     },
     F: {
         **_resting(F),
+        "prompt_taken": _set(P, F, R, H),
         "advanced": _set(P, F, R, H),  # pending: where it led to must wait for a budget
         "dispatch_failed": _set(P, H),
     },
     H: {
         **_resting(H),
         **_GATE,
+        "prompt_taken": _set(H),
         "advanced": _set(H),
     },
     T: {
         **_resting(T),
+        "prompt_taken": _set(P, T, R, H),
         "advanced": _set(P, T, R, H),
         "dispatch_failed": _set(P, H),
     },

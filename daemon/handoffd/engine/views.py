@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from handoffd.engine.limits import LimitKind
-from handoffd.protocol.state import TestCounts
+from handoffd.protocol.state import State, TestCounts
 
 Condition = Literal[
     "ok", "not_initialized", "invalid_state", "invalid_rules", "missing", "io_error", "locked"
@@ -120,6 +120,25 @@ class Lifted:
     """The roots of those that had met it, in whose history that stands now."""
     problems: tuple[str, ...] = ()
     """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
+
+
+AppliedKind = Literal["applied", "stale", "pending", "missing", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of a hand-off that somebody handed in (Level 1).
+
+    `stale`: it is not for a running attempt, or was applied already; `pending`: the attempt runs and has
+    left none yet; `missing`: nothing runs and none is there; `error`: it cannot be read (`code`).
+    """
+
+    type: AppliedKind
+    message: str
+    state: State
+    code: str | None = None
+    checking: bool = False
+    """Whether its claims are still being checked: ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

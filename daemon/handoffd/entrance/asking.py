@@ -39,7 +39,10 @@ def give(place: Place, verb: str, project: str, arguments: dict[str, Any]) -> An
         return offline.give(place.settings(), verb, project, arguments, by)
 
     body = {**arguments, "project": project, "by": by}
-    return either(place, lambda client: client.post(f"/v1/verbs/{verb}", body), without)
+    while True:
+        answer = either(place, lambda client: client.post(f"/v1/verbs/{verb}", body), without)
+        if not answer.json.get("checking"):  # else the daemon let us go before its checks had ended
+            return answer
 
 
 def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Json]) -> Answer:

@@ -72,6 +72,8 @@ class Launcher:
         self._limits = limits
         self._unit_failed = False
         self._replacing = anyio.Lock()
+        self.started = False
+        """Whether one was started from here."""
 
     async def start(self, run_dir: Path, spec: base.RunSpec) -> Run:
         """Return the run of `run_dir`, started now unless it was already, by whomever.
@@ -126,6 +128,7 @@ class Launcher:
         if failure := await self._program("launcher.py", str(self._socket)):
             log.warning("no launcher", socket=str(self._socket), error=failure)
             return None
+        self.started = True
         return await self._connection()
 
     async def _from_its_unit(self, useless: int | None) -> Connection | None:

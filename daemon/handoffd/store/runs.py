@@ -23,7 +23,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.results import Refusal
-from handoffd.engine.track import Dispatch, Phase
+from handoffd.engine.track import EXTERNAL, Dispatch, Phase
 from handoffd.engine.usage import Usage
 from handoffd.protocol.state import Status
 from handoffd.store.records import Record
@@ -73,7 +73,7 @@ def begun(record: Record) -> Dispatch | None:
         story=state.story,
         step=state.step,
         attempt=state.attempt,
-        executor="external",
+        executor=EXTERNAL,
         decided_at=state.dispatched_at or record.at,
         phase=Phase.CHECKING,
     )

@@ -14,11 +14,12 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.clock import Clock
 from handoffd.engine.events import HandoffArrived, StateEdited
-from handoffd.engine.track import Dispatch
-from handoffd.errors import InvalidFile
+from handoffd.engine.track import Dispatch, Track
+from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.protocol.document import parse_state
-from handoffd.protocol.handoff import Found
+from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.state import Status
 from handoffd.store.projection import Seen, read_state
@@ -58,6 +59,8 @@ class Look:
         self._services = services
         self._again = again
         self._handoffs = HandoffFiles(root)
+        self._settling: HandoffMark | None = None
+        """The hand-off of others that may still be written on."""
 
     async def at(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Tell a track what others have written: `seen` is its STATE.json, read after `before`.
@@ -118,19 +121,47 @@ class Look:
             await track.standing.project()
 
     async def _for_external(self, track: TrackSupervisor) -> None:
-        """Hear a hand-off for an attempt that a person or another tool started (Level 1)."""
-        state, ledger = track.track.state, track.track.ledger
-        assert state is not None
-        expected = Expected(
-            mark=ledger.last_mark, story=state.story, step=state.step, since=state.dispatched_at
-        )
-        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected)
-        if not isinstance(reading, Found):
+        """Begin to hear a hand-off for an attempt that a person or another tool started (Level 1)."""
+        if not track.lasting:
+            self._again()  # for when there is a loop; given without one, `apply` hears it
             return
-        await anyio.sleep(self._services.settings.execute.settle_s)  # settled: unchanged for a moment
-        again, same = await to_thread.run_sync(self._handoffs.read_for, expected)
-        if same == mark and isinstance(again, Found):
-            name = dispatch_id(self._services.clock)
-            await track.give(HandoffArrived(dispatch=name, reading=again, mark=same))
-        else:
+        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(track.track))
+        if isinstance(reading, Found) and mark != self._settling:
+            self._settling, before = mark, track.track
+            track.begin(f"settle hand-off of {track.key.track}", lambda: self._settle(track, before, mark))
+
+    async def _settle(self, track: TrackSupervisor, before: Track, mark: HandoffMark) -> None:
+        """Apply a hand-off of others once it has been left alone for a moment; a person may do so before."""
+        try:
+            await anyio.sleep(self._services.settings.execute.settle_s)
+            reading, same = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
+            if same == mark and isinstance(reading, Found):
+                await track.give(arrived(before, reading, same, self._services.clock))
+        except HandoffdError as error:
+            log.warning("hand-off not heard", project=self._root, error=str(error))
+        finally:
+            self._settling = None
             self._again()
+
+
+def expected_of(track: Track) -> Expected:
+    """Return what a hand-off must be to count for the attempt that others make of a track."""
+    state, handed_out = track.state, track.ledger.handed_out
+    assert state is not None
+    return Expected(
+        mark=track.ledger.last_mark, story=state.story, step=state.step, since=state.dispatched_at,
+        attempt=state.attempt if handed_out else None, dispatch=handed_out,
+    )  # fmt: skip
+
+
+def arrived(track: Track, reading: Reading, mark: HandoffMark, clock: Clock) -> HandoffArrived:
+    """Return the fact that a hand-off lies there for the attempt that others make of a track."""
+    state = track.state
+    assert state is not None
+    return HandoffArrived(
+        dispatch=track.ledger.handed_out or dispatch_id(clock),
+        reading=reading,
+        mark=mark,
+        step=state.step,
+        attempt=state.attempt,
+    )

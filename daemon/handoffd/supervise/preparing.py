@@ -25,6 +25,9 @@ from handoffd.supervise.prompting import prompt_context, templates_for
 from handoffd.supervise.runfolders import prepare
 from handoffd.supervise.services import Services
 
+PROMPT = "prompt.md"
+"""The file in a run's folder that the shim reads the prompt from."""
+
 RENDER_CPU_S = 1.0
 RENDER_WALL_S = 60.0
 
@@ -92,6 +95,13 @@ class Preparation:
         """
         assert track.ledger.dispatch is not None
         self._require(track.ledger.dispatch.executor)
+        await self.lay_out(track, dispatch)
+
+    async def lay_out(self, track: Track, dispatch: str) -> None:
+        """Lay the prompt of the track's current attempt where `prompt_of` and people find it.
+
+        Raises HandoffdError when it cannot be rendered or written.
+        """
         text, _ = await self.prompt(track, dispatch)
         await to_thread.run_sync(self._write, dispatch, text)
 
@@ -107,5 +117,5 @@ class Preparation:
             run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise storage_error("make the folder", run_dir, error) from error
-        replace_text(Path(run_dir, "prompt.md"), text, durable=False)
+        replace_text(Path(run_dir, PROMPT), text, durable=False)
         prepare(self._key.project, dispatch, text)

@@ -14,11 +14,12 @@ import structlog
 
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import NoticeGivenUp, Verb
-from handoffd.engine.requests import LimitLifted
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.requests import LevelChosen, LimitLifted
 from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Lifted, Peek, ProjectView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
@@ -26,6 +27,7 @@ from handoffd.store.projection import MAIN
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.choosing import AUTO
 from handoffd.supervise.loops import Loops, Watching, by_project
+from handoffd.supervise.manual import Manual
 from handoffd.supervise.naming import name_of, names_of, root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
@@ -222,7 +224,25 @@ class Roster:
         file that waits to be mended, or be judged by rules that nobody has read.
         """
         found = await self._workable(project)
+        if isinstance(verb, LevelChosen) and verb.level == 1 and found.files.settings.auto:
+            message = f"`auto: true` in {project}/.ai/handoffd.yaml makes it level 2 again"
+            raise Refused(
+                message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
+            )
         return (await found.main.give(verb)).result
+
+    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
+        """Give the next attempt away; return its prompt if there is one."""
+        with remedies(project):
+            return await Manual(await self._workable(project), self._services).hand_out(by)
+
+    async def apply(self, project: str, within_s: float | None) -> Applied:
+        """Hear the hand-off that lies there for an attempt of others."""
+        return await Manual(await self._workable(project), self._services).apply(within_s)
+
+    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+        """Run the current step's post_check; return its command and how it ended, if it has one."""
+        return await Manual(await self._workable(project), self._services).post_check(by)
 
     async def _workable(self, project: str) -> Project:
         if not self._loops.run_here:

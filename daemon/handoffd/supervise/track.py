@@ -22,6 +22,8 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.requests import PromptTaken
+from handoffd.engine.results import Dispatched
 from handoffd.engine.track import Track
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.meter import Live, noted
@@ -184,6 +186,8 @@ class TrackSupervisor:
 
     async def _decide(self, event: Event) -> Decision:
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+        if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
+            await self._turns.lay_out(decision.track, event.dispatch)  # before: without it nobody has it
         await self._commit(event, decision)
         return decision
 
@@ -262,6 +266,10 @@ class TrackSupervisor:
         known = self.track.ledger.capped
         found = self._turns.over(self.track) if known is not None else None
         return found is not None and not news_of(found, known)
+
+    async def taken(self, by: str) -> PromptTaken:
+        """Return the fact that somebody takes the prompt of the next turn, for `give`."""
+        return await self._turns.taken(self.track, by)
 
     # --- for whoever looks -----------------------------------------------------------------------
     async def peek(self) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:

@@ -11,8 +11,10 @@ from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced
+from handoffd.engine.requests import PromptTaken
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
+from handoffd.protocol.state import Status
 from handoffd.supervise.choosing import Choosing
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
@@ -62,10 +64,23 @@ class Turns:
         """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""
         await self._preparation.stage(decision.track, event.dispatch)
 
+    async def taken(self, track: Track, by: str) -> PromptTaken:
+        """Return that somebody takes the prompt of the next turn. Raises StoreError like `next`."""
+        if not self._home.running:
+            await self._files.refresh()
+        return PromptTaken(dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by)
+
+    async def lay_out(self, track: Track, dispatch: str) -> None:
+        """Keep the prompt of an attempt that somebody else makes. Raises HandoffdError."""
+        await self._preparation.lay_out(track, dispatch)
+
     async def peek(self, track: Track) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
-        """Return what the next turn would decide, with the prompt if it would dispatch."""
+        """Return what the next turn would decide, with the prompt if it would dispatch.
+
+        Of an attempt that others have in hand it is that attempt's prompt.
+        """
         event, decision = await self.next(track)
-        if not dispatches(decision):
+        if not dispatches(decision) and not _is_others(track):
             return decision, event, None, ()
         prompt, warnings = await self._preparation.prompt(decision.track, event.dispatch)
         return decision, event, prompt, warnings
@@ -73,7 +88,6 @@ class Turns:
     async def _turn(self, track: Track) -> Advanced:
         state = track.state
         assert state is not None
-        done = self._home.stories_done()
         baseline = False
         if self._files.settings.test.command and not track.ledger.red_done:
             baseline = await self._services.journal.load_baseline(self._key, state.story) is None
@@ -81,14 +95,25 @@ class Turns:
             dispatch=dispatch_id(self._services.clock),
             executor=(await self._choosing.choose(track)).executor,
             mark=await to_thread.run_sync(self._handoffs.mark),
-            unmet=tuple(name for name in state.blocked_by if name not in done and name != MAX_ATTEMPTS),
+            unmet=self._unmet(track),
             baseline=baseline,
             over=self.over(track),
         )
 
+    def _unmet(self, track: Track) -> tuple[str, ...]:
+        """Return the stories that must be done before the track goes on, and are not."""
+        assert track.state is not None
+        done = self._home.stories_done()
+        return tuple(name for name in track.state.blocked_by if name not in done and name != MAX_ATTEMPTS)
+
     def over(self, track: Track) -> Finding | None:
         """Return the cap that lets nothing more be started for the track, if one does."""
         return self._services.budgets.over(self._key, track, self._files.settings.caps)
+
+
+def _is_others(track: Track) -> bool:
+    """Return whether an attempt is in flight that a person or another tool makes."""
+    return track.state is not None and track.state.status is Status.RUNNING and track.ledger.dispatch is None
 
 
 def dispatches(decision: Decision) -> bool:

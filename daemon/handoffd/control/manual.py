@@ -1,0 +1,60 @@
+"""The answers to those who do steps themselves (level 1), as plain JSON values."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from handoffd.control.history import Json
+from handoffd.engine.commands import command_for
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.views import Applied
+from handoffd.protocol.document import render_state
+
+APPLY_S: Final = 40.0
+"""How long a daemon lets a caller wait for checks; who wants to know how they end asks again."""
+
+_THEN: Final = {
+    "applied": "the attempt is judged; dispatch to go on",
+    "stale": "nothing changed; do not hand the same file in again",
+    "pending": "the step is not done yet: wait for .ai/HANDOFF.md, then apply again",
+    "missing": "nothing changed; dispatch the step, then have its hand-off written",
+    "error": "nothing changed; mend .ai/HANDOFF.md, then apply again",
+}
+
+
+def applied_json(applied: Applied, root: str) -> Json:
+    """Return what became of a hand-off: its type, the STATE as it is now, and what to do next."""
+    state = json.loads(render_state(applied.state))
+    then = "its claims are being checked; apply again to hear how that ends" if applied.checking else None
+    answer: Json = {
+        "type": applied.type,
+        "message": applied.message,
+        "state": state,
+        "checking": applied.checking,
+        "caller_instruction": f"{applied.message}; {then or _THEN[applied.type]}",
+    }
+    if applied.type == "error":
+        answer |= {"code": applied.code, "recoverable": True}
+    following = "apply" if applied.checking or applied.type in {"pending", "error"} else "dispatch"
+    return {**answer, "project": root, "next_command": command_for(root, following)}
+
+
+def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Json:
+    """Return how a post_check ended; `passed` is null where the step has none."""
+    passed = ended.passed if ended is not None else None
+    if ended is None:
+        told = "the step has no post_check"
+    elif ended.fault is not None:
+        told = f"post_check could not be run: {ended.fault}"
+    else:
+        told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
+    return {
+        "type": "checked",
+        "project": root,
+        "passed": passed,
+        "command": command,
+        "tail": ended.tail if ended is not None else "",
+        "message": told,
+        "caller_instruction": f"{told}; nothing else follows from it",
+    }

@@ -1,0 +1,197 @@
+"""Level 1: what people, hooks and other tools do themselves: take a prompt, hand in, have checked.
+
+With a daemon the project's loops carry out what follows from that. Without one the track is lent a
+loop for as long as the verb lasts, in which nothing is dispatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio import to_thread
+
+from handoffd.engine.commands import command_for
+from handoffd.engine.decision import Decision
+from handoffd.engine.effects import RunChecks
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.requests import PostChecked
+from handoffd.engine.results import Dispatched, Refusal, Result
+from handoffd.engine.track import EXTERNAL, Dispatch, Phase
+from handoffd.engine.views import Applied, AppliedKind
+from handoffd.errors import Refused
+from handoffd.protocol.handoff import Absent, Found, Malformed, Reading, Stale
+from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import State, Status
+from handoffd.store.projection import read_project_file
+from handoffd.supervise.checking import Checks
+from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.looking import arrived, expected_of
+from handoffd.supervise.preparing import PROMPT, dispatch_id
+from handoffd.supervise.project import Project
+from handoffd.supervise.services import Services
+
+MOST_TURNS = 10
+"""Turns that lead to no dispatch, one after the other: a parked story is given back, and so on."""
+
+LOOK_S = 0.02
+_MAX_PROMPT = 1024 * 1024
+
+
+class Manual:
+    """The main track of one project, in the hands of others."""
+
+    def __init__(self, project: Project, services: Services) -> None:
+        self._project = project
+        self._track = project.main
+        self._services = services
+        self._handoffs = HandoffFiles(project.root)
+
+    async def hand_out(self, by: str) -> tuple[Result, str | None]:
+        """Take the track to the next attempt and give it away: return the result, and its prompt.
+
+        Raises HandoffdError when there is no STATE.json or the prompt cannot be made.
+        """
+        self._require_state()
+        result: Result | None = None
+        for _ in range(MOST_TURNS):
+            event = await self._track.taken(by)
+            result = (await self._track.give(event)).result
+            if isinstance(result, Dispatched):
+                return result, await to_thread.run_sync(self._prompt_of, event.dispatch)
+            if result.type != "accepted":
+                break
+        assert result is not None
+        return result, None
+
+    def _prompt_of(self, dispatch: str) -> str:
+        seen = read_project_file(self._services.run_dir(dispatch), PROMPT, _MAX_PROMPT)
+        return seen.content.decode("utf-8", errors="replace") if seen is not None else ""
+
+    async def apply(self, within_s: float | None) -> Applied:
+        """Hear the hand-off that lies there now, and have its claims checked.
+
+        After `within_s` seconds the checks go on without being waited for, if there is a daemon.
+        """
+        self._require_state()
+        dispatch = self._track.track.ledger.dispatch
+        if dispatch is None:
+            reading, decision = await self._hear()
+            if decision is None:
+                return self._unheard(reading)
+            if isinstance(decision.result, Refusal):
+                return self._told("stale", decision.result.message)
+        elif dispatch.executor != EXTERNAL:
+            return self._told("pending", f"{dispatch.id} is the daemon's own: it is heard when it ends")
+        await self._conclude(within_s)
+        return self._told("applied", self._standing())
+
+    async def _hear(self) -> tuple[Reading, Decision | None]:
+        """Put the hand-off before the engine, if one is there for the attempt of others in flight."""
+        before = self._track.track
+        assert before.state is not None
+        if before.state.status is not Status.RUNNING:
+            mark = await to_thread.run_sync(self._handoffs.mark)
+            there = mark.handoff is not None or mark.result is not None
+            return Stale(why=self._standing()) if there else Absent(), None
+        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
+        if not isinstance(reading, Found):
+            return reading, None
+        fact = arrived(before, reading, mark, self._services.clock)
+        return reading, await self._track.give(fact)
+
+    def _unheard(self, reading: Reading) -> Applied:
+        state = self._track.track.state
+        assert state is not None
+        running = state.status is Status.RUNNING
+        match reading:
+            case Malformed(problem=problem):
+                return self._told("error", str(problem), code="MALFORMED_HANDOFF")
+            case Stale(why=why):
+                return self._told("stale", f"the hand-off is not for a running attempt: {why}")
+            case _ if running:
+                return self._told("pending", f"{state.step} runs, and .ai/HANDOFF.md is not there yet")
+            case _:
+                return self._told(
+                    "missing", f"there is no .ai/HANDOFF.md, and nothing runs: {self._standing()}"
+                )
+
+    async def _conclude(self, within_s: float | None) -> None:
+        """Wait for the checks of a hand-off; without a daemon, carry them out."""
+        if self._checked() is None:
+            return
+        async with self._loop():
+            with anyio.move_on_after(within_s):
+                while self._checked() is not None:  # noqa: ASYNC110 – its end is a commit like any other
+                    await anyio.sleep(LOOK_S)
+
+    def _checked(self) -> Dispatch | None:
+        """Return the attempt of others whose hand-off is being checked, while one is."""
+        dispatch = self._track.track.ledger.dispatch
+        of_others = dispatch is not None and dispatch.executor == EXTERNAL
+        return dispatch if of_others and dispatch is not None and dispatch.phase is Phase.CHECKING else None
+
+    @asynccontextmanager
+    async def _loop(self) -> AsyncIterator[None]:
+        """Lend the track a loop if it has none: it takes up what was ordered, and dispatches nothing."""
+        if self._track.lasting:
+            yield
+            return
+        dispatch = self._checked()
+        orders = [
+            order
+            for order in await self._services.journal.pending_effects()
+            if isinstance(order.effect, RunChecks) and dispatch and order.effect.dispatch == dispatch.id
+        ]
+        self._project.ending = True
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._track.run, tuple(orders))
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def post_check(self, by: str) -> tuple[str | None, PostCheck | None]:
+        """Run the post_check of the current step; return its command and how it ended, if there is one.
+
+        Raises Refused while an attempt is in flight that the daemon checks by itself.
+        """
+        state = self._require_state()
+        dispatch = self._track.track.ledger.dispatch
+        if dispatch is not None:
+            hint = command_for(self._project.root, "status")
+            raise Refused(f"{dispatch.id} is checked by the daemon", code="ALREADY_RUNNING", hint=hint)
+        rule = self._project.files.rules.steps.get(state.step) if state.step != DONE else None
+        if rule is None or rule.post_check is None:
+            return None, None
+        checks = Checks(self._track.key, self._project, self._services, {})
+        order = RunChecks(
+            dispatch=dispatch_id(self._services.clock), story=state.story, step=state.step,
+            attempt=state.attempt, tests=None, check_timeout_min=rule.check_timeout_min,
+            post_check=rule.post_check, post_check_timeout_s=rule.post_check_timeout_s,
+        )  # fmt: skip
+        ended = (await checks.measure(order, 0)).post_check
+        assert ended is not None
+        if ended.fault is None:
+            await self._track.give(PostChecked(passed=ended.passed, by=by))
+        return rule.post_check, ended
+
+    def _require_state(self) -> State:
+        state = self._track.track.state
+        if state is None:
+            hint = command_for(self._project.root, "init")
+            raise Refused(f"{self._project.root} has no STATE.json", code="NOT_INITIALIZED", hint=hint)
+        return state
+
+    def _standing(self) -> str:
+        state = self._require_state()
+        told = f": {state.last_error}" if state.last_error and state.status is not Status.PASS else ""
+        return f"{state.step} attempt {state.attempt} is {state.status}{told}"
+
+    def _told(self, kind: AppliedKind, message: str, *, code: str | None = None) -> Applied:
+        return Applied(
+            type=kind,
+            message=message,
+            code=code,
+            state=self._require_state(),
+            checking=self._checked() is not None,
+        )
