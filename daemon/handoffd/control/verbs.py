@@ -6,7 +6,7 @@ the allowed values in the error. `init`, `add`, `remove` and `trust` are no even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.control.vocabulary import MAX_TEXT, VERBS, Arguments, Parameter, VerbSpec
@@ -86,15 +86,19 @@ def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
 
     Raises Refused (BAD_ARGUMENT, INVALID_STORY) for anything else; its hint tells how the verb is given.
     """
-    parameters = spec.parameters
     try:
-        unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
-        if unknown:
-            allowed = ", ".join(parameter.name for parameter in parameters) or "none"
-            raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
-        return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+        return values(spec.parameters, given)
     except Refused as refused:
         raise Refused(refused.message, code=refused.code, hint=usage(spec, project)) from None
+
+
+def values(parameters: Sequence[Parameter], given: Arguments) -> dict[str, Any]:
+    """Return every one of `parameters` with a valid value. Raises Refused as `checked`, without a hint."""
+    unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
+    if unknown:
+        allowed = ", ".join(parameter.name for parameter in parameters) or "none"
+        raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
+    return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
 
 
 def _value(parameter: Parameter, value: object) -> object:
