@@ -59,7 +59,7 @@ EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
 }
 """The verbs that are one event each, with arguments that were checked."""
 
-_MOST = 10**12
+MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a slip of the finger."""
 
 
@@ -154,7 +154,7 @@ def _number(parameter: Parameter, value: object) -> float:
         found = number(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0
     except (ValueError, OverflowError):
         found = 0
-    if not 0 < found <= _MOST or (isinstance(value, float) and found != value):
+    if not 0 < found <= MOST_SPENT or (isinstance(value, float) and found != value):
         raise _bad(f"{parameter.name} must be {kind} above 0: {parameter.help}")
     return found
 

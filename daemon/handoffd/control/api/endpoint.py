@@ -38,6 +38,8 @@ class UrlParameter:
     default: Any = None
     most: int = MOST
     choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    """What its text looks like, for the description; whoever answers checks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +62,9 @@ class Endpoint:
     """One method of one path.
 
     `answer` turns a request into a JSON object (409 when its `type` is `error`), or into a response of
-    its own. `shape` is the type of that object, anything pydantic can describe; `media` and `body` None:
-    JSON, and nothing that can be sent along. `errors` are codes that can come beside those any request
-    can meet. `raw`: `answer` checks the body itself. `hint`: how a person would ask, after a bad request.
+    its own. `shape` is the type of that object, anything pydantic can describe, `media` what it comes as.
+    `body` None: nothing can be sent along. `raw`: `answer` checks the body itself. `hint`: how a person
+    would ask, after a bad request.
     """
 
     name: str
@@ -74,8 +76,7 @@ class Endpoint:
     body: tuple[Parameter, ...] | None = None
     raw: bool = False
     shape: Any = dict[str, Any]
-    media: str | None = None
-    errors: tuple[str, ...] = ()
+    media: tuple[str, ...] = ("application/json",)
     hint: str | None = None
 
 

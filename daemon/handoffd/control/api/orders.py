@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from handoffd.control.api.endpoint import BY, Asked, Endpoint
+from handoffd.control.api.shapes import (
+    Added,
+    Initialised,
+    Lifted,
+    Reloaded,
+    Removed,
+    ResultOfVerb,
+    Stopping,
+    Trusted,
+)
 from handoffd.control.history import Json
-from handoffd.control.verbs import BAD_ARGUMENT, usage
+from handoffd.control.verbs import BAD_ARGUMENT, EVENTS, usage
 from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
 from handoffd.errors import Refused
 
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
+_SHAPES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("start", "custom", *EVENTS), ResultOfVerb),
+    "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
+}  # fmt: skip
+"""What verbs answer; an object of its own that is not described here, for any other."""
 
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:
@@ -39,6 +55,7 @@ def _verb(spec: VerbSpec) -> Endpoint:
     return Endpoint(
         name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
         body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
+        shape=_SHAPES.get(spec.name, dict[str, Any]),
     )  # fmt: skip
 
 
@@ -51,17 +68,17 @@ ORDERS: Final = (
             Parameter(name="account", type="text", required=True, help="name one that is limited"),
             BY,
         ),
-        answer=_lift_limit, hint="handoffd limits lift ACCOUNT",
+        answer=_lift_limit, shape=Lifted, hint="handoffd limits lift ACCOUNT",
     ),
     Endpoint(
         name="reload", path="/v1/reload", method="POST",
         help="Read the configuration and every project's files again; tells what is wrong with them.",
-        body=(), answer=_reload,
+        body=(), answer=_reload, shape=Reloaded,
     ),
     Endpoint(
         name="stop", path="/v1/stop", method="POST",
         help="End the daemon; executors go on unless told otherwise.",
         body=(Parameter(name="executors", type="flag", help="end the executors first"),),
-        answer=_stop,
+        answer=_stop, shape=Stopping,
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 from starlette.responses import Response, StreamingResponse
 
 from handoffd.control.api.endpoint import PROJECT, Asked, Endpoint, UrlParameter
+from handoffd.control.api.shapes import EventsAnswer
 from handoffd.control.history import MOST_EVENTS, Json, follow
 from handoffd.control.runlog import pieces
 
@@ -53,10 +54,10 @@ STREAMS: Final = (
             ),
             _FOLLOW,
         ),
-        answer=_events,
+        answer=_events, shape=EventsAnswer, media=("application/json", "application/x-ndjson"),
     ),
     Endpoint(
-        name="log", path="/v1/log", media="application/octet-stream",
+        name="log", path="/v1/log", media=("application/octet-stream",),
         help="The output of a run, or of a project's latest; the header `X-Handoffd-Run` names it.",
         url=(PROJECT, UrlParameter(name="run", help="the id of a run"), _FOLLOW),
         answer=_log,
