@@ -17,6 +17,7 @@ from textwrap import dedent
 from typing import Any, get_args
 
 from pydantic import TypeAdapter
+from tests.support.api_documents import endpoints, problems
 from tests.support.markdown import plain, table
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
@@ -367,6 +368,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "rule-defaults": _rule_defaults,
     "executors": _executors,
     "verbs": _verbs,
+    "endpoints": endpoints,
+    "problems": problems,
     "verb-events": lambda: _kinds(Verb),
     "fact-events": lambda: _kinds(Fact),
     "effects": lambda: _kinds(Effect),

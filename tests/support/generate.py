@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.support.documents import documents, filled
 
+from handoffd.control.api.table import described
 from handoffd.protocol.schema import schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,8 +29,13 @@ def _document_text(path: Path) -> str:
     return filled(path.read_text(encoding="utf-8"))
 
 
+def _openapi_text() -> str:
+    return json.dumps(described(), indent=2, ensure_ascii=False) + "\n"
+
+
 GENERATED: dict[Path, Callable[[], str]] = {
     **{ROOT / "config" / "schema" / name: _schema_text(name) for name in schemas()},
+    ROOT / "docs" / "openapi.json": _openapi_text,
     **{path: partial(_document_text, path) for path in documents()},
 }
 """Every generated file, with the function that makes its whole text."""

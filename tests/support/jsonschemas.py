@@ -15,7 +15,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),
     "array": (list,), "object": (dict,),
 }  # fmt: skip
-_NOTES = {"$schema", "$defs", "title", "description", "default", "format", "writeOnly"}
+_NOTES = {"$schema", "$defs", "title", "description", "default", "format", "writeOnly", "discriminator"}
 
 
 def complaints(value: Any, schema: Schema, whole: Schema | None = None, at: str = "$") -> list[str]:
@@ -39,6 +39,13 @@ def _deeper(keyword: str, wanted: Any, value: Any, schema: Schema, whole: Schema
             tries = [complaints(value, part, whole, at) for part in wanted]
             if all(tries):
                 yield f"{at}: fits none of {len(tries)} forms ({'; '.join(one[0] for one in tries)})"
+        case "oneOf":
+            fitting = [part for part in wanted if not complaints(value, part, whole, at)]
+            if len(fitting) != 1:
+                yield f"{at}: fits {len(fitting)} of {len(wanted)} forms, not one"
+        case "not":
+            if not complaints(value, wanted, whole, at):
+                yield f"{at}: is what it must not be"
         case "items":
             for index, item in enumerate(value if isinstance(value, list) else ()):
                 yield from complaints(item, wanted, whole, f"{at}[{index}]")
@@ -68,7 +75,9 @@ def _others(value: Any, schema: Schema) -> list[str]:
 
 
 def _of_type(value: Any, wanted: str) -> list[str]:
-    fits = isinstance(value, _TYPES[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
+    # A whole number is one however it is written.
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    fits = isinstance(number, _TYPES[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
     return [] if fits else [f"{value!r} is no {wanted}"]
 
 
@@ -88,6 +97,10 @@ def _as_long_as(value: Any, least: int) -> list[str]:
     return [f"{value!r} is too short"] if isinstance(value, str | list) and len(value) < least else []
 
 
+def _no_longer_than(value: Any, most: int) -> list[str]:
+    return [f"{len(value)} characters are too many"] if isinstance(value, str) and len(value) > most else []
+
+
 def _like(value: Any, pattern: str) -> list[str]:
     return (
         [f"{value!r} is not like {pattern}"]
@@ -104,6 +117,7 @@ _SIMPLE: Mapping[str, Any] = {
     "maximum": _at_most,
     "exclusiveMinimum": _above,
     "minLength": _as_long_as,
+    "maxLength": _no_longer_than,
     "minItems": _as_long_as,
     "pattern": _like,
     "required": lambda value, names: [

@@ -21,8 +21,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from handoffd.control.api.problems import error_json
 from handoffd.control.peer import own_uid, peer_of
-from handoffd.control.routes import application, error_json
+from handoffd.control.routes import application
 from handoffd.control.service import Service
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 

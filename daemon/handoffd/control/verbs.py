@@ -6,7 +6,7 @@ the allowed values in the error. `init`, `add`, `remove` and `trust` are no even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.control.vocabulary import MAX_TEXT, VERBS, Arguments, Parameter, VerbSpec
@@ -61,7 +61,7 @@ EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
 }
 """The verbs that are one event each, with arguments that were checked."""
 
-_MOST = 10**12
+MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a slip of the finger."""
 
 
@@ -88,15 +88,19 @@ def checked(spec: VerbSpec, project: str, given: Arguments) -> dict[str, Any]:
 
     Raises Refused (BAD_ARGUMENT, INVALID_STORY) for anything else; its hint tells how the verb is given.
     """
-    parameters = spec.parameters
     try:
-        unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
-        if unknown:
-            allowed = ", ".join(parameter.name for parameter in parameters) or "none"
-            raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
-        return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
+        return values(spec.parameters, given)
     except Refused as refused:
         raise Refused(refused.message, code=refused.code, hint=usage(spec, project)) from None
+
+
+def values(parameters: Sequence[Parameter], given: Arguments) -> dict[str, Any]:
+    """Return every one of `parameters` with a valid value. Raises Refused as `checked`, without a hint."""
+    unknown = sorted(given.keys() - {parameter.name for parameter in parameters})
+    if unknown:
+        allowed = ", ".join(parameter.name for parameter in parameters) or "none"
+        raise _bad(f"unknown argument {unknown[0][:80]!r} (allowed: {allowed})")
+    return {parameter.name: _value(parameter, given.get(parameter.name)) for parameter in parameters}
 
 
 def _value(parameter: Parameter, value: object) -> object:
@@ -154,7 +158,7 @@ def _number(parameter: Parameter, value: object) -> float:
         found = number(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0
     except (ValueError, OverflowError):
         found = 0
-    if not 0 < found <= _MOST or (isinstance(value, float) and found != value):
+    if not 0 < found <= MOST_SPENT or (isinstance(value, float) and found != value):
         raise _bad(f"{parameter.name} must be {kind} above 0: {parameter.help}")
     return found
 

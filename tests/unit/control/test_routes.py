@@ -67,7 +67,13 @@ def test_status_and_projects(control: Controlled) -> None:
     ("method", "path", "body", "status", "code"),
     [
         ("GET", "/v1/nope", None, 404, "NOT_FOUND"),
-        ("DELETE", "/v1/status", None, 404, "NOT_FOUND"),
+        ("DELETE", "/v1/status", None, 405, "METHOD_NOT_ALLOWED"),
+        ("TRACE", "/v1/status", None, 405, "METHOD_NOT_ALLOWED"),
+        ("GET", "/v1/status?projcet=shop", None, 400, "BAD_ARGUMENT"),
+        ("GET", "/v1/verbs/frob", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/verbs/approve", None, 405, "METHOD_NOT_ALLOWED"),
+        ("POST", "/v1/stop", b'{"executors": "yes"}', 400, "BAD_ARGUMENT"),
+        ("POST", "/v1/verbs/note", b'{"project": "shop", "text": "x", "by": 5}', 400, "BAD_ARGUMENT"),
         ("GET", "/v1/status?project=nope", None, 404, "NOT_FOUND"),
         ("GET", "/v1/peek", None, 400, "BAD_ARGUMENT"),
         ("GET", "/v1/events?after=-1", None, 400, "BAD_ARGUMENT"),
@@ -96,7 +102,7 @@ def test_errors_have_one_shape(
 
 def test_a_verb_is_given_in_somebodys_name(control: Controlled) -> None:
     """`by` is recorded; without it, it was the API; a name that is none is not recorded."""
-    for by in ({"by": "eve"}, {}, {"by": "\x1b[2J"}, {"by": 5}):
+    for by in ({"by": "eve"}, {}, {"by": "\x1b[2J"}, {"by": None}):
         assert 200 == _post(control, "/v1/verbs/note", project="shop", text="x", **by)[0]
 
     assert [Noted(text="x", by=name) for name in ("eve", "api", "api", "api")] == [

@@ -1,0 +1,97 @@
+"""From a request to what an endpoint is given: every parameter checked, nothing unknown let through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from starlette.requests import Request
+
+from handoffd.control.api.endpoint import MOST, Asked, Endpoint, UrlParameter
+from handoffd.control.history import Json
+from handoffd.control.service import Caller, Service
+from handoffd.control.verbs import BAD_ARGUMENT, values
+from handoffd.errors import Refused
+
+MAX_BODY: Final = 1024 * 1024
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False, "": None}
+_MOST_NAME: Final = 100
+
+
+async def asked(endpoint: Endpoint, request: Request, service: Service, closing: anyio.Event) -> Asked:
+    """Return what `request` asks of `endpoint`. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
+    try:
+        given = _of_url(endpoint, request)
+        body = await _body(request) if endpoint.method == "POST" else {}
+        caller = _caller(request, body.get("by"))
+        if not endpoint.raw:
+            given.update(values(endpoint.body or (), body))
+    except Refused as refused:
+        refused.hint = refused.hint or endpoint.hint
+        raise
+    return Asked(service=service, given=given, body=body, caller=caller, closing=closing, request=request)
+
+
+def _of_url(endpoint: Endpoint, request: Request) -> dict[str, Any]:
+    known = {parameter.name for parameter in endpoint.url if parameter.place == "query"}
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise _bad(f"unknown parameter {name[:80]!r} (allowed: {allowed})")
+        if names.count(name) > 1:
+            raise _bad(f"{name} is given more than once")
+    places: Mapping[str, Mapping[str, str]] = {"query": request.query_params, "path": request.path_params}
+    return {one.name: _value(one, places[one.place].get(one.name)) for one in endpoint.url}
+
+
+def _value(parameter: UrlParameter, text: str | None) -> Any:
+    if not text:
+        if parameter.required:
+            raise _bad(f"{parameter.name} is missing: {parameter.help}")
+        return parameter.default
+    if parameter.type == "number":
+        return _number(parameter, text)
+    if parameter.type == "flag":
+        if text not in _FLAGS:
+            raise _bad(f"{parameter.name} must be 1, true, 0 or false")
+        return _FLAGS[text]
+    if parameter.choices and text not in parameter.choices:
+        raise _bad(f"{text[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
+    return text
+
+
+def _number(parameter: UrlParameter, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MOST:
+        raise _bad(f"{parameter.name} must be a whole number from 0")
+    return min(int(text), parameter.most)
+
+
+def _caller(request: Request, by: object) -> Caller:
+    assert request.client is not None  # set by the server's protocol from the socket's credentials
+    if by is not None and not isinstance(by, str):
+        raise _bad("by must be a text: the name to record")
+    name = by[:_MOST_NAME] if by and by.isprintable() else "api"
+    return Caller(pid=request.client.port, by=name)
+
+
+async def _body(request: Request) -> Json:
+    """Return the JSON object in the body; an empty body is an empty object."""
+    raw = b""
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MAX_BODY:
+            raise Refused(f"the request is larger than {MAX_BODY} bytes", code="TOO_LARGE")
+    try:
+        data: Any = json.loads(raw or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"the request is no JSON: {error}", code="BAD_REQUEST") from error
+    if not isinstance(data, dict):
+        raise Refused("the request is no JSON object", code="BAD_REQUEST")
+    return data
+
+
+def _bad(message: str) -> Refused:
+    return Refused(message, code=BAD_ARGUMENT)

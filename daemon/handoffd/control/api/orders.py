@@ -1,0 +1,84 @@
+"""Endpoints that change something: every verb of the vocabulary, and what concerns the daemon itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from handoffd.control.api.endpoint import BY, Asked, Endpoint
+from handoffd.control.api.shapes import (
+    Added,
+    Initialised,
+    Lifted,
+    Reloaded,
+    Removed,
+    ResultOfVerb,
+    Stopping,
+    Trusted,
+)
+from handoffd.control.history import Json
+from handoffd.control.verbs import BAD_ARGUMENT, EVENTS, usage
+from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
+from handoffd.errors import Refused
+
+_PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
+_SHAPES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("start", "custom", *EVENTS), ResultOfVerb),
+    "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
+}  # fmt: skip
+"""What verbs answer; an object of its own that is not described here, for any other."""
+
+
+async def _give(asked: Asked, spec: VerbSpec) -> Json:
+    given = {name: value for name, value in asked.body.items() if name != "by"}
+    project = given.pop("project", None)
+    if not isinstance(project, str) or not project:
+        message = "project is missing: name one, or give its path"
+        raise Refused(message, code=BAD_ARGUMENT, hint=usage(spec, "PROJECT"))
+    return await asked.service.call(spec.name, project, given, asked.caller)
+
+
+async def _lift_limit(asked: Asked) -> Json:
+    return await asked.service.lift_limit(asked.given["account"], asked.caller)
+
+
+async def _reload(asked: Asked) -> Json:
+    return await asked.service.reload()
+
+
+async def _stop(asked: Asked) -> Json:
+    return await asked.service.stop(asked.caller, executors=asked.given["executors"])
+
+
+def _verb(spec: VerbSpec) -> Endpoint:
+    return Endpoint(
+        name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
+        body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
+        shape=_SHAPES.get(spec.name, dict[str, Any]),
+    )  # fmt: skip
+
+
+ORDERS: Final = (
+    *(_verb(spec) for spec in VERBS.values()),
+    Endpoint(
+        name="lift_limit", path="/v1/limits/lift", method="POST",
+        help="Have nobody wait for an account any more: as `limits lift --json`.",
+        body=(
+            Parameter(name="account", type="text", required=True, help="name one that is limited"),
+            BY,
+        ),
+        answer=_lift_limit, shape=Lifted, hint="handoffd limits lift ACCOUNT",
+    ),
+    Endpoint(
+        name="reload", path="/v1/reload", method="POST",
+        help="Read the configuration and every project's files again; tells what is wrong with them.",
+        body=(), answer=_reload, shape=Reloaded,
+    ),
+    Endpoint(
+        name="stop", path="/v1/stop", method="POST",
+        help="End the daemon; executors go on unless told otherwise.",
+        body=(Parameter(name="executors", type="flag", help="end the executors first"),),
+        answer=_stop, shape=Stopping,
+    ),
+)  # fmt: skip

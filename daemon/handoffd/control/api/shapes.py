@@ -1,0 +1,246 @@
+"""What answers look like, as types: the OpenAPI document is made from them.
+
+They describe what the service puts together as plain JSON; tests hold real answers against them.
+Keys may be added at any time, so none of them says that there are no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from handoffd.engine.results import Result
+from handoffd.engine.views import AccountView, ProjectView
+
+ResultOfVerb = Annotated[Result, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Who answers."""
+
+    api: int
+    version: str
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkBacklog:
+    """What one sink of notices has not taken."""
+
+    sink: str
+    undelivered: int
+    oldest: datetime | None
+    failed_tries: int
+    last_error: str | None
+    next_try_s: float | None
+    given_up: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusAnswer:
+    """Where every project stands."""
+
+    api: int
+    daemon: bool
+    at: datetime
+    notices: list[SinkBacklog]
+    projects: list[ProjectView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectInShort:
+    """One project in a few words."""
+
+    project: str
+    name: str
+    level: int
+    condition: str
+    story: str | None
+    step: str | None
+    status: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectsAnswer:
+    """The supervised projects."""
+
+    projects: list[ProjectInShort]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeekAnswer:
+    """What the next turn of a project would do. `prompt` is null if nothing would run."""
+
+    project: str
+    result: ResultOfVerb
+    why: str
+    step: str
+    attempt: int
+    executor: str
+    prompt: str | None
+    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsAnswer:
+    """The accounts that are limited."""
+
+    at: datetime
+    limits: list[AccountView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageAnswer:
+    """What ended runs used: a row for each group, and all of them together."""
+
+    project: str | None
+    since: datetime | None
+    by: str
+    rows: list[dict[str, Any]]
+    total: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One dispatch, from the decision to the verdict. What has not happened yet is null."""
+
+    run: str
+    project: str
+    name: str
+    track: str
+    story: str | None
+    step: str
+    attempt: int
+    executor: str
+    decided_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    seconds: float | None
+    exit: dict[str, Any] | None
+    usage: dict[str, Any] | None
+    model: str | None
+    tests: dict[str, Any] | None
+    result: str | None
+    why: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsAnswer:
+    """Dispatches, newest first."""
+
+    runs: list[Run]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAndStatus:
+    """Where a track stood."""
+
+    step: str
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEvent:
+    """One event: when, what, why, and where the track stood before and after."""
+
+    type: Literal["event"]
+    seq: int
+    at: datetime
+    project: str
+    name: str
+    track: str
+    kind: str
+    what: str
+    rules: list[dict[str, Any]]
+    why: str
+    next: str | None
+    before: StepAndStatus | None
+    after: StepAndStatus | None
+    event: dict[str, Any]
+    result: dict[str, Any]
+    orders: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsAnswer:
+    """Events, oldest first."""
+
+    events: list[HistoryEvent]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifted:
+    """What became of a limit that was lifted."""
+
+    type: Literal["lifted"]
+    account: str
+    projects: list[str]
+    problems: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reloaded:
+    """What is wrong with the files that were read again."""
+
+    type: Literal["reloaded"]
+    problems: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """The daemon is about to end."""
+
+    type: Literal["stopping"]
+    executors: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialised:
+    """A project was prepared."""
+
+    type: Literal["initialised"]
+    project: str
+    name: str
+    level: int
+    created: list[str]
+    missing: list[str]
+    test_command: list[str] | None
+    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added(ProjectView):
+    """A project is supervised."""
+
+    type: Literal["added"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """A project is supervised no longer."""
+
+    type: Literal["removed"]
+    project: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusted:
+    """What was put into force."""
+
+    type: Literal["trusted"]
+    project: str
+    trusted: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Error:
+    """An error, or what the engine refused. What belongs to it may stand beside."""
+
+    type: Literal["error"]
+    code: str
+    message: str

@@ -1,0 +1,33 @@
+"""What is made from the table of endpoints for the documentation."""
+
+from __future__ import annotations
+
+from tests.support.markdown import table
+
+from handoffd.control.api.endpoint import Endpoint
+from handoffd.control.api.problems import PROBLEMS, Problem
+from handoffd.control.api.table import ENDPOINTS
+
+
+def endpoints() -> str:
+    """Return every endpoint in one table."""
+    rows = [
+        (f"`{one.method} {one.path.replace(':path', '')}`", one.help, _parameters(one)) for one in ENDPOINTS
+    ]
+    return table(("Request", "What it does", "Query, or keys of the body"), rows)
+
+
+def problems() -> str:
+    """Return every status that is no answer, with its codes."""
+    rows = [(str(one.status), _codes(one), one.when) for one in PROBLEMS]
+    return table(("Status", "Codes", "When"), rows)
+
+
+def _codes(problem: Problem) -> str:
+    return ", ".join([f"`{code}`" for code in problem.codes] + ["any other"] * problem.others)
+
+
+def _parameters(endpoint: Endpoint) -> str:
+    named = [(one.name, one.required) for one in endpoint.url if one.place == "query"]
+    named += [(one.name, one.required) for one in endpoint.body or ()]
+    return ", ".join(f"**`{name}`**" if required else f"`{name}`" for name, required in named) or "–"

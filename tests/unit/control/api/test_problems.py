@@ -1,0 +1,35 @@
+"""Errors as the API tells them."""
+
+from __future__ import annotations
+
+import pytest
+
+from handoffd.control.api.problems import error_json, status_of
+from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFound("x"), 404),
+        (Locked("x"), 409),
+        (Refused("x"), 409),
+        (Refused("x", code="BAD_ARGUMENT"), 400),
+        (Refused("x", code="INSIDE_EXECUTOR"), 403),
+        (StoreError("x"), 503),
+        (HandoffdError("x"), 400),
+        (HandoffdError("x", code="INTERNAL"), 500),
+    ],
+)
+def test_the_status_follows_the_code_then_the_family(error: HandoffdError, status: int) -> None:
+    """A code of its own wins."""
+    assert status == status_of(error)
+
+
+def test_an_error_has_one_shape() -> None:
+    """What belongs to it stands beside."""
+    error = Refused("no", code="X", hint="handoffd status")
+    error.details = {"problems": ["a"]}
+
+    told = {"type": "error", "code": "X", "message": "no", "hint": "handoffd status", "problems": ["a"]}
+    assert told == error_json(error)
