@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 
 from tests.support.playbook import (
@@ -102,6 +103,7 @@ def tracks() -> Iterator[Track]:
         for phase in Phase:
             yield running(step, phase)
     yield track_at("review", Status.TIMEOUT, max_attempts=2)
+    yield track_at("impl", Status.RUNNING, dispatched_at=T0 - timedelta(hours=1), timeout_min=10)
     for phase in Phase:
         for stop in StopReason:
             yield running("scaffold", phase, stop)

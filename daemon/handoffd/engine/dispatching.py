@@ -26,6 +26,8 @@ HANDOFF_MIN = 5.0
 
 def advance(situation: Situation, event: Advanced) -> Decision:
     """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
+    if (waits := without_story(situation)) is not None:
+        return waits
     return take_turn(situation, event.unmet, lambda here: _dispatch(here, event))
 
 
@@ -75,15 +77,14 @@ def _held_back(situation: Situation) -> Decision | None:
         return _wait(situation, state.last_error or "aborted")
     if ledger.held_edit:
         return _wait(situation, ledger.held_edit.why)
-    if state.story is None and not _is_first_of_all(situation):
-        return _wait(situation, "no story was started")
     return None
 
 
-def _is_first_of_all(situation: Situation) -> bool:
-    """Return whether the project itself is to be set up, by a person: that is no story's step."""
-    state = situation.state
-    return not situation.ledger.automatic and state.step == situation.pipeline(state.task_type).bootstrap
+def without_story(situation: Situation) -> Decision | None:
+    """Return the wait for a story, if that is what keeps the track from its turn."""
+    if situation.state.story is not None or _held_back(situation) is not None:
+        return None
+    return _wait(situation, "no story was started")
 
 
 def _wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:

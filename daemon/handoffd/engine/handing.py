@@ -9,7 +9,7 @@ from __future__ import annotations
 from handoffd.engine.advice import way_on
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, row
-from handoffd.engine.dispatching import take_turn, timed_out
+from handoffd.engine.dispatching import take_turn, timed_out, without_story
 from handoffd.engine.events import HandoffArrived
 from handoffd.engine.judging import hear_external
 from handoffd.engine.requests import LevelChosen, PostChecked, PromptTaken
@@ -23,7 +23,15 @@ def hand_out(situation: Situation, event: PromptTaken) -> Decision:
     """Take the track as far as it goes; where that is a dispatch, the step is theirs who asked."""
     if (overdue := _overdue(situation)) is not None:
         return overdue
+    if not _sets_up(situation) and (waits := without_story(situation)) is not None:
+        return waits
     return take_turn(situation, event.unmet, lambda here: _hand_out(situation, here, event))
+
+
+def _sets_up(situation: Situation) -> bool:
+    """Return whether it is the project itself that is to be set up: that is no story's step."""
+    state = situation.state
+    return state.step == situation.pipeline(state.task_type).bootstrap
 
 
 def _overdue(situation: Situation) -> Decision | None:
@@ -50,8 +58,8 @@ def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> De
     result = Dispatched(
         project=state.project, story=state.story, step=state.step, attempt=state.attempt,
         dispatch=event.dispatch, next_command=command("apply"),
-        caller_instruction=f"{state.step} attempt {state.attempt} is yours: have its prompt carried out,"
-        " which is not done before .ai/HANDOFF.md is written; then hand it in, and go to no other step before",
+        caller_instruction=f"{state.step} attempt {state.attempt} is yours: have its prompt carried out, to"
+        " where .ai/HANDOFF.md is written; then hand it in, and go to no other step before",
     )  # fmt: skip
     why = f"{state.step} attempt {state.attempt} of {state.max_attempts} was taken by {event.by}"
     limit = row(state.step, "timeout_min", f"{situation.rule.timeout_min:g}")

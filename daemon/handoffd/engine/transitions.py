@@ -119,7 +119,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     },
     F: {
         **_resting(F),
-        "prompt_taken": _set(P, F, R, H),
+        "prompt_taken": _set(F, R, H),
         "advanced": _set(P, F, R, H),  # pending: where it led to must wait for a budget
         "dispatch_failed": _set(P, H),
     },
@@ -131,7 +131,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     },
     T: {
         **_resting(T),
-        "prompt_taken": _set(P, T, R, H),
+        "prompt_taken": _set(T, R, H),
         "advanced": _set(P, T, R, H),
         "dispatch_failed": _set(P, H),
     },

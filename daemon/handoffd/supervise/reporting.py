@@ -172,11 +172,8 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return state.last_error or _question(state)
     if not ledger.automatic or state.story is None:
-        return (
-            "a start: the project is at level 1"
-            if state.story is None
-            else "somebody to dispatch it: the project is at level 1"
-        )
+        wanted = "a start" if state.story is None else "somebody to dispatch it"
+        return f"{wanted}: the project is at level 1"
     if ledger.capped is not None and state.status is Status.PENDING:
         return ledger.capped.text
     if track.shortage is not None:

@@ -26,7 +26,7 @@ def test_missing_arguments_get_their_defaults() -> None:
 
     assert {
         "story": "US-1", "queue": False, "force": False, "blocked_by": (), "agent_teams": False,
-        "executor": (),
+        "executor": (), "manual": False,
     } == given  # fmt: skip
 
 

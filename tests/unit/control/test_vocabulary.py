@@ -11,7 +11,7 @@ from handoffd.control.vocabulary import VERBS
 
 def test_every_verb_is_an_event_or_one_of_those_that_do_more() -> None:
     """The vocabulary and what carries it out cannot drift apart."""
-    more = {"init", "add", "remove", "trust", "start", "custom"}
+    more = {"init", "add", "remove", "trust", "start", "custom", "dispatch", "apply", "check"}
 
     assert set(VERBS) == set(EVENTS) | more
 
@@ -22,7 +22,7 @@ def test_what_opens_a_gate_is_for_people_only() -> None:
 
     assert {
         "approve", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init", "use",
-        "budget",
+        "budget", "level",
     } == always  # fmt: skip
 
 

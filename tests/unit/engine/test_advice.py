@@ -19,7 +19,7 @@ from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import Notify
 from handoffd.engine.events import Event, Verb
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.requests import Initialised, PromptTaken, Started
 from handoffd.engine.results import Refusal
 from handoffd.engine.track import HeldEdit, Ledger, Queued, Track
 from handoffd.protocol.state import Reason, Status
@@ -64,7 +64,7 @@ def test_every_advice_is_a_command_about_the_project() -> None:
         assert SHOP == command.given["project"], template
 
     verbs = {"init", "start", "approve", "retry", "resume", "note", "rollback", "reopen", "confirm", "custom"}
-    verbs |= {"budget"}
+    verbs |= {"budget", "dispatch", "apply", "level"}
     assert verbs | {"status", "log", "rules check", "events"} == {
         command.name for command in understood().values()
     }
@@ -108,7 +108,7 @@ def test_a_notice_says_the_same_as_the_answer() -> None:
 
 def event_of(command: Typed) -> Verb | None:
     """Return the event that a command would be; None for one that only looks."""
-    if command.name not in VERBS:
+    if command.name not in VERBS or command.name in {"apply", "check"}:
         return None
     words = {name: value for name, value in command.given.items() if name != "project"}
     given = checked(VERBS[command.name], SHOP, words)
@@ -117,7 +117,9 @@ def event_of(command: Typed) -> Verb | None:
     if command.name == "init":
         return Initialised(project="shop")
     if command.name == "start":
-        return Started(**given)
+        return Started(automatic=not given.pop("manual"), **given)
+    if command.name == "dispatch":
+        return PromptTaken(dispatch="d-9")
     if command.name == "custom":
         return Started(story="C-9", task_type="custom", instruction=given["text"], queue=given["queue"])
     return EVENTS[command.name](given, "mei")
@@ -149,7 +151,7 @@ def test_what_a_refusal_advises_is_taken() -> None:
     [
         (Track(), "handoffd init {project}"),
         (track_at("impl", ledger=Ledger(automatic=True, paused_by="mei")), "handoffd resume {project}"),
-        (track_at("impl", ledger=Ledger()), "handoffd resume {project}"),
+        (track_at("impl", ledger=Ledger()), "handoffd dispatch {project}"),
         (track_at("bootstrap", story=None, ledger=Ledger()), "handoffd start {project} STORY"),
         (track_at("done", Status.PASS), "handoffd start {project} STORY"),
         (

@@ -134,5 +134,5 @@ def test_the_diagram_tells_of_the_gate_and_leaves_edits_out() -> None:
     """What people look for is there; what would hide it is not."""
     lines = diagram().splitlines()
     assert "    needs_human --> failing: started, rejected" in lines
-    assert "    running --> timeout: deadline_passed, executor_exited" in lines
+    assert "    running --> timeout: prompt_taken, deadline_passed, executor_exited" in lines
     assert not any("edit" in line for line in lines)

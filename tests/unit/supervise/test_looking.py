@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.eventually import eventually
 from tests.unit.supervise.making import NOW, House, at, house, make_project
 from tests.unit.supervise.test_project import at_level_1, edit, shown
 
@@ -126,8 +127,9 @@ async def test_a_handoff_that_is_still_being_written_is_looked_at_again(tmp_path
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(go_on_writing)
             await look_at(here, project, asked)
+            await eventually(lambda: asked == ["again"])
             tasks.cancel_scope.cancel()
-        assert (["again"], "running") == (asked, shown(project)["status"])
+        assert "running" == shown(project)["status"]
 
         await look_at(here, project, asked)
-        assert (["again"], "pass") == (asked, shown(project)["status"])
+        await eventually(lambda: shown(project)["status"] == "pass")

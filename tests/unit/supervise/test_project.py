@@ -167,7 +167,7 @@ async def test_a_handoff_for_somebody_elses_dispatch_is_heard(tmp_path: Path) ->
 
         await project.look()
 
-        assert ("bdd", "pass") == (shown(project)["step"], shown(project)["status"])
+        await eventually(lambda: (shown(project)["step"], shown(project)["status"]) == ("bdd", "pass"))
         (run,) = await here.journal.runs()
         assert ("external", "pass") == (run.executor, run.result)
 
@@ -178,12 +178,15 @@ async def test_a_handoff_is_not_heard_twice(tmp_path: Path) -> None:
         at(project.root, ".ai/HANDOFF.md").write_text("---\nstatus: failing\n---\n")
         edit(project, status="running", dispatched_at=rfc3339(NOW))
         await project.look()
-        assert "failing" == shown(project)["status"]
+        await eventually(lambda: shown(project)["status"] == "failing")
 
         edit(project, status="running", attempt=2)
         await project.look()
+        applied = project.main.track.ledger.last_mark
+        await project.look()
 
         assert "running" == shown(project)["status"]
+        assert applied == project.main.track.ledger.last_mark
 
 
 async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:

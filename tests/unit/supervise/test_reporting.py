@@ -55,7 +55,12 @@ async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
     ("verbs", "level", "waits_for", "command"),
     [
         ((), 1, "a start: the project is at level 1", "handoffd start {} STORY"),
-        ((Started(story="US-1", automatic=False),), 1, "a `handoffd resume`", "handoffd resume {}"),
+        (
+            (Started(story="US-1", automatic=False),),
+            1,
+            "somebody to dispatch it: the project is at level 1",
+            "handoffd dispatch {}",
+        ),
         ((Started(story="US-1"), Paused(by="me")), 2, "paused by me", "handoffd resume {}"),
         ((Paused(by="me"),), 1, "paused by me", "handoffd resume {}"),
         (

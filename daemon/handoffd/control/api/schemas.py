@@ -34,6 +34,7 @@ _BODY: Final[Mapping[str, Json]] = {
     "executors": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
     },
+    "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
     "amount": {
         "anyOf": [
             {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPENT},

@@ -1,0 +1,58 @@
+"""What those who do steps themselves are answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from handoffd.control.manual import applied_json, checked_json
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.views import Applied, AppliedKind
+from handoffd.protocol.state import State
+
+STATE = State(project="shop", story="US-001")
+
+
+@pytest.mark.parametrize(
+    ("kind", "following"),
+    [
+        ("applied", "handoffd dispatch /srv/shop"),
+        ("stale", "handoffd dispatch /srv/shop"),
+        ("missing", "handoffd dispatch /srv/shop"),
+        ("pending", "handoffd apply /srv/shop"),
+        ("error", "handoffd apply /srv/shop"),
+    ],
+)
+def test_every_answer_says_what_to_do_next(kind: AppliedKind, following: str) -> None:
+    """For people, and in a sentence for programs; with the state as it is."""
+    told = applied_json(Applied(type=kind, message="so it is", state=STATE, code="X"), "/srv/shop")
+
+    assert (kind, following) == (told["type"], told["next_command"])
+    assert told["caller_instruction"].startswith("so it is; ")
+    assert ("shop", "US-001", "pending") == tuple(
+        told["state"][key] for key in ("project", "story", "status")
+    )
+    assert ("code" in told) == (kind == "error")
+
+
+def test_checks_that_go_on_are_asked_for_again() -> None:
+    """The attempt is not judged before."""
+    told = applied_json(Applied(type="applied", message="claimed", state=STATE, checking=True), "/srv/shop")
+
+    assert (True, "handoffd apply /srv/shop") == (told["checking"], told["next_command"])
+
+
+@pytest.mark.parametrize(
+    ("ended", "passed", "message"),
+    [
+        (None, None, "the step has no post_check"),
+        (PostCheck(passed=True), True, "post_check passed"),
+        (PostCheck(passed=False, tail="x.go:3"), False, "post_check failed"),
+        (PostCheck(passed=False, timed_out=True), False, "post_check did not end in time"),
+        (PostCheck(passed=False, fault="no shell"), False, "post_check could not be run: no shell"),
+    ],
+)
+def test_how_a_post_check_ended(ended: PostCheck | None, passed: bool | None, message: str) -> None:
+    """Null where there is none."""
+    told = checked_json("make lint", ended, "/srv/shop")
+
+    assert (passed, message, "make lint") == (told["passed"], told["message"], told["command"])

@@ -1,0 +1,147 @@
+"""Level 1: steps that people and other tools do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.support.everything import rules
+from tests.support.playbook import T0, found, handoff, mark, track_at
+
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import Decision
+from handoffd.engine.events import Event, HandoffArrived
+from handoffd.engine.requests import LevelChosen, PostChecked, PromptTaken
+from handoffd.engine.results import Dispatched, Refusal
+from handoffd.engine.track import EXTERNAL, Ledger, Track
+from handoffd.protocol.handoff import Absent, HandoffMark
+from handoffd.protocol.state import Status
+
+BY_HAND = Ledger()
+TAKEN = PromptTaken(dispatch="d-7", by="mei")
+
+
+def decided(track: Track, event: Event) -> Decision:
+    """Return what follows, by the shipped table."""
+    return decide(track, event, rules(), T0)
+
+
+def taken(step: str = "impl", **fields: object) -> Track:
+    """Return a track whose prompt somebody has taken."""
+    return decided(track_at(step, ledger=BY_HAND, **fields), TAKEN).track
+
+
+def arrival(at: HandoffMark, **changes: object) -> HandoffArrived:
+    """Return a hand-off that passes impl."""
+    values: dict[str, object] = {
+        "dispatch": "d-7", "step": "impl", "attempt": 1, "reading": found(handoff(Status.PASS)),
+    }  # fmt: skip
+    return HandoffArrived(mark=at, **values | changes)  # type: ignore[arg-type]
+
+
+def code(decision: Decision) -> str | None:
+    """Return why an event was refused."""
+    return decision.result.code if isinstance(decision.result, Refusal) else None
+
+
+def test_whoever_takes_the_prompt_has_the_attempt() -> None:
+    """No process of ours runs; the state says running all the same."""
+    decision = decided(track_at("impl", ledger=BY_HAND), TAKEN)
+
+    assert isinstance(decision.result, Dispatched)
+    assert ("impl", 1, "d-7") == (decision.result.step, decision.result.attempt, decision.result.dispatch)
+    assert decision.track.state is not None
+    assert (Status.RUNNING, T0) == (decision.track.state.status, decision.track.state.dispatched_at)
+    assert (None, "d-7") == (decision.track.ledger.dispatch, decision.track.ledger.handed_out)
+    assert () == decision.effects
+
+
+def test_it_is_taken_once() -> None:
+    """Who comes second is told that it runs."""
+    assert "already_running" == decided(taken(), TAKEN).result.type
+
+
+def test_a_step_that_passed_leads_to_the_next_one() -> None:
+    """As at any other turn."""
+    result = decided(track_at("bdd", Status.PASS, ledger=BY_HAND), TAKEN).result
+
+    assert isinstance(result, Dispatched)
+    assert "sdd-delta" == result.step
+
+
+def test_a_gate_is_opened_by_nobody_who_asks_for_a_prompt() -> None:
+    """It waits for a person, and gives no prompt."""
+    decision = decided(track_at("contract", Status.PASS, ledger=BY_HAND), TAKEN)
+
+    assert ("needs_human", None) == (decision.result.type, decision.track.ledger.handed_out)
+
+
+def test_at_level_2_the_daemon_dispatches() -> None:
+    """Nothing is changed by asking, not even the step."""
+    track = track_at("bdd", Status.PASS)
+    decision = decided(track, TAKEN)
+
+    assert ("SUPERVISED", track) == (code(decision), decision.track)
+
+
+def test_a_project_that_is_to_be_set_up_needs_no_story() -> None:
+    """Every other step does."""
+    assert isinstance(decided(track_at("bootstrap", story=None, ledger=BY_HAND), TAKEN).result, Dispatched)
+    assert "blocked" == decided(track_at("bdd", story=None, ledger=BY_HAND), TAKEN).result.type
+
+
+@pytest.mark.parametrize(("minutes", "kind"), [(9.9, "already_running"), (10.1, "timeout")])
+def test_an_attempt_of_others_has_its_time(minutes: float, kind: str) -> None:
+    """Nobody else may be there to notice."""
+    begun = T0 - timedelta(minutes=minutes)
+    track = track_at("impl", Status.RUNNING, ledger=BY_HAND, dispatched_at=begun, timeout_min=10)
+
+    assert kind == decided(track, TAKEN).result.type
+
+
+def test_a_handoff_of_others_is_judged_under_their_dispatch() -> None:
+    """At a step whose claims are checked, that is next."""
+    dispatch = decided(taken(), arrival(mark(2))).track.ledger.dispatch
+
+    assert dispatch is not None
+    assert ("d-7", EXTERNAL) == (dispatch.id, dispatch.executor)
+
+
+@pytest.mark.parametrize("changes", [{"step": "verify"}, {"attempt": 2}])
+def test_a_handoff_that_was_read_for_another_attempt_is_too_late(changes: dict[str, object]) -> None:
+    """Two who heard the same file: the track has gone on in between."""
+    assert "STALE_FACT" == code(decided(taken(), arrival(mark(2), **changes)))
+
+
+def test_a_handoff_counts_once() -> None:
+    """Also for an attempt with the same number: the step was rolled back to, and its file still lies there."""
+    again = taken().with_ledger(last_mark=mark(2))
+
+    assert "STALE_FACT" == code(decided(again, arrival(mark(2))))
+    assert code(decided(again, arrival(mark(3)))) is None
+
+
+def test_nothing_is_no_handoff() -> None:
+    """Whoever heard it told of a file that says nothing."""
+    assert "NO_HANDOFF" == code(decided(taken(), arrival(mark(2), reading=Absent())))
+
+
+@pytest.mark.parametrize(("level", "automatic"), [(1, False), (2, True)])
+def test_the_level_says_who_dispatches(level: int, automatic: bool) -> None:
+    """In any status, and back again."""
+    for status in Status:
+        decision = decided(
+            track_at("impl", status, ledger=Ledger(automatic=not automatic)),
+            LevelChosen(level=level),  # type: ignore[arg-type]
+        )
+        assert automatic == decision.track.ledger.automatic
+        assert decision.track.state is not None
+        assert status == decision.track.state.status
+
+
+def test_a_post_check_is_noted_and_decides_nothing() -> None:
+    """What was measured outside a judgement."""
+    track = track_at("impl", Status.PASS)
+    decision = decided(track, PostChecked(passed=False))
+
+    assert track.with_state(lint_pass=False) == decision.track

@@ -1,0 +1,180 @@
+"""Steps that are done by hand, with a daemon's loops and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import House, at, house, make_project
+from tests.unit.supervise.test_project import at_level_1, shown
+
+from handoffd.engine.requests import Initialised, Started
+from handoffd.errors import Refused
+from handoffd.supervise.manual import Manual
+from handoffd.supervise.project import Project
+
+PASS = "---\nstep: bdd\nstatus: pass\n---\n"
+CHECKED = """\
+steps:
+  bdd: {{next_on_pass: update-memory, post_check: "{command}"}}
+"""
+
+
+@asynccontextmanager
+async def alone(here: House, root: str) -> AsyncIterator[Project]:
+    """Lend a project as a verb has it that is given without a daemon."""
+    project = Project(root, here.services, ())
+    await project.admit()
+    await project.look()
+    await project.main.give(Initialised(project="shop"))
+    await project.main.give(Started(story="US-001", automatic=False))
+    yield project
+    project.dismiss()
+
+
+def events_of(here: House, kind: str) -> int:
+    """Return how often something was decided."""
+    return len(here.rows("select 1 from events where kind = ?", kind))
+
+
+async def test_a_prompt_is_taken_and_kept(tmp_path: Path) -> None:
+    """Its text is what the result is about, and lies where people look for it."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        result, prompt = await Manual(project, here.services).hand_out("mei")
+
+        assert ("dispatched", "running") == (result.type, shown(project)["status"])
+        assert prompt is not None
+        assert result.type == "dispatched"
+        assert result.dispatch in prompt
+        assert prompt == at(project.root, f".ai/runs/{result.dispatch}/prompt.md").read_text()
+
+
+async def test_without_a_state_there_is_nothing_to_take(tmp_path: Path) -> None:
+    """The error says what to type."""
+    async with house(tmp_path) as here:
+        project = Project(make_project(tmp_path), here.services, ())
+        with pytest.raises(Refused, match=r"no STATE\.json") as refused:
+            await Manual(project, here.services).hand_out("mei")
+
+        assert "NOT_INITIALIZED" == refused.value.code
+
+
+async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
+    """At once, and the second time it is told that nothing waits for it."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        assert "pending" == (await manual.apply(None)).type
+
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        applied = await manual.apply(None)
+
+        assert ("applied", "pass", False) == (applied.type, applied.state.status.value, applied.checking)
+        assert "stale" == (await manual.apply(None)).type
+        assert 1 == len([run for run in await here.journal.runs() if run.result == "pass"])
+
+
+async def test_a_handoff_of_another_attempt_is_stale(tmp_path: Path) -> None:
+    """It names another dispatch than the one that was taken."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\ndispatch: d-0\nstatus: pass\n---\n")
+
+        assert ("stale", "running") == ((await manual.apply(None)).type, shown(project)["status"])
+
+
+async def test_what_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    """The line that is wrong is named; once mended, it counts."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        handoff = at(project.root, ".ai/HANDOFF.md")
+        handoff.write_text("---\nstatus: [pass\n---\n")
+        told = await manual.apply(None)
+
+        assert ("error", "MALFORMED_HANDOFF") == (told.type, told.code)
+        assert "HANDOFF.md" in told.message
+        handoff.write_text(PASS)
+        assert "applied" == (await manual.apply(None)).type
+
+
+async def test_nothing_there_and_nothing_running_is_missing(tmp_path: Path) -> None:
+    """The state stays as it is."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        assert ("missing", "pending") == (
+            (await Manual(project, here.services).apply(None)).type,
+            shown(project)["status"],
+        )
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", "pass"), ("echo broken; false", "failing")])
+async def test_claims_are_checked_without_a_daemon(tmp_path: Path, command: str, status: str) -> None:
+    """By the same runs, under a launcher; the result is waited for."""
+    rules = CHECKED.format(command=command)
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        applied = await manual.apply(None)
+
+        assert ("applied", status) == (applied.type, applied.state.status.value)
+        assert (status == "pass") == json.loads(at(project.root, ".ai/STATE.json").read_text())["lint_pass"]
+
+
+async def test_checks_that_were_cut_off_are_taken_up_again(tmp_path: Path) -> None:
+    """Whoever handed in was killed meanwhile: the next one who asks carries out what was ordered."""
+    rules = CHECKED.format(command="true")
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        _, decision = await manual._hear()
+        assert decision is not None
+        assert "running" == shown(project)["status"]
+        project.dismiss()
+
+        stored = await here.journal.tracks()
+        later = Project(project.root, here.services, stored)
+        await later.look()
+        applied = await Manual(later, here.services).apply(None)
+        later.dismiss()
+
+        assert ("applied", "pass") == (applied.type, applied.state.status.value)
+
+
+async def test_with_loops_a_handoff_counts_once_whoever_hears_it(tmp_path: Path) -> None:
+    """The look hears it after a moment, a person at once."""
+    async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        await project.look()
+        applied = await manual.apply(1)
+
+        assert applied.type in {"applied", "stale"}
+        await eventually(lambda: shown(project)["status"] == "pass")
+        assert 1 == len(await here.journal.runs())
+
+
+@pytest.mark.parametrize(("command", "passed"), [("true", True), ("echo broken; false", False)])
+async def test_a_post_check_is_run_and_noted(tmp_path: Path, command: str, passed: bool) -> None:
+    """With the end of what it printed; the status stays."""
+    rules = CHECKED.format(command=command)
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        ran, ended = await Manual(project, here.services).post_check("mei")
+
+        assert ended is not None
+        assert (command, passed) == (ran, ended.passed)
+        assert passed or "broken" in ended.tail
+        assert (passed, "pending") == (shown(project)["lint_pass"], shown(project)["status"])
+
+
+async def test_a_step_without_a_post_check_has_nothing_to_run(tmp_path: Path) -> None:
+    """Which is no failure."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        assert (None, None) == await Manual(project, here.services).post_check("mei")
