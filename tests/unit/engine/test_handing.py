@@ -26,9 +26,9 @@ def decided(track: Track, event: Event) -> Decision:
     return decide(track, event, rules(), T0)
 
 
-def taken(step: str = "impl", **fields: object) -> Track:
+def taken() -> Track:
     """Return a track whose prompt somebody has taken."""
-    return decided(track_at(step, ledger=BY_HAND, **fields), TAKEN).track
+    return decided(track_at("impl", ledger=BY_HAND), TAKEN).track
 
 
 def arrival(at: HandoffMark, **changes: object) -> HandoffArrived:
@@ -114,7 +114,7 @@ def test_a_handoff_that_was_read_for_another_attempt_is_too_late(changes: dict[s
 
 
 def test_a_handoff_counts_once() -> None:
-    """Also for an attempt with the same number: the step was rolled back to, and its file still lies there."""
+    """Also for an attempt with the same number: after a rollback the old file still lies there."""
     again = taken().with_ledger(last_mark=mark(2))
 
     assert "STALE_FACT" == code(decided(again, arrival(mark(2))))

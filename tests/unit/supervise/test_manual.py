@@ -36,11 +36,6 @@ async def alone(here: House, root: str) -> AsyncIterator[Project]:
     project.dismiss()
 
 
-def events_of(here: House, kind: str) -> int:
-    """Return how often something was decided."""
-    return len(here.rows("select 1 from events where kind = ?", kind))
-
-
 async def test_a_prompt_is_taken_and_kept(tmp_path: Path) -> None:
     """Its text is what the result is about, and lies where people look for it."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
