@@ -8,9 +8,9 @@ import pytest
 from tests.unit.supervise.making import make_project
 
 from handoffd.errors import StoreError
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.supervise.checklist import append_history, checklist, write_checklist
-from handoffd.supervise.project_files import shipped_layers
 
 RULES = build_rulebook(shipped_layers(None))
 STEPS = RULES.path("story")

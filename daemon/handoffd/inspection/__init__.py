@@ -1,0 +1,1 @@
+"""What a project's files say, without a journal and without supervising it: read, never written."""
