@@ -22,6 +22,7 @@ from handoffd.engine.results import Result
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.execute import registry
 from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol import yamltext
 from handoffd.protocol.handoff import FileMark, Found, HandoffMark
 from handoffd.protocol.handoff_text import handoff_pieces
@@ -31,7 +32,6 @@ from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.schema import schemas
 from handoffd.protocol.state import Reason, State, Status
 from handoffd.settings import ProjectSettings, Settings
-from handoffd.supervise.project_files import shipped_layers
 
 PACKAGE = ROOT / "daemon" / "handoffd"
 UNIT = ROOT / "tests" / "unit"

@@ -210,6 +210,7 @@ class Daemon:
         service = Service(
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
+            language=self._settings.language,
         )  # fmt: skip
         server = ControlServer(service, self._settings.control_socket)
         with self._at_once:

@@ -45,8 +45,8 @@ def test_a_story_runs_from_bdd_to_done(daemon: Daemon, tmp_path: Path) -> None:
     )
     assert 0 == tests.returncode, tests.stdout.decode()
     checklist = (project / ".ai/CHECKLIST.md").read_text()
-    assert "- [x] bdd" in checklist
-    assert "- review: a person decides" in checklist
+    assert "## BDD scenarios (bdd)\n\n- [x] " in checklist
+    assert "## Review checkpoint (review)\n\nA person decides" in checklist
     assert "[ ]" not in checklist
     eventually_sync(lambda: ["needs_human", "done"] == [n["kind"] for n in daemon.told(project)])
 

@@ -7,9 +7,9 @@ from random import Random
 
 from tests.chaos.stories import DONE, LOST, MOST_ATTEMPTS, NAP, REVIEW, Story, rules, tell
 
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.rehearsal.script import parse
-from handoffd.supervise.project_files import shipped_layers
 
 
 def told(count: int = 300, **kind: bool) -> list[Story]:

@@ -32,12 +32,12 @@ from handoffd.engine.transitions import ANY, TRANSITIONS, diagram
 from handoffd.engine.views import ProjectView, TrackView
 from handoffd.execute.capabilities import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rulebook import Layer, build_rulebook, sensitive_view
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
 from handoffd.resources import shared
-from handoffd.supervise.project_files import shipped_layers
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -11,11 +11,11 @@ from handoffd.engine.events import Advanced, DeadlinePassed, Event, ExecutorExit
 from handoffd.engine.requests import Approved, Initialised, Paused, Resumed, Retried, Started
 from handoffd.engine.results import Result
 from handoffd.engine.track import Track
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.handoff import Absent, Found, Handoff, Reading
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
-from handoffd.supervise.project_files import shipped_layers
 
 BEGIN = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)
 

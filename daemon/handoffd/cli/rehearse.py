@@ -98,11 +98,11 @@ def _rules_of(source: Path) -> RuleBook:
 
     Raises InvalidFile for that, or for settings that are wrong, and StoreError for what cannot be read.
     """
-    from handoffd.cli.rules import book_of
+    from handoffd.inspection.table import table_of
 
     try:
         with remedies(str(source)):
-            return book_of(str(source))
+            return table_of(str(source))
     except StoreError as error:
         look = f"ls -la {quote(str(source / '.ai'))}"
         raise StoreError(error.message, code=error.code, hint=look) from error
@@ -121,7 +121,7 @@ def _new_folder() -> Iterator[Path]:
 
 def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
     """Return the steps whose tests would be run, if there were a command for that."""
-    from handoffd.cli.rules import settings_of
+    from handoffd.inspection.table import settings_of
 
     if settings_of(str(project)).test.command is not None:
         return frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,11 +14,6 @@ from handoffd.cli.wording import plain, table
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 from handoffd.mending import remedies
-
-if TYPE_CHECKING:
-    from handoffd.protocol.rulebook import Layer
-    from handoffd.protocol.rules import RuleBook
-    from handoffd.settings import ProjectSettings
 
 
 @click.group()
@@ -35,9 +30,11 @@ def rules() -> None:
 @click.pass_obj
 def check(place: Place, project: str | None, as_json: bool) -> None:
     """Say whether the table can be used; every problem with file, line and key, if not."""
+    from handoffd.inspection.table import table_of
+
     root = _root(place, project)
     with remedies(root):
-        book = book_of(root)
+        book = table_of(root)
     paths = {name: book.path(name) for name in book.pipelines}
     if as_json:
         print_json(
@@ -59,11 +56,12 @@ def check(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show(place: Place, project: str | None, as_json: bool) -> None:
     """Show every value of the table with the file and line that set it."""
+    from handoffd.inspection.table import layers_of
     from handoffd.protocol.rulebook import explain
 
     root = _root(place, project)
     with remedies(root):
-        settings = explain(_layers(root))
+        settings = explain(layers_of(root))
     if as_json:
         listed = [
             {"key": one.dotted, "value": one.value, "file": one.file, "line": one.line} for one in settings
@@ -85,39 +83,6 @@ def _root(place: Place, project: str | None) -> str:
 
     root: str = ask_status(place, named).json["projects"][0]["project"]
     return root
-
-
-def book_of(root: str) -> RuleBook:
-    """Return a project's step table as its files say. Raises InvalidFile, its settings' problems included."""
-    from handoffd.protocol.rulebook import build_rulebook
-    from handoffd.supervise.prompting import templates_for
-
-    return build_rulebook(_layers(root), instructed=templates_for(root).instructed())
-
-
-def settings_of(root: str) -> ProjectSettings:
-    """Return a project's own settings as its file says. Raises InvalidFile."""
-    from handoffd.configure import load_project
-    from handoffd.supervise.project_files import SETTINGS
-
-    return load_project(_text_of(root, SETTINGS), SETTINGS)
-
-
-def _layers(root: str) -> tuple[Layer, ...]:
-    from handoffd.protocol.rulebook import Layer
-    from handoffd.supervise.project_files import RULES, shipped_layers
-
-    own = _text_of(root, RULES)
-    layers = shipped_layers(settings_of(root).preset)
-    return layers if own is None or not own.strip() else (*layers, Layer(RULES, own))
-
-
-def _text_of(root: str, file: str) -> str | None:
-    from handoffd.store.projection import read_project_file
-    from handoffd.supervise.project_files import MAX_BYTES
-
-    seen = read_project_file(Path(root), file, MAX_BYTES)
-    return None if seen is None else seen.content.decode("utf-8", "replace")
 
 
 def _path(name: str, path: tuple[str, ...]) -> str:

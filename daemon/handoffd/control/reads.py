@@ -16,6 +16,7 @@ from handoffd.clock import Clock, rfc3339
 from handoffd.control import usage
 from handoffd.control.history import Json, addressed, backlog_json, event_json, latest, run_json
 from handoffd.control.initialising import is_bootstrapped
+from handoffd.control.inspecting import Inspecting
 from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
@@ -24,6 +25,7 @@ from handoffd.engine.views import AccountView, Peek, ProjectView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
+from handoffd.protocol.rules import Language
 from handoffd.store.journal import Journal
 
 API = 1
@@ -38,7 +40,7 @@ LATELY_S: Final = 24 * 3600.0
 """For so long of a daemon's life, `status` tells that notices were given up."""
 
 
-class Reads:
+class Reads(Inspecting):
     """Questions. `daemon` tells whether loops run behind them, or only the process of one command."""
 
     def __init__(
@@ -50,7 +52,9 @@ class Reads:
         *,
         daemon: bool,
         next_tries: Callable[[], Mapping[str, float]] = dict,
+        language: Language = "en",
     ) -> None:
+        super().__init__(supervision, language)
         self._supervision = supervision
         self.journal = journal
         self._clock = clock

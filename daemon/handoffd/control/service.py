@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from handoffd.clock import Clock
 from handoffd.control.history import Json, addressed
-from handoffd.control.initialising import is_bootstrapped, prepare_project, project_name
+from handoffd.control.initialising import is_bootstrapped, prepare_project
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Supervision
@@ -30,7 +30,9 @@ from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.results import Result
 from handoffd.errors import NotFound, Refused
+from handoffd.inspection.naming import project_name
 from handoffd.mending import remedies
+from handoffd.protocol.rules import Language
 from handoffd.store.journal import Journal
 
 _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
@@ -50,7 +52,7 @@ class Service(Reads):
     `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
     without it no daemon runs here, only the process of one verb. `next_tries` tells in how many seconds a
     sink of notices is tried again. `inside` tells of a process id whether
-    it belongs to an executor.
+    it belongs to an executor. `language` is that of prompts, where a project says no other.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Service(Reads):
         stop: Callable[[bool], None] | None = None,
         next_tries: Callable[[], Mapping[str, float]] = dict,
         inside: Callable[[int], bool] = inside_executor,
+        language: Language = "en",
     ) -> None:
+        daemon = stop is not None
         super().__init__(
-            supervision, journal, clock, runs_dir, daemon=stop is not None, next_tries=next_tries
+            supervision, journal, clock, runs_dir, daemon=daemon, next_tries=next_tries, language=language
         )
         self._stop = stop
         self._inside = inside

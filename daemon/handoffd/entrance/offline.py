@@ -67,7 +67,13 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
 
 
 def _service(settings: Settings, parts: app.Offline) -> Service:
-    return Service(parts.supervision, parts.journal, SystemClock(), runs_dir=settings.runs_dir)
+    return Service(
+        parts.supervision,
+        parts.journal,
+        SystemClock(),
+        runs_dir=settings.runs_dir,
+        language=settings.language,
+    )
 
 
 def _run(work: Callable[[], Awaitable[_T]]) -> _T:

@@ -153,11 +153,19 @@ def render_prompt(context: PromptContext, templates: PromptTemplates) -> str:
     """
     name = templates.whole(context.step, context.language, context.ask)
     values = _values(context) | {"instruction_template": _instruction(context, templates)}
+    return render_template(name, values, templates, what=f"the prompt of {identifier(context.step)}")
+
+
+def render_template(name: str, values: Mapping[str, Any], templates: PromptTemplates, *, what: str) -> str:
+    """Return what one template makes of `values`, at most 256 KiB of UTF-8; `what` is it, in errors.
+
+    What others wrote has to be quoted in `values` already. Raises InvalidFile and PromptTooLarge.
+    """
     try:
         text = render(templates.environment, name, values, limit=MAX_PROMPT_BYTES)
     except TooMuchOutput:
         raise PromptTooLarge(
-            f"the prompt of {identifier(context.step)} would be larger than {MAX_PROMPT_BYTES // 1024} KiB",
+            f"{what} would be larger than {MAX_PROMPT_BYTES // 1024} KiB",
             hint=f"shorten the template {templates.files.get(name, name)} and what it includes",
         ) from None
     return _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"

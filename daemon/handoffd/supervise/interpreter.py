@@ -29,12 +29,13 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.process import Run, adopt, claimed
 from handoffd.failpoints import reached
+from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.protocol.handoff import Absent
 from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts, PassingShortageError
 from handoffd.supervise.budgets import Flight
 from handoffd.supervise.checking import Checks
-from handoffd.supervise.checklist import append_history, write_checklist
+from handoffd.supervise.history import append_history
 from handoffd.supervise.home import Home
 from handoffd.supervise.notices import notice_of
 from handoffd.supervise.runfolders import started_ns
@@ -217,15 +218,17 @@ class Interpreter:
         root = self._key.project
         try:
             if isinstance(effect, WriteChecklist):
-                state = self._inbox.track.state
-                rules = self._files.rules
-                steps = rules.path_from(effect.task_type, state.step if state else "")
-                people = frozenset(step for step in steps if rules.steps[step].requires_human)
-                await to_thread.run_sync(write_checklist, root, effect.story, steps, people)
+                await to_thread.run_sync(write_checklist, root, effect.story, self._checklist(effect))
             else:
                 await to_thread.run_sync(append_history, root, effect.text)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it
             log.warning("project file not written", project=root, error=str(error))
+
+    def _checklist(self, effect: WriteChecklist) -> str:
+        state, rules = self._inbox.track.state, self._files.rules
+        steps = rules.path_from(effect.task_type, state.step if state else "")
+        language = self._files.settings.language or self._services.settings.language
+        return checklist(effect.story, steps, rules, language)
 
     async def _done(self, effect_id: int, outcome: str = "done") -> None:
         """Mark an order done. One that cannot be marked is given again to the next daemon, without harm."""

@@ -8,7 +8,6 @@ it, because agents can write these files. `problems` and `held` say so wherever 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 import anyio
@@ -16,24 +15,17 @@ import structlog
 from anyio import to_thread
 
 from handoffd.clock import Clock
-from handoffd.configure import held, load_project
+from handoffd.configure import held
 from handoffd.errors import InvalidFile, Problem
-from handoffd.protocol.rulebook import Layer, build_rulebook, merge_trusted
+from handoffd.inspection.table import RULES, SETTINGS, Texts, book_of, read_texts, settings_in, shipped_layers
+from handoffd.inspection.templates import templates_for
+from handoffd.protocol.rulebook import Layer, merge_trusted
 from handoffd.protocol.rules import RuleBook
-from handoffd.resources import shared
 from handoffd.settings import ProjectSettings
 from handoffd.store.journal import Journal
-from handoffd.store.projection import read_project_file, write_project_file
-from handoffd.supervise.prompting import templates_for
+from handoffd.store.projection import write_project_file
 
 log = structlog.get_logger(__name__)
-
-RULES = ".ai/step-rules.yaml"
-SETTINGS = ".ai/handoffd.yaml"
-MAX_BYTES = 64 * 1024
-
-Texts = Mapping[str, str | None]
-"""The project's own files by name; None where one is missing."""
 
 Trusted = Mapping[str, str]
 """The texts that a person has trusted last, by name."""
@@ -149,7 +141,7 @@ class ProjectFiles:
         return settings, rules, tuple(problems), tuple(held)
 
     def _settings_of(self, texts: Texts) -> ProjectSettings:
-        return _settings_in(texts[SETTINGS])
+        return settings_in(texts[SETTINGS])
 
     def _book(self, settings: ProjectSettings, texts: Texts) -> RuleBook:
         """Return the step table of the shipped layers and the project's own. Raises InvalidFile."""
@@ -163,7 +155,7 @@ class ProjectFiles:
     ) -> tuple[ProjectSettings, tuple[str, ...]]:
         if trusted.get(SETTINGS) in {None, texts[SETTINGS] or ""}:
             return new, ()
-        old = _settings_in(trusted[SETTINGS])
+        old = settings_in(trusted[SETTINGS])
         keys = held(new, old)
         tops = {key.split(".")[0] for key in keys}
         return new.model_copy(update={name: getattr(old, name) for name in tops}), keys
@@ -185,40 +177,3 @@ def _write_where_none_is(root: Path, trusted: Trusted) -> None:
     for name, text in trusted.items():
         write_project_file(root, name, text)
         log.warning("deleted file written again as it was trusted", project=str(root), file=name)
-
-
-def read_texts(root: Path) -> Texts:
-    """Return the project's own files as they are on the disk. Raises StoreError when they cannot be read."""
-    return {name: _text(root, name) for name in (SETTINGS, RULES)}
-
-
-def _text(root: Path, name: str) -> str | None:
-    seen = read_project_file(root, name, MAX_BYTES)
-    return None if seen is None else seen.content.decode("utf-8", errors="replace")
-
-
-# Projects that say the same share what it means: most have no table, many are copies of each other.
-@lru_cache(maxsize=32)
-def book_of(layers: tuple[Layer, ...], instructed: frozenset[str] = frozenset()) -> RuleBook:
-    """Return the table that `layers` make, as `build_rulebook` does."""
-    return build_rulebook(layers, instructed=instructed)
-
-
-@lru_cache(maxsize=32)
-def _settings_in(text: str | None) -> ProjectSettings:
-    return load_project(text, SETTINGS)
-
-
-@lru_cache(maxsize=8)
-def shipped_layers(preset: str | None) -> tuple[Layer, ...]:
-    """Return the shipped step table, with a preset above it. Raises InvalidFile for an unknown one."""
-    table = shared("config", "step-rules.yaml")
-    layers = (Layer("config/step-rules.yaml", table.read_text("utf-8")),)
-    if preset is None:
-        return layers
-    known = sorted(path.stem for path in shared("config", "presets").glob("*.yaml"))
-    if preset not in known:
-        message = f"there is no preset {preset!r}"
-        raise InvalidFile((Problem(file=SETTINGS, key="preset", message=message, allowed=tuple(known)),))
-    text = shared("config", "presets", f"{preset}.yaml").read_text("utf-8")
-    return (*layers, Layer(f"config/presets/{preset}.yaml", text))

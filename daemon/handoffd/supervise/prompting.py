@@ -1,30 +1,15 @@
-"""From a track to the values and templates of its prompt.
+"""From a track to the values of its prompt.
 
 The facts come from the journal's ledger, not from STATE.json, which is cleared at every step.
-Templates are the shipped ones with the project's own (`.ai/prompts/<language>/…`) over them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from functools import lru_cache
-from itertools import islice
-from pathlib import Path, PurePath
-
 from handoffd.engine.track import Facts, Track, TrackKey
-from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole, PromptTemplates
+from handoffd.inspection.prerequisites import prerequisites
+from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole
 from handoffd.protocol.rules import Language, Rule, RuleBook, localized
 from handoffd.protocol.story import expand
-from handoffd.resources import shared
-from handoffd.store.projection import read_project_file
-from handoffd.store.rooted import open_parent
-from handoffd.supervise.prerequisites import prerequisites
-
-PROMPTS = ".ai/prompts"
-MAX_TEMPLATE_BYTES = 64 * 1024
-MOST_TEMPLATES = 100
-MOST_FOLDERS = 100
 
 
 def prompt_context(
@@ -78,39 +63,3 @@ def _roles(rule: Rule, story: str | None) -> tuple[PromptRole, ...]:
         )
         for name, role in rule.team_roles.items()
     )
-
-
-def templates_for(root: str) -> PromptTemplates:
-    """Return the templates in force for a project. Raises StoreError when its own cannot be read."""
-    own: dict[str, str] = {}
-    files: dict[str, str] = {}
-    for name in _own_names(root):
-        seen = read_project_file(Path(root), f"{PROMPTS}/{name}", MAX_TEMPLATE_BYTES)
-        if seen is not None:
-            own[name] = seen.content.decode("utf-8", errors="replace")
-            files[name] = f"{PROMPTS}/{name}"
-    if not own:
-        return _shipped()
-    return PromptTemplates.layered(_shipped_texts(), own, files=files)
-
-
-def _own_names(root: str) -> list[str]:
-    """Return the paths of a project's templates below its folder, which may be anything: a link to `/`."""
-    found: list[str] = []
-    with open_parent(Path(root), f"{PROMPTS}/any") as folder:
-        walk = () if folder is None else os.fwalk(".", dir_fd=folder)
-        for place, below, names, _ in islice(walk, MOST_FOLDERS):
-            below.sort()
-            found += [str(PurePath(place, name)) for name in names if name.endswith(".j2")]
-    return sorted(found)[:MOST_TEMPLATES]
-
-
-@lru_cache(maxsize=1)
-def _shipped() -> PromptTemplates:
-    return PromptTemplates.layered(_shipped_texts())
-
-
-@lru_cache(maxsize=1)
-def _shipped_texts() -> Mapping[str, str]:
-    folder = shared("config", "prompts")
-    return {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*.j2")}

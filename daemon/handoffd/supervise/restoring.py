@@ -24,6 +24,7 @@ from handoffd.engine.decide import decide
 from handoffd.engine.events import Restored
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.process import Run, claimed
+from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.settings import Settings
@@ -34,7 +35,6 @@ from handoffd.store.lock import FileLock, acquire, daemon_lock_path
 from handoffd.store.projection import read_state
 from handoffd.store.records import Record, StoredTrack
 from handoffd.store.restore import exchange, inspect_backup, made_ready
-from handoffd.supervise.project_files import shipped_layers
 
 EXECUTORS_RUN = "EXECUTORS_RUN"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handoffd.errors import HandoffdError
+from handoffd.inspection.table import Texts, read_texts
 from handoffd.store.atomic import has_temporaries
 from handoffd.store.lock import project_lock_path
 from handoffd.store.projection import Seen, read_state
-from handoffd.supervise.project_files import Texts, read_texts
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.supervise.making import SHORT, House, at, house, make_project
 
 from handoffd.errors import InvalidFile, StoreError
-from handoffd.supervise.project_files import RULES, SETTINGS, ProjectFiles, shipped_layers
+from handoffd.inspection.table import RULES, SETTINGS, shipped_layers
+from handoffd.supervise.project_files import ProjectFiles
 
 
 async def trusted(here: House, root: str) -> ProjectFiles:

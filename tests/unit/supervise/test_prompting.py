@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.unit.supervise.making import make_project, track_of
 
 from handoffd.engine.track import Facts, TrackKey
-from handoffd.errors import StoreError
+from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.templates import templates_for
 from handoffd.protocol.prompt import PromptContext, render_prompt
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import TestCounts
-from handoffd.supervise.project_files import shipped_layers
-from handoffd.supervise.prompting import prompt_context, templates_for
+from handoffd.supervise.prompting import prompt_context
 
 RULES = build_rulebook(shipped_layers(None))
 
@@ -70,23 +69,3 @@ def test_the_projects_own_template_is_laid_over_the_shipped_one(tmp_path: Path) 
 
     assert "Write haiku." in render_prompt(context(root, "bdd", Facts()), templates)
     assert "Write haiku." not in render_prompt(context(root, "impl", Facts()), templates)
-
-
-def test_a_folder_of_templates_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """Else a project could have us search the whole machine for templates."""
-    (tmp_path / ".ai").mkdir()
-    (tmp_path / ".ai/prompts").symlink_to("/")
-
-    with pytest.raises(StoreError):
-        templates_for(str(tmp_path))
-
-
-def test_a_template_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """A prompt does not quote files from outside the project."""
-    root = make_project(tmp_path)
-    folder = Path(root, ".ai/prompts/en")
-    folder.mkdir(parents=True)
-    (folder / "prompt.j2").symlink_to("/etc/hostname")
-
-    with pytest.raises(StoreError):
-        templates_for(root)

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final
 
 from handoffd.control.api.endpoint import Asked, Endpoint
+from handoffd.control.api.inspections import INSPECTIONS
 from handoffd.control.api.openapi import document
 from handoffd.control.api.orders import ORDERS
 from handoffd.control.api.reads import READS
@@ -19,6 +20,7 @@ async def _openapi(_: Asked) -> Json:
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *READS,
+    *INSPECTIONS,
     *STREAMS,
     *ORDERS,
     Endpoint(

@@ -1,0 +1,167 @@
+"""What can be asked of any folder, supervised or not, as plain JSON values: by its files alone.
+
+Of a supervised project the journal's word stands beside that: what the story waits for, and what a
+person would type next. Reading changes nothing, anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Final, get_args
+
+from anyio import to_thread
+from pydantic import TypeAdapter
+
+from handoffd.control.client import Json
+from handoffd.control.ports import Supervision
+from handoffd.engine.commands import command_for, mending
+from handoffd.engine.views import ProjectView
+from handoffd.errors import NotFound, Refused
+from handoffd.inspection import sessions
+from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
+from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
+from handoffd.inspection.sessions import SessionPrompt
+from handoffd.inspection.workspace import list_projects
+from handoffd.protocol.rules import DONE, Language
+
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+_STATUS: Final = TypeAdapter(ProjectStatus)
+
+
+class Inspecting:
+    """Questions about projects, by the names of those in `supervision` and by the path of any folder.
+
+    `language` is that of prompts where neither the asker nor the project says another.
+    """
+
+    def __init__(self, supervision: Supervision | None, language: Language = "en") -> None:
+        self._supervised = supervision
+        self._language = language
+
+    async def detect(self, project: str) -> Json:
+        """Return which of the protocol's files there are, and the level of adoption that follows."""
+        root, _ = await self._found(project)
+        return asdict(await to_thread.run_sync(detect_framework, root))
+
+    async def query(self, project: str) -> Json:
+        """Return where a project stands: its files' word first, then the journal's, if it is supervised.
+
+        `level` 0 is without a STATE.json, 1 by hand, 2 by the daemon.
+        """
+        root, view = await self._found(project)
+        status = await to_thread.run_sync(query_project_status, root)
+        told: Json = _STATUS.dump_python(status, mode="json")
+        return {**told, **_standing(root, status, view)}
+
+    async def list_projects(self, folder: str) -> Json:
+        """Return the projects that lie in a folder; an absolute path."""
+        found = await to_thread.run_sync(list_projects, await to_thread.run_sync(_folder, folder))
+        return {"folder": folder, "projects": [asdict(one) for one in found]}
+
+    async def check_prereqs(self, project: str) -> Json:
+        """Return which files the step in hand reads and cannot find. A warning, never more."""
+        root, _ = await self._found(project)
+        check = await to_thread.run_sync(check_prerequisites, root)
+        return {**asdict(check), "project": root, "caller_instruction": _about_files(root, check)}
+
+    async def review(self, project: str, language: str | None = None) -> Json:
+        """Return the prompt for a session that examines a project and changes nothing."""
+        root, _ = await self._found(project)
+        made = await to_thread.run_sync(sessions.review, root, _checked(language), self._language)
+        return _session(root, made, "give it to an executor in that folder; a person acts on its report")
+
+    async def triage(self, project: str, language: str | None = None) -> Json:
+        """Return the prompt for a session that sorts a project's open issues into a plan."""
+        root, _ = await self._found(project)
+        made = await to_thread.run_sync(sessions.triage, root, _checked(language), self._language)
+        return _session(root, made, "give it to an executor in that folder; a person decides on its plan")
+
+    async def _found(self, project: str) -> tuple[str, ProjectView | None]:
+        """Return the root of a project, and its view if it is supervised. Raises NotFound, Refused."""
+        if self._supervised is not None:
+            try:
+                root = self._supervised.find(project)
+            except NotFound:
+                if not project.startswith("/"):
+                    raise
+            else:
+                return root, await self._supervised.view(root)
+        return await to_thread.run_sync(_folder, project), None
+
+
+def _folder(project: str) -> str:
+    if not project.startswith("/"):
+        raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+    folder = Path(os.path.realpath(project))
+    if not folder.is_dir():
+        raise NotFound(f"{project} is no folder", hint=f"ls {quote(os.path.dirname(project))}")
+    return str(folder)
+
+
+def _standing(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:
+    """Return what only the journal knows; where nobody supervises, what would be the first step."""
+    track = view.tracks[0] if view is not None and view.tracks else None
+    waits_for = track.waits_for if track is not None else None
+    following = track.next_command if track is not None else None
+    if view is None:
+        level = 1 if status.has_framework.has_state else 0
+        following = mending(root, status.status) or command_for(root, "add")
+    else:
+        level = view.level
+        waits_for = waits_for or view.detail
+        following = mending(root, view.condition) or following
+    return {
+        "root": root,
+        "supervised": view is not None,
+        "level": level,
+        "waits_for": waits_for,
+        "next_command": following,
+        "caller_instruction": _about_standing(status, waits_for, following),
+    }
+
+
+def _about_standing(status: ProjectStatus, waits_for: str | None, following: str | None) -> str:
+    if status.status == NOT_INITIALIZED:
+        where = "The project has no STATE.json: no story is in hand"
+    elif status.status == INVALID_STATE:
+        where = f"STATE.json cannot be used: {status.last_error}"
+    elif status.step == DONE:
+        where = f"{status.story or 'The story'} is done"
+    else:
+        where = f"{status.story or 'The project'} is at {status.step}, {status.status}"
+    waiting = f"; it waits for {waits_for}" if waits_for else ""
+    advice = f"; a person who wants to go on types: {following}" if following else ""
+    return f"{where}{waiting}{advice}. Tell this; do not dispatch anything because of it."
+
+
+def _about_files(root: str, check: PrerequisiteCheck) -> str:
+    if check.ok:
+        return "The step in hand finds everything it reads; go on."
+    missing = ", ".join(check.missing)
+    if check.suggested_rollback is None:
+        return f"Missing: {missing}. That blocks nothing; tell a person."
+    command = command_for(root, "rollback", check.suggested_rollback)
+    return f"Missing: {missing}. That blocks nothing; a person may have it made first: {command}"
+
+
+def _session(root: str, made: SessionPrompt, advice: str) -> Json:
+    told: Json = {"type": made.type, "prompt": made.prompt}
+    if made.type == "triage_prompt":
+        told["issues"] = list(made.issues)
+    instruction = f"This is a prompt, and nothing was changed: {advice}."
+    return {**told, "fw_lv": made.fw_lv, "project": root, "caller_instruction": instruction}
+
+
+def _checked(language: str | None) -> Language | None:
+    """Return a language that somebody asked for. Raises Refused (BAD_ARGUMENT)."""
+    if language is None:
+        return None
+    found = next((known for known in LANGUAGES if known == language), None)
+    if found is None:
+        message = f"there are no prompts in {language[:20]!r}; allowed: {', '.join(LANGUAGES)}"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd review --help")
+    return found

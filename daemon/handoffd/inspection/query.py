@@ -1,0 +1,149 @@
+"""Where a project stands, by its STATE.json and memory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from handoffd.engine.commands import command_for
+from handoffd.errors import HandoffdError, Refused
+from handoffd.inspection.framework import Framework, detect_framework
+from handoffd.inspection.memory import memory_summary, read_memory
+from handoffd.inspection.naming import project_name
+from handoffd.inspection.table import book_of, shipped_layers, table_of
+from handoffd.protocol.document import ParsedState, parse_state
+from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.state import State, TestCounts
+from handoffd.store.projection import read_state
+
+NOT_INITIALIZED = "not_initialized"
+INVALID_STATE = "invalid_state"
+NO_STEP = "none"
+ERROR_CHARACTERS = 500
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStatus:
+    """Where a project stands. `status` is that of STATE.json, or `not_initialized`, or `invalid_state`.
+
+    Of the last two, `step` is `none` and the numbers are 0; `last_error` says what is wrong with an
+    invalid one. `next_step` follows when the step passes; `warnings` name what was not taken as written.
+    """
+
+    project: str
+    task_type: str = "unknown"
+    story: str | None = None
+    step: str = NO_STEP
+    next_step: str | None = None
+    status: str
+    attempt: int = 0
+    max_attempts: int = 0
+    reason: str | None = None
+    tests: TestCounts | None = None
+    lint_pass: bool | None = None
+    files_changed: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    human_note: str | None = None
+    last_error: str | None = None
+    memory_summary: str | None
+    has_framework: Framework
+    warnings: tuple[str, ...] = ()
+
+
+def state_of(root: str) -> State:
+    """Return the state of the project at `root`.
+
+    Raises Refused (NOT_INITIALIZED), InvalidFile for a STATE.json that means nothing, StoreError for
+    one that cannot be read.
+    """
+    parsed = parsed_state(root)
+    if parsed is None:
+        message = f"{root} has no STATE.json: nothing is in hand there"
+        raise Refused(message, code="NOT_INITIALIZED", hint=command_for(root, "init"))
+    return parsed.state
+
+
+def parsed_state(root: str) -> ParsedState | None:
+    """Return the project's STATE.json, near-misses normalised; None without one. It is never written.
+
+    Raises InvalidFile and StoreError.
+    """
+    seen = read_state(Path(root))
+    return None if seen is None else parse_state(seen.text)
+
+
+def query_project_status(root: str) -> ProjectStatus:
+    """Return where the project at `root` stands. What cannot be used is told of in the answer."""
+    framework = detect_framework(root)
+    memory = _or_none(lambda: read_memory(root))
+    summary = None if memory is None else memory_summary(memory)
+    try:
+        parsed = parsed_state(root)
+    except HandoffdError as error:
+        return ProjectStatus(
+            project=project_name(root),
+            status=INVALID_STATE,
+            last_error=one_line(error.message),
+            memory_summary=summary,
+            has_framework=framework,
+        )
+    if parsed is None:
+        return ProjectStatus(
+            project=project_name(root),
+            status=NOT_INITIALIZED,
+            memory_summary=summary,
+            has_framework=framework,
+        )
+    return _as_written(root, parsed, summary, framework)
+
+
+def _as_written(root: str, parsed: ParsedState, summary: str | None, framework: Framework) -> ProjectStatus:
+    state = parsed.state
+    return ProjectStatus(
+        project=state.project,
+        task_type=state.task_type,
+        story=state.story,
+        step=state.step,
+        next_step=next_step(_table(root), state),
+        status=state.status.value,
+        attempt=state.attempt,
+        max_attempts=state.max_attempts,
+        reason=None if state.reason is None else state.reason.value,
+        tests=state.tests,
+        lint_pass=state.lint_pass,
+        files_changed=state.files_changed,
+        blocked_by=state.blocked_by,
+        human_note=state.human_note,
+        last_error=state.last_error,
+        memory_summary=summary,
+        has_framework=framework,
+        warnings=parsed.warnings,
+    )
+
+
+def next_step(table: RuleBook, state: State) -> str | None:
+    """Return the step that follows when the one in hand passes; None when it is done or not known."""
+    rule = table.steps.get(state.step)
+    return None if rule is None or state.step == DONE else rule.next_on_pass
+
+
+def one_line(text: str) -> str:
+    """Return a message in one line of at most 500 characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= ERROR_CHARACTERS else flat[: ERROR_CHARACTERS - 1] + "…"
+
+
+def _table(root: str) -> RuleBook:
+    """Return the project's step table; the shipped one where its own cannot be used."""
+    return _or_none(lambda: table_of(root)) or book_of(shipped_layers(None))
+
+
+def _or_none(read: Callable[[], _T]) -> _T | None:
+    try:
+        return read()
+    except HandoffdError:
+        return None

@@ -1,0 +1,80 @@
+"""The projects in a folder of projects, whether anybody supervises them or not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from handoffd.errors import HandoffdError, NotFound
+from handoffd.inspection.naming import project_name
+from handoffd.inspection.query import INVALID_STATE, NO_STEP, NOT_INITIALIZED, parsed_state
+from handoffd.store.faults import storage_error
+
+MARKERS = (
+    ".ai/STATE.json", "package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", ".git",
+)  # fmt: skip
+"""A folder that has one of these is a project."""
+MOST_FOLDERS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedProject:
+    """One project of a folder: `dir` is its name there. `status` as in `ProjectStatus`."""
+
+    name: str
+    dir: str
+    step: str = NO_STEP
+    status: str = NOT_INITIALIZED
+    story: str | None = None
+    has_framework: bool = False
+
+
+def list_projects(folder: str) -> tuple[ListedProject, ...]:
+    """Return the projects that lie in `folder`, by name; hidden ones and what cannot be read are left out.
+
+    Looks at 10,000 entries at most. Raises NotFound when it is no folder, StoreError when it cannot be
+    listed.
+    """
+    try:
+        names = sorted(os.listdir(folder), key=os.fsencode)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{folder} is no folder", hint="handoffd projects") from error
+    except OSError as error:
+        raise storage_error("list", Path(folder), error) from error
+    shown = [name for name in names if not name.startswith(".")][:MOST_FOLDERS]
+    found = (_project(Path(folder, name)) for name in shown)
+    return tuple(project for project in found if project is not None)
+
+
+def _project(root: Path) -> ListedProject | None:
+    try:
+        if not root.is_dir() or not any((root / marker).exists() for marker in MARKERS):
+            return None
+        return _listed(root)
+    except (OSError, HandoffdError):
+        return None  # not ours to look into, or taken away this moment
+
+
+def _listed(root: Path) -> ListedProject:
+    shown = os.fsencode(root.name).decode("utf-8", errors="replace")
+    has_state = (root / MARKERS[0]).exists()
+    try:
+        parsed = parsed_state(str(root)) if has_state else None
+    except HandoffdError:
+        return ListedProject(name=_name(root), dir=shown, status=INVALID_STATE, has_framework=True)
+    if parsed is None:
+        return ListedProject(name=_name(root), dir=shown)
+    state = parsed.state
+    return ListedProject(
+        name=state.project,
+        dir=shown,
+        step=state.step,
+        status=state.status.value,
+        story=state.story,
+        has_framework=True,
+    )
+
+
+def _name(root: Path) -> str:
+    return os.fsencode(project_name(str(root))).decode("utf-8", errors="replace")

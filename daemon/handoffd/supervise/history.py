@@ -1,0 +1,18 @@
+"""`.ai/history.md`: executors append what they did, and the daemon one entry for each story it reopens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from handoffd.store.projection import append_project_file, read_project_file
+
+HISTORY = ".ai/history.md"
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def append_history(root: str, text: str) -> None:
+    """Append an entry to the history, unless it is the last one: an order may be given twice."""
+    seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
+    if seen is not None and seen.content.endswith(text.encode()):
+        return
+    append_project_file(Path(root), HISTORY, text)

@@ -1,0 +1,121 @@
+"""CHECKLIST.md: boxes that are worth ticking, in both languages, and never ours to untick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.inspection.making import write, write_state
+
+from handoffd.errors import Refused, StoreError
+from handoffd.inspection.checklist import CHECKLIST, boxes_in, checklist, generate_checklist, write_checklist
+from handoffd.inspection.table import book_of, shipped_layers
+from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rules import Language
+from handoffd.rehearsal.handover import tick
+from handoffd.rehearsal.workspace import Workspace
+
+RULES = book_of(shipped_layers(None))
+STEPS = RULES.path("story")
+LANGUAGES: tuple[Language, ...] = ("en", "zh-TW")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_step_that_ships_has_one_to_four_boxes(language: Language) -> None:
+    """But those of people; and there are none for steps that do not exist."""
+    rules = book_of(shipped_layers("with-commit"))
+    boxes = boxes_in(language).steps
+
+    assert {name for name, rule in rules.steps.items() if not rule.requires_human} == set(boxes)
+    assert all(1 <= len(texts) <= 4 for texts in boxes.values())
+
+
+def test_there_is_a_section_for_each_step_of_the_pipeline() -> None:
+    """In passing order, bootstrap included; a person's step has no box."""
+    text = checklist("US-1", STEPS, RULES)
+
+    assert [f"({step})" for step in STEPS] == [
+        heading.rsplit(" ", 1)[1] for heading in text.split("\n") if heading.startswith("## ")
+    ]
+    assert text.startswith("# US-1\n\n## Bootstrap (bootstrap)\n\n- [ ] ")
+    assert "## Review checkpoint (review)\n\nA person decides here; there is no box to tick.\n" in text
+
+
+def test_a_step_that_nobody_wrote_boxes_for_has_a_plain_one() -> None:
+    """Its name may be anything, and is one line all the same."""
+    table = """
+steps:
+  polish:
+    display_name: {en: "Polish\\n- [x] all"}
+    step_instruction: {en: Polish it.}
+    next_on_pass: done
+    next_on_fail: polish
+  update-memory: {next_on_pass: polish}
+"""
+    rules = build_rulebook((*shipped_layers(None), Layer("own", table)))
+
+    text = checklist("US-1", ("polish",), rules)
+
+    plain = "# US-1\n\n## Polish - [x] all (polish)\n\n- [ ] What the prompt of this step asks for is done\n"
+    assert plain == text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("step", ["contract", "sdd-delta", "update-memory"])
+def test_an_executor_finds_the_boxes_of_its_step(tmp_path: Path, language: Language, step: str) -> None:
+    """By the step's name in the heading, and no others."""
+    write(tmp_path, CHECKLIST, checklist("US-1", STEPS, RULES, language))
+
+    tick(Workspace(str(tmp_path)), step)
+
+    ticked = (tmp_path / CHECKLIST).read_text(encoding="utf-8").count("- [x] ")
+    assert len(boxes_in(language).steps[step]) == ticked
+
+
+def test_a_checklist_takes_the_place_of_the_story_before(tmp_path: Path) -> None:
+    """One of the same story stays as it is: an executor may have ticked it, and an order may come twice."""
+    root = str(tmp_path)
+    assert write_checklist(root, "US-1", "# US-1\n\n- [ ] one\n")
+    write(tmp_path, CHECKLIST, "# US-1\n\n- [x] one\n")
+
+    assert not write_checklist(root, "US-1", "# US-1\n\n- [ ] one\n")
+    assert "- [x] one" in (tmp_path / CHECKLIST).read_text(encoding="utf-8")
+    assert write_checklist(root, "US-2", "# US-2\n")
+    assert "# US-2\n" == (tmp_path / CHECKLIST).read_text(encoding="utf-8")
+
+
+def test_one_can_be_made_without_a_start(tmp_path: Path) -> None:
+    """By the project's own table and language; bootstrap is in it only while the project is at it."""
+    assert generate_checklist(str(tmp_path), "CUSTOM-1", "custom")
+    text = (tmp_path / CHECKLIST).read_text(encoding="utf-8")
+    assert ["## Custom task (custom)", "## Memory update (update-memory)"] == [
+        heading for heading in text.split("\n") if heading.startswith("## ")
+    ]
+
+    write_state(tmp_path, step="bootstrap")
+    write(tmp_path, ".ai/handoffd.yaml", "language: zh-TW\npreset: with-commit\n")
+    assert generate_checklist(str(tmp_path), "US-1")
+    text = (tmp_path / CHECKLIST).read_text(encoding="utf-8")
+    assert "# US-1\n\n## 專案啟動 (bootstrap)\n" in text
+    assert "## 提交變更 (commit)\n" in text
+    assert not generate_checklist(str(tmp_path), "US-1")
+
+
+def test_nothing_is_written_for_what_is_no_story(tmp_path: Path) -> None:
+    """Its id would be the title, and a path elsewhere."""
+    with pytest.raises(Refused):
+        generate_checklist(str(tmp_path), "../US-1")
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+    """Somebody could have us write anywhere."""
+    outside = tmp_path / "outside"
+    outside.write_text("untouched", encoding="utf-8")
+    root = tmp_path / "project"
+    (root / ".ai").mkdir(parents=True)
+    (root / CHECKLIST).symlink_to(outside)
+
+    with pytest.raises(StoreError):
+        generate_checklist(str(root), "US-1")
+    assert "untouched" == outside.read_text(encoding="utf-8")

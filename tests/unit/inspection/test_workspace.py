@@ -1,0 +1,69 @@
+"""The projects in a folder of projects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.inspection.making import hostile_states, write, write_state
+
+from handoffd.errors import NotFound
+from handoffd.inspection.workspace import MARKERS, ListedProject, list_projects
+
+
+def test_projects_are_known_by_what_lies_in_them(tmp_path: Path) -> None:
+    """Any one marker makes a project; other folders, hidden ones and files are none."""
+    for number, marker in enumerate(MARKERS[1:]):
+        write(tmp_path / f"p{number}", marker)
+    (tmp_path / "plain").mkdir()
+    write(tmp_path / ".hidden", "go.mod")
+    write(tmp_path, "go.mod")
+
+    found = list_projects(str(tmp_path))
+
+    assert [f"p{number}" for number in range(len(MARKERS) - 1)] == [one.dir for one in found]
+    assert {"not_initialized"} == {one.status for one in found}
+
+
+def test_a_project_with_a_state_says_where_it_stands(tmp_path: Path) -> None:
+    """Its own name, the name of its folder, and its story."""
+    write_state(tmp_path / "s")
+
+    expected = ListedProject(
+        name="shop", dir="s", step="impl", status="running", story="US-005", has_framework=True
+    )
+    assert (expected,) == list_projects(str(tmp_path))
+
+
+def test_a_broken_state_spoils_nothing(tmp_path: Path) -> None:
+    """It is listed as such, and so is every other project."""
+    for number, content in enumerate(hostile_states()):
+        write(tmp_path / f"bad{number}", ".ai/STATE.json", content)
+    (tmp_path / "folder/.ai/STATE.json").mkdir(parents=True)
+    write_state(tmp_path / "good")
+
+    found = {one.dir: one.status for one in list_projects(str(tmp_path))}
+
+    assert "running" == found.pop("good")
+    assert {"invalid_state"} == set(found.values())
+    assert len(hostile_states()) + 1 == len(found)
+
+
+def test_a_folders_name_may_be_any_bytes(tmp_path: Path) -> None:
+    """What is told of it can be printed."""
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    write(root, "setup.py")
+
+    (found,) = list_projects(str(tmp_path))
+
+    assert ("�", "�") == (found.name, found.dir)
+
+
+def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    """Neither a file nor nothing can hold projects."""
+    write(tmp_path, "file")
+
+    for name in ("file", "gone"):
+        with pytest.raises(NotFound):
+            list_projects(str(tmp_path / name))

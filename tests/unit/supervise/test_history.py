@@ -1,0 +1,35 @@
+"""history.md, in which the daemon has a say only when it reopens a story."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.supervise.making import make_project
+
+from handoffd.errors import StoreError
+from handoffd.supervise.history import append_history
+
+
+def test_history_is_appended_to_once(tmp_path: Path) -> None:
+    """What executors wrote stays; the same entry is not added twice in a row."""
+    root = make_project(tmp_path)
+    file = Path(root, ".ai/history.md")
+    file.write_text("# History\n")
+
+    append_history(root, "\n### Reopen US-1\n")
+    append_history(root, "\n### Reopen US-1\n")
+
+    assert "# History\n\n### Reopen US-1\n" == file.read_text()
+
+
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
+    """Somebody could have us write anywhere."""
+    root = make_project(tmp_path)
+    outside = tmp_path / "outside"
+    outside.write_text("untouched")
+    Path(root, ".ai/history.md").symlink_to(outside)
+
+    with pytest.raises(StoreError):
+        append_history(root, "text")
+    assert "untouched" == outside.read_text()
