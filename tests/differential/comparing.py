@@ -85,11 +85,28 @@ class Judgement:
 
 
 def differences(case: str, verb: str, theirs: Json, ours: Json) -> list[Difference]:
-    """Return every value in which two outcomes differ."""
+    """Return every value in which two outcomes differ; of stdout of two kinds, only what kinds they are."""
+    kinds = gist(theirs["stdout"]), gist(ours["stdout"])
+    if kinds[0] != kinds[1]:
+        theirs, ours = {**theirs, "stdout": kinds[0]}, {**ours, "stdout": kinds[1]}
     one, other = flat(theirs), flat(ours)
     paths = dict.fromkeys([*one, *other])
     pairs = ((path, one.get(path, ABSENT), other.get(path, ABSENT)) for path in paths)
     return [Difference(case, verb, path, a, b) for path, a, b in pairs if not _identical(a, b)]
+
+
+def gist(stdout: Json) -> str:
+    """Return in short what stdout is: a prompt and for what, an error and its code, JSON, or lines."""
+    document = stdout.get("json")
+    if "prompt" in stdout:
+        return f"prompt {stdout.get('task-meta', {}).get('task_name', '')}".strip()
+    if isinstance(document, Mapping) and "error" in {document.get("type"), document.get("action")}:
+        return f"error {document.get('code')}"
+    if isinstance(document, Mapping) and (kind := document.get("type") or document.get("action")):
+        return str(kind)
+    if "json" in stdout:
+        return "json"
+    return " / ".join(line.partition(" ")[0] for line in stdout["lines"]) or "nothing"
 
 
 def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:

@@ -29,7 +29,7 @@ def dispatch(words: Words, environ: Mapping[str, str]) -> Said:
         return refused("dispatch", answer)
     if answer["type"] == "dispatched":
         then = f"the attempt runs from now on; when the agent is done: orchestrator apply-handoff {root}"
-        return _with_prompt("dispatch", answer, then)
+        return _with_prompt("dispatch", {**answer, **_named(root, answer)}, then)
     return _nothing_dispatched("dispatch", answer)
 
 
@@ -43,8 +43,7 @@ def peek(words: Words, environ: Mapping[str, str]) -> Said:
         return refused("peek", answer, code=0)
     if answer["prompt"] is None:
         return _nothing_dispatched("peek", answer["result"])
-    shown = {**answer, "fw_lv": framework(root)["level"], **_named(root, answer)}
-    return _with_prompt("peek", shown, "nothing was changed")
+    return _with_prompt("peek", {**answer, **_named(root, answer)}, "nothing was changed")
 
 
 def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
@@ -105,9 +104,10 @@ def _without_state(root: str) -> Json | None:
 
 
 def _named(root: str, answer: Json) -> Json:
-    """Return what a peek leaves out of the `<task-meta>` block."""
+    """Return what is told in the `<task-meta>` block beside what an answer has."""
     values = read_state(root).values
-    return {"project": values["project"], "story": answer.get("story", values.get("story"))}
+    story = answer.get("story", values.get("story"))
+    return {"project": values["project"], "story": story, "fw_lv": framework(root)["level"]}
 
 
 def _with_prompt(verb: str, answer: Json, then: str) -> Said:
