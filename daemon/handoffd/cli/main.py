@@ -20,8 +20,8 @@ from handoffd.control.vocabulary import VERBS
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile
 
-PROGRAMS: Final = ("handoffd", "orchestrator")
-"""The names under which this command line is installed."""
+PROGRAMS: Final = ("handoffd",)
+"""The names under which this command line is installed. (`orchestrator` is a program of its own.)"""
 
 USAGE = 2
 INTERRUPTED = 130

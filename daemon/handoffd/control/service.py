@@ -74,7 +74,6 @@ class Service(Reads):
         self._stop = stop
         self._inside = inside
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
-            "init": self.init,
             "add": self.add,
             "remove": self.remove,
             "trust": self.trust,
@@ -95,6 +94,8 @@ class Service(Reads):
         await self._guard(spec, project, arguments, caller.pid)
         given = checked(spec, project, arguments)
         self._check_executors(spec, project, given.get("executor", ()))
+        if verb == "init":
+            return await self.init(project, given["name"])
         if verb in self._plain_verbs:
             return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
@@ -102,7 +103,8 @@ class Service(Reads):
         if verb == "start":
             return await self._start(await self._ready(project), given, caller.by)
         if verb == "custom":
-            story = f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
+            label = given.pop("label")
+            story = label or f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
             task = {**given, "story": story, "task_type": "custom", "instruction": given["text"]}
             del task["text"]
             return await self._start(await self._ready(project), task, caller.by)
@@ -179,22 +181,25 @@ class Service(Reads):
         await self._initialise(root)
         return root
 
-    async def _initialise(self, root: str) -> None:
+    async def _initialise(self, root: str, name: str | None = None) -> None:
         """Give the project its first STATE; one that has a STATE is left as it is."""
         if (await self._supervision.view(root)).tracks:
             return
-        name = await to_thread.run_sync(project_name, root)
-        result = await self._supervision.give(root, Initialised(project=name))
+        called = name or await to_thread.run_sync(project_name, root)
+        result = await self._supervision.give(root, Initialised(project=called))
         if result.type == "error":
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
-    async def init(self, project: str) -> Json:
-        """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing."""
+    async def init(self, project: str, name: str | None = None) -> Json:
+        """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing.
+
+        `name` is what a new one is called; without it, what its own files call it.
+        """
         root = await to_thread.run_sync(_folder, _path(project))
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
         await self._supervision.add(root)
-        await self._initialise(root)
+        await self._initialise(root, name)
         view = await self._supervision.view(root)
         return {
             "type": "initialised",

@@ -58,6 +58,7 @@ _SPECS: Final = (
     VerbSpec(
         name="init",
         help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
+        parameters=(Parameter(name="name", type="text", help="what a new project is called"),),
         guard="always",
     ),
     VerbSpec(name="add", help="Supervise a project; dispatches nothing.", guard="always"),
@@ -86,6 +87,7 @@ _SPECS: Final = (
         help="Start a custom task: an instruction of your own instead of a story.",
         parameters=(
             Parameter(name="text", type="text", required=True, help="what shall be done"),
+            Parameter(name="label", type="story", help="what the task is called; else CUSTOM and a number"),
             _QUEUE,
             _TEAMS,
             _EXECUTORS,

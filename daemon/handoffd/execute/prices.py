@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
@@ -78,6 +79,7 @@ class Family(BaseModel):
     prices: Mapping[str, Price]
 
 
+@cache
 def shipped_families() -> tuple[Family, ...]:
     """Return the prices that come with handoffd."""
     path = shared("config", "prices.yaml")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -76,6 +77,7 @@ class Layer:
         return Problem(file=self.file, line=self.line_of(key), key=key, message=message, allowed=allowed)
 
 
+@cache
 def shipped_layer() -> Layer:
     """Return the executors that come with handoffd."""
     path = shared("config", "executors.yaml")

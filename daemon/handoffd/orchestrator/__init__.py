@@ -1,0 +1,1 @@
+"""The program `orchestrator`: the reference CLI's verbs, arguments and output, on this engine."""

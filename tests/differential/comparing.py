@@ -1,0 +1,157 @@
+"""Two outcomes of one case compared, and differences held against the list of the deliberate ones.
+
+A rule of `deliberate.yaml` names verbs, cases, the path in the outcome, and what each program has there:
+it explains that difference and no other. A difference without a rule is a fault, and so is a rule
+without a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tests.differential.outcomes import flat
+
+from handoffd.protocol.yamltext import load
+
+Json = Any
+
+DELIBERATE = Path(__file__).with_name("deliberate.yaml")
+ABSENT = "<absent>"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value that differs, at a path of the outcome of a case."""
+
+    case: str
+    verb: str
+    at: str
+    theirs: Json
+    ours: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a rule allows: at paths like `at`, `theirs` against `ours`."""
+
+    at: str
+    theirs: tuple[Json, ...]
+    ours: tuple[Json, ...]
+
+    def fits(self, difference: Difference) -> bool:
+        """Return whether this is the difference that is meant."""
+        return (
+            fnmatchcase(difference.at, self.at)
+            and any(_same(one, difference.theirs) for one in self.theirs)
+            and any(_same(one, difference.ours) for one in self.ours)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A deliberate difference: what it is and why, for people; where it shows, for the comparison."""
+
+    id: str
+    what: str
+    why: str
+    verbs: tuple[str, ...]
+    cases: tuple[str, ...]
+    differs: tuple[Pattern, ...]
+
+    def explains(self, difference: Difference) -> bool:
+        """Return whether the rule speaks of this difference."""
+        return (
+            difference.verb in self.verbs
+            and any(fnmatchcase(difference.case, case) for case in self.cases)
+            and any(pattern.fits(difference) for pattern in self.differs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What all the differences come to: those that no rule explains, and how many cases each rule explains."""
+
+    unexplained: tuple[Difference, ...]
+    explained: Mapping[str, int]
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The rules that explain nothing any more."""
+        return tuple(name for name, count in self.explained.items() if not count)
+
+
+def differences(case: str, verb: str, theirs: Json, ours: Json) -> list[Difference]:
+    """Return every value in which two outcomes differ; of stdout of two kinds, only what kinds they are."""
+    kinds = gist(theirs["stdout"]), gist(ours["stdout"])
+    if kinds[0] != kinds[1]:
+        theirs, ours = {**theirs, "stdout": kinds[0]}, {**ours, "stdout": kinds[1]}
+    one, other = flat(theirs), flat(ours)
+    paths = dict.fromkeys([*one, *other])
+    pairs = ((path, one.get(path, ABSENT), other.get(path, ABSENT)) for path in paths)
+    return [Difference(case, verb, path, a, b) for path, a, b in pairs if not _identical(a, b)]
+
+
+def gist(stdout: Json) -> str:
+    """Return in short what stdout is: a prompt and for what, an error and its code, JSON, or lines."""
+    document = stdout.get("json")
+    if "prompt" in stdout:
+        return f"prompt {stdout.get('task-meta', {}).get('task_name', '')}".strip()
+    if isinstance(document, Mapping) and "error" in {document.get("type"), document.get("action")}:
+        return f"error {document.get('code')}"
+    if isinstance(document, Mapping) and (kind := document.get("type") or document.get("action")):
+        return str(kind)
+    if "json" in stdout:
+        return "json"
+    return " / ".join(line.partition(" ")[0] for line in stdout["lines"]) or "nothing"
+
+
+def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
+    """Return what no rule explains, and what each rule does."""
+    unexplained, cases = [], {rule.id: set[str]() for rule in rules}
+    for difference in found:
+        explaining = [rule.id for rule in rules if rule.explains(difference)]
+        for name in explaining:
+            cases[name].add(difference.case)
+        if not explaining:
+            unexplained.append(difference)
+    return Judgement(tuple(unexplained), {name: len(known) for name, known in cases.items()})
+
+
+def deliberate(file: Path = DELIBERATE) -> tuple[Rule, ...]:
+    """Return the deliberate differences."""
+    loaded: Any = load(file.read_text(encoding="utf-8"), str(file)).data
+    return tuple(_rule(entry) for entry in loaded["differences"])
+
+
+def _rule(entry: Mapping[str, Json]) -> Rule:
+    return Rule(
+        id=entry["id"],
+        what=" ".join(entry["what"].split()),
+        why=" ".join(entry["why"].split()),
+        verbs=tuple(entry["verbs"]),
+        cases=tuple(entry.get("cases", ["*"])),
+        differs=tuple(
+            Pattern(one["at"], _alternatives(one["theirs"]), _alternatives(one["ours"]))
+            for one in entry["differs"]
+        ),
+    )
+
+
+def _alternatives(value: Json) -> tuple[Json, ...]:
+    """Return the values that are allowed: one, or those of `any_of`."""
+    return tuple(value["any_of"]) if isinstance(value, Mapping) else (value,)
+
+
+def _same(pattern: Json, value: Json) -> bool:
+    """Return whether a value is the one of the rule; in texts, `*` stands for anything."""
+    if isinstance(pattern, str) and isinstance(value, str) and "*" in pattern:
+        return fnmatchcase(value, pattern)
+    return _identical(pattern, value)
+
+
+def _identical(one: Json, other: Json) -> bool:
+    return type(one) is type(other) and bool(one == other)

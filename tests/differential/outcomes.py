@@ -1,0 +1,117 @@
+"""What a run of either program came to, in a form in which two can be compared and one can be kept.
+
+Sentences are not compared, only that there is one: each program has its own words. Nor are moments.
+What remains is interface: exit codes, keys and their order, values, one-line confirmations.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Json = Any
+
+TEXT, MOMENT, PROMPT, MINUTES, NEW = "<text>", "<moment>", "<prompt>", "<minutes>", "<new>"
+
+SENTENCES = frozenset({"message", "caller_instruction", "summary", "last_error", "memory"})
+"""Keys whose text is each program's own."""
+
+_MOMENTS = frozenset({"dispatched_at", "completed_at"})
+_CUSTOM = re.compile(r"CUSTOM-\d{13}")
+_META = re.compile(r"(?P<prompt>.*)\n<task-meta>\n(?P<meta>.*)\n</task-meta>\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a program said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def outcome(spoken: Spoken, root: Path, before: frozenset[str], *, prompt_only: bool) -> dict[str, Json]:
+    """Return what a run came to: exit code, stdout, STATE.json and which files are new.
+
+    `before` has the files that were there already; `prompt_only` tells that a text on stdout is a prompt.
+    """
+    return {
+        "exit": spoken.code,
+        "stdout": _stdout(spoken.out.replace(str(root), "<root>"), prompt_only=prompt_only),
+        "state": _state(root),
+        "made": dict.fromkeys(sorted(_noteworthy(files_of(root) - before)), NEW),
+    }
+
+
+def files_of(root: Path) -> frozenset[str]:
+    """Return the files below a root, as paths from there."""
+    return frozenset(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def flat(value: Json, at: str = "") -> dict[str, Json]:
+    """Return an outcome as values by path; objects also have their keys, in order, under `path{}`."""
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        value = {str(number): item for number, item in enumerate(value)}
+    if isinstance(value, Mapping):
+        inner = {f"{at}{{}}": " ".join(value)} if at and at != "made" else {}
+        for key, item in value.items():
+            inner |= flat(item, f"{at}.{key}" if at else key)
+        return inner
+    return {at: value}
+
+
+def _noteworthy(files: frozenset[str]) -> set[str]:
+    """Leave out what is made for nobody to compare: logs, and copies of prompts."""
+    return {file for file in files if not file.startswith(".ai/runs/") and file != ".ai/hook.log"}
+
+
+def _stdout(text: str, *, prompt_only: bool) -> Json:
+    if (found := _META.fullmatch(text)) is not None:
+        prompt = PROMPT if found["prompt"].strip() else ""
+        return {"prompt": prompt, "task-meta": _said(json.loads(found["meta"]))}
+    lines = text.removesuffix("\n").split("\n") if text else []
+    begin = next((n for n, line in enumerate(lines) if line in {"{", "[", "[]", "{}"}), None)
+    if begin is not None:
+        document = _said(json.loads("\n".join(lines[begin:])))
+        return {"json": document, **({"lines": [_masked(one) for one in lines[:begin]]} if begin else {})}
+    if prompt_only and text.strip():
+        return {"prompt": PROMPT}
+    return {"lines": [_masked(line) for line in lines]}
+
+
+def _state(root: Path) -> Json:
+    try:
+        return _said(json.loads((root / ".ai" / "STATE.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError):
+        return "<unreadable>"
+
+
+def _said(value: Json, key: str = "") -> Json:
+    """Return a value with sentences and moments replaced by what they are."""
+    if isinstance(value, Mapping):
+        return {name: _said(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [TEXT if key == "warnings" else _said(item) for item in value]
+    if isinstance(value, str) and value:
+        return _masked_by(key, value)
+    return MINUTES if key == "elapsed_min" and value is not None else value
+
+
+def _masked_by(key: str, value: str) -> str:
+    if key in SENTENCES:
+        return TEXT
+    if key in _MOMENTS:
+        return MOMENT
+    return PROMPT if key == "prompt" else _masked(value)
+
+
+def _masked(text: str) -> str:
+    if text.startswith("  ") and not text.startswith("  label: "):
+        return f"  {TEXT}"  # one of the warnings of check-prereqs
+    return _CUSTOM.sub("CUSTOM-<n>", text)
