@@ -85,7 +85,8 @@ def has_code(module: Path) -> bool:
 def test_files_of(module: Path) -> set[Path]:
     """Return where the test of a module may be: mirrored whole, or in the folder of its top package."""
     *packages, _ = module.parts
-    stem = packages[-1] if module.stem == "__init__" and packages else module.stem
+    of_package = packages[-1] if packages else "package"
+    stem = of_package if module.stem == "__init__" else module.stem
     if module.stem == "__init__":
         packages = packages[:-1]
     return {Path(*folders, f"test_{stem}.py") for folders in (packages, packages[:1])}

@@ -255,7 +255,9 @@ def _ways_back() -> Iterator[Case]:
     for step in STEPS:
         yield _case(f"{step} needs_human", at(step, "needs_human"), "rollback", "bootstrap", "--force")
         yield _case(f"{step} failing", at(step, "failing"), "rollback", "impl")
-    left = at("verify", "failing", tests={"pass": 1, "fail": 1, "skip": 0}, failing_tests=["a"], lint_pass=False)
+    left = at(
+        "verify", "failing", tests={"pass": 1, "fail": 1, "skip": 0}, failing_tests=["a"], lint_pass=False
+    )
     yield _case("verify with results", left, "rollback", "impl")
     blocked = at("impl", "needs_human", blocked_by=["max_attempts_exceeded"], attempt=5, last_error="no")
     yield _case("impl without attempts", blocked, "rollback", "scaffold")
@@ -264,7 +266,7 @@ def _ways_back() -> Iterator[Case]:
 def _gates() -> Iterator[Case]:
     """Answers to a review."""
     here = at("review", "needs_human")
-    for words in ((), ("",), ("with \"quotes\"",), ("價格要含稅",), ("a\u200bb",)):
+    for words in ((), ("",), ('with "quotes"',), ("價格要含稅",), ("a\u200bb",)):
         yield _case("review", here, "approve", *words)
     for reason in (*REASONS, "dislike", ""):
         yield _case("review", here, "reject", reason)

@@ -156,7 +156,9 @@ def at(step: str, status: str, /, **changes: Any) -> Folder:
     return Folder(DOCUMENTS, {**values, **changes})
 
 
-def handoff(step: str, *lines: str, story: str = "US-001", status: str | None = "pass", body: str = "x") -> str:
+def handoff(
+    step: str, *lines: str, story: str = "US-001", status: str | None = "pass", body: str = "x"
+) -> str:
     """Return a hand-off with front matter."""
     said = [] if status is None else [f"status: {status}"]
     return "\n".join(["---", f"story: {story}", f"step: {step}", *said, *lines, "---", body, ""])

@@ -30,6 +30,7 @@ from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.results import Result
 from handoffd.errors import NotFound, Refused
+from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.naming import project_name
 from handoffd.mending import remedies
 from handoffd.protocol.rules import Language
@@ -142,7 +143,8 @@ class Service(Reads):
         told = await self._told(root, result)
         if prompt is None:
             return told
-        return {**told, "prompt": prompt, "next_command": command_for(root, "apply")}
+        adoption = (await to_thread.run_sync(detect_framework, root)).level
+        return {**told, "prompt": prompt, "fw_lv": adoption, "next_command": command_for(root, "apply")}
 
     async def _post_check(self, root: str, by: str) -> Json:
         return checked_json(*await self._supervision.post_check(root, by), root)

@@ -25,7 +25,11 @@ INTERRUPTED = 130
 Verb = Callable[[Words, Mapping[str, str]], Said]
 
 VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "auto": ("talking:auto", "<project-root> <message...>", "Take a message, find out what it asks for, do it"),
+    "auto": (
+        "talking:auto",
+        "<project-root> <message...>",
+        "Take a message, find out what it asks for, do it",
+    ),
     "init": ("changing:init", "<project-root> <project-name>", "Give the project its first .ai/STATE.json"),
     "start-story": ("changing:start_story", "<project-root> <story-id> [--force]", "Start a story"),
     "start-custom": (
@@ -45,7 +49,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "query": ("reading:query", "<project-root>", "Sum the project up for a chat layer"),
     "detect": ("reading:detect", "<project-root>", "Say how far the project has adopted the protocol"),
     "list-projects": ("reading:list_projects", "<workspace-root>", "List the projects of a folder"),
-    "reopen": ("changing:reopen", "<project-root> <target-step> [note]", "Take a story that is done up again"),
+    "reopen": (
+        "changing:reopen",
+        "<project-root> <target-step> [note]",
+        "Take a story that is done up again",
+    ),
     "review": ("reading:review", "<project-root>", "Print the prompt for a health check"),
     "triage": ("reading:triage", "<project-root>", "Print the prompt for a plan from the open issues"),
     "report-error": ("turns:report_error", "<project-root> <error-message>", "Fail the attempt that crashed"),

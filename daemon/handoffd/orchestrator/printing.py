@@ -57,11 +57,11 @@ def _as_double(value: float) -> float:
 
 def _laid_out(digits: str, point: int) -> str:
     """Return digits with the decimal point behind the first `point` of them, by ECMAScript's rules."""
-    if len(digits) <= point <= 21:  # noqa: PLR2004
+    if len(digits) <= point <= 21:
         return digits + "0" * (point - len(digits))
-    if 0 < point <= 21:  # noqa: PLR2004
+    if 0 < point <= 21:
         return f"{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:  # noqa: PLR2004
+    if -6 < point <= 0:
         return f"0.{'0' * -point}{digits}"
     mantissa = digits if len(digits) == 1 else f"{digits[0]}.{digits[1:]}"
     return f"{mantissa}e{point - 1:+d}"

@@ -49,4 +49,9 @@ def test_words_are_found_by_position_and_flags_anywhere() -> None:
     """As the reference takes them."""
     words = Words.of([".", "do", "it", "--force"])
 
-    assert ("do", "", "do it --force", True) == (words.at(1), words.at(9), words.rest(1), words.has("--force"))
+    assert ("do", "", "do it --force", True) == (
+        words.at(1),
+        words.at(9),
+        words.rest(1),
+        words.has("--force"),
+    )

@@ -30,7 +30,9 @@ def test_what_cannot_be_carried_out_is_an_internal_error() -> None:
     """As the reference calls everything that it throws."""
     said = broken("the disk is full", "df -h")
 
-    assert {"type": "error", "code": "INTERNAL_ERROR", "message": "the disk is full"} == json.loads(said.out[0])
+    assert {"type": "error", "code": "INTERNAL_ERROR", "message": "the disk is full"} == json.loads(
+        said.out[0]
+    )
     assert (127, "  next: df -h") == (said.code, said.err[-1])
 
 

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.orchestrator.statefile import NEAR, REASONS, STATE, STATUSES, STEPS, BadState, NoState, read_state
+from handoffd.orchestrator.statefile import (
+    NEAR,
+    REASONS,
+    STATE,
+    STATUSES,
+    STEPS,
+    BadState,
+    NoState,
+    read_state,
+)
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import NEAR_STATUS, Reason, Status
@@ -39,7 +48,7 @@ def test_the_names_are_those_of_the_protocol() -> None:
 def test_reading_needs_the_standard_library_alone() -> None:
     """Scripts ask for `status` again and again."""
     heavy = "pydantic|click|anyio|ruamel|structlog|jinja2"
-    code = f"import handoffd.orchestrator.reading, handoffd.orchestrator.main, sys, re\n"
+    code = "import handoffd.orchestrator.reading, handoffd.orchestrator.main, sys, re\n"
     code += f"print([name for name in sys.modules if re.fullmatch('{heavy}', name)])"
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -67,7 +76,9 @@ def test_what_was_read_is_left_as_it_was(tmp_path: Path) -> None:
         ("failing", 7, None), ("pending", "x", None),
     ],
 )  # fmt: skip
-def test_a_reason_is_shown_where_one_belongs(tmp_path: Path, status: str, reason: object, shown: object) -> None:
+def test_a_reason_is_shown_where_one_belongs(
+    tmp_path: Path, status: str, reason: object, shown: object
+) -> None:
     """With failing and needs_human, if it is one."""
     written(tmp_path, json.dumps({**GOOD, "status": status, "reason": reason}))
 

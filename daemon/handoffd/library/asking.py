@@ -1,0 +1,40 @@
+"""Where a project lies, and asking about it as this process's environment says."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from handoffd.control.client import Json
+from handoffd.entrance import offline
+from handoffd.entrance.asking import either, give
+from handoffd.entrance.place import Place
+
+Root = str | os.PathLike[str]
+"""A project's folder; a relative one is taken from where the process is."""
+
+
+def path_of(root: Root) -> str:
+    """Return the absolute path of a project's folder."""
+    return os.path.abspath(os.path.expanduser(os.fspath(root)))
+
+
+def place() -> Place:
+    """Return where the daemon is looked for: where the command line does."""
+    return Place(config=os.environ.get("HANDOFFD_CONFIG"), environ=os.environ)
+
+
+def verb(name: str, root: Root, /, **arguments: Any) -> Json:
+    """Return what became of a verb; arguments that are None are left out. Raises HandoffdError."""
+    given = {key: value for key, value in arguments.items() if value is not None}
+    return give(place(), name, path_of(root), given).json
+
+
+def peeked(root: Root) -> Json:
+    """Return what the next turn of a project would do. Raises HandoffdError."""
+    at, path = place(), path_of(root)
+    return either(
+        at,
+        lambda client: client.get("/v1/peek", project=path),
+        lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
+    ).json

@@ -1,0 +1,102 @@
+"""What the functions of the library return: frozen values, made from the JSON of every entrance.
+
+They are the results of the engine; a dispatch has its prompt beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import TypeAdapter
+
+from handoffd.engine.results import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
+from handoffd.engine.views import Applied, Peek
+from handoffd.errors import Refused
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """An attempt is in hand. `prompt` is what it is to do; None at level 2, where handoffd has it done."""
+
+    story: str | None
+    step: str
+    attempt: int
+    dispatch: str
+    caller_instruction: str
+    prompt: str | None = None
+    fw_lv: int | None = None
+    """How far the project has adopted the files of the protocol: 0, 1 or 2."""
+    next_command: str | None = None
+    type: Literal["dispatched"] = "dispatched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """How the post_check of a step ended. `passed` is None where the step has none."""
+
+    passed: bool | None
+    command: str | None
+    tail: str
+    """The end of what it printed."""
+    message: str
+
+
+DispatchResult = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut
+"""What a turn can come to; `type` tells which."""
+
+_DISPATCH: Final[TypeAdapter[DispatchResult]] = TypeAdapter(DispatchResult)
+_APPLIED: Final = TypeAdapter(Applied)
+_CHECKED: Final = TypeAdapter(Checked)
+_PEEK: Final = TypeAdapter(Peek)
+
+
+def accepted(answer: Json) -> Json:
+    """Return an answer that is no refusal; of one that is, raises Refused with its code and command."""
+    if answer["type"] == "error":
+        code = str(answer.get("code") or Refused.default_code)
+        raise Refused(
+            str(answer["message"]), code=code, hint=answer.get("next_command") or answer.get("hint")
+        )
+    return answer
+
+
+def dispatch_result(answer: Json) -> DispatchResult:
+    """Return what a turn came to. Raises Refused."""
+    return _DISPATCH.validate_python(accepted(answer))
+
+
+def applied_result(answer: Json) -> Applied:
+    """Return what became of a hand-off; one that cannot be read is a value, too."""
+    return _APPLIED.validate_python(answer)
+
+
+def checked_result(answer: Json) -> Checked:
+    """Return how a post_check ended. Raises Refused."""
+    return _CHECKED.validate_python(accepted(answer))
+
+
+def peek_result(answer: Json) -> Peek:
+    """Return what the next turn would do."""
+    return _PEEK.validate_python(answer)
+
+
+__all__ = [
+    "AlreadyRunning",
+    "Applied",
+    "Blocked",
+    "Checked",
+    "DispatchResult",
+    "Dispatched",
+    "Finished",
+    "NeedsHuman",
+    "Peek",
+    "TimedOut",
+    "accepted",
+    "applied_result",
+    "checked_result",
+    "dispatch_result",
+    "peek_result",
+]

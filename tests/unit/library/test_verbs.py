@@ -1,0 +1,89 @@
+"""The functions that change a project, as a program uses them: on real projects, without a daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd import (
+    Dispatched,
+    Refused,
+    Status,
+    apply_handoff,
+    approve_review,
+    dispatch,
+    init_state,
+    peek,
+    read_state,
+    reject_review,
+    reopen,
+    rollback,
+    run_post_check,
+    start_custom,
+    start_story,
+)
+
+PASS = "---\nstatus: pass\n---\nDone.\n"
+
+
+def hand_over(root: Path) -> None:
+    """Write a hand-off as an agent would."""
+    (root / ".ai" / "HANDOFF.md").write_text(PASS)
+
+
+def test_a_story_by_hand(shop: Path) -> None:
+    """Every step taken, handed in and judged; the gate is a person's."""
+    assert "shop" == init_state(shop).project
+    assert ("US-001", "bdd") == (start_story(shop, "US-001").story, read_state(shop).step)
+
+    taken = dispatch(shop)
+    assert isinstance(taken, Dispatched)
+    assert taken.prompt is not None
+    assert ("bdd", 1, 1) == (taken.step, taken.attempt, taken.fw_lv)
+    assert "already_running" == dispatch(shop).type
+    assert "pending" == apply_handoff(shop).type
+    hand_over(shop)
+    applied = apply_handoff(shop)
+    assert ("applied", Status.PASS) == (applied.type, applied.state.status)
+
+    assert "needs_human" == dispatch(shop).type
+    assert Status.FAILING is reject_review(shop, "needs_clarification", "Which currency?").status
+    again = dispatch(shop)
+    assert isinstance(again, Dispatched)
+    assert "Which currency?" in (again.prompt or "")
+    hand_over(shop)
+    apply_handoff(shop)
+    assert "needs_human" == dispatch(shop).type
+    assert Status.PASS is approve_review(shop, "Fine.").status
+
+    assert "dispatched" == dispatch(shop).type
+    hand_over(shop)
+    apply_handoff(shop)
+    assert "done" == dispatch(shop).type
+    assert ("bdd", "bdd") == (reopen(shop, "bdd", "Once more.").step, read_state(shop).reopened_from)
+
+
+def test_what_is_refused_is_raised(shop: Path) -> None:
+    """With its code, and a command for a person."""
+    init_state(shop, "Corner shop")
+    start_story(shop, "US-001")
+
+    with pytest.raises(Refused) as refused:
+        approve_review(shop)
+    assert "WRONG_STEP" == refused.value.code
+    assert (refused.value.hint or "").startswith("handoffd ")
+    with pytest.raises(Refused, match="is not before") as refused:
+        rollback(shop, "review")
+    assert "ROLLBACK_FORWARD" == refused.value.code
+    assert "Corner shop" == read_state(shop).project
+
+
+def test_a_custom_task_starts_a_project_that_is_not_initialised(shop: Path) -> None:
+    """Its level stays 1: nothing is dispatched by itself."""
+    state = start_custom(shop, "Rename the receipt.", label="rename")
+
+    assert ("rename", "custom", "Rename the receipt.") == (state.story, state.step, state.human_note)
+    seen = peek(shop)
+    assert ("custom", True) == (seen.step, "Rename the receipt." in (seen.prompt or ""))
+    assert run_post_check(shop).passed is None

@@ -1,0 +1,26 @@
+"""The package as the door of the library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import handoffd
+from handoffd import library
+
+
+def test_everything_is_to_be_had_from_the_package_itself() -> None:
+    """By the same names, and nothing else."""
+    assert [] == [name for name in library.__all__ if getattr(handoffd, name) is not getattr(library, name)]
+    with pytest.raises(AttributeError):
+        _ = handoffd.no_such_thing  # type: ignore[attr-defined]
+
+
+def test_the_package_imports_nothing_before_it_is_asked() -> None:
+    """Every command imports it, also those that must be quick."""
+    code = "import sys, handoffd; print(sorted(name for name in sys.modules if name.startswith('handoffd')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "['handoffd']" == done.stdout.strip()
