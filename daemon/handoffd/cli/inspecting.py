@@ -1,4 +1,4 @@
-"""Commands about any folder, by its files: `detect`, `query`, `list-projects`, `check-prereqs` and two prompts."""
+"""Commands about any folder: `detect`, `query`, `list-projects`, `check-prereqs`, `review`, `triage`."""
 
 from __future__ import annotations
 
