@@ -30,6 +30,30 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("handoffd.cli.status:status", "Show every project: where it stands and what it waits for."),
     "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
     "peek": ("handoffd.cli.peek:peek", "Show what the next turn of a project would do, with its prompt."),
+    "query": (
+        "handoffd.cli.inspecting:query",
+        "Say where any project stands by its files, supervised or not.",
+    ),
+    "detect": (
+        "handoffd.cli.inspecting:detect",
+        "Say how much of the protocol a folder has: level 0, 1 or 2.",
+    ),
+    "list-projects": (
+        "handoffd.cli.inspecting:list_projects",
+        "List the projects that lie in a folder, supervised or not.",
+    ),
+    "check-prereqs": (
+        "handoffd.cli.inspecting:check_prereqs",
+        "Name the files that the step in hand reads and that are missing.",
+    ),
+    "review": (
+        "handoffd.cli.inspecting:review",
+        "Print a prompt that has a project examined; pipe it to an agent.",
+    ),
+    "triage": (
+        "handoffd.cli.inspecting:triage",
+        "Print a prompt that has a project's open issues sorted; pipe it to an agent.",
+    ),
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
     "events": ("handoffd.cli.events:events", "Print what happened, and why; follow it with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
@@ -59,6 +83,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Work by hand": ("dispatch", "apply", "check"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
+    "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip

@@ -66,7 +66,7 @@ class Inspecting:
         """Return which files the step in hand reads and cannot find. A warning, never more."""
         root, _ = await self._found(project)
         check = await to_thread.run_sync(check_prerequisites, root)
-        return {**asdict(check), "project": root, "caller_instruction": _about_files(root, check)}
+        return {**asdict(check), "project": root, "caller_instruction": _about_files(check)}
 
     async def review(self, project: str, language: str | None = None) -> Json:
         """Return the prompt for a session that examines a project and changes nothing."""
@@ -138,14 +138,11 @@ def _about_standing(status: ProjectStatus, waits_for: str | None, following: str
     return f"{where}{waiting}{advice}. Tell this; do not dispatch anything because of it."
 
 
-def _about_files(root: str, check: PrerequisiteCheck) -> str:
+def _about_files(check: PrerequisiteCheck) -> str:
     if check.ok:
         return "The step in hand finds everything it reads; go on."
-    missing = ", ".join(check.missing)
-    if check.suggested_rollback is None:
-        return f"Missing: {missing}. That blocks nothing; tell a person."
-    command = command_for(root, "rollback", check.suggested_rollback)
-    return f"Missing: {missing}. That blocks nothing; a person may have it made first: {command}"
+    told = f"Missing: {', '.join(check.missing)}. That blocks nothing; tell a person"
+    return f"{told}, who may have it made first: {check.next_command}" if check.next_command else f"{told}."
 
 
 def _session(root: str, made: SessionPrompt, advice: str) -> Json:

@@ -9,7 +9,8 @@ from handoffd.engine.commands import command_for
 from handoffd.errors import Refused
 from handoffd.inspection.query import state_of
 from handoffd.inspection.table import table_of
-from handoffd.protocol.rules import DONE, Rule
+from handoffd.protocol.rules import DONE, Rule, RuleBook
+from handoffd.protocol.state import State
 from handoffd.protocol.story import expand, relative_path
 
 HANDOFF = ".ai/HANDOFF.md"
@@ -35,12 +36,16 @@ class Prerequisites:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrerequisiteCheck:
-    """Whether the step in hand finds what it reads; `suggested_rollback` is the step that makes it."""
+    """Whether the step in hand finds what it reads; `suggested_rollback` is the step that makes it.
+
+    `next_command` goes there; None where the story cannot: the step is none of its earlier ones.
+    """
 
     ok: bool
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     suggested_rollback: str | None = None
+    next_command: str | None = None
 
 
 def check_prerequisites(root: str) -> PrerequisiteCheck:
@@ -52,7 +57,8 @@ def check_prerequisites(root: str) -> PrerequisiteCheck:
     state = state_of(root)
     if state.step == DONE:
         return PrerequisiteCheck(ok=True)
-    rule = table_of(root).steps.get(state.step)
+    table = table_of(root)
+    rule = table.steps.get(state.step)
     if rule is None:
         message = f"the step table has no step {state.step[:80]!r}, at which the story stands"
         raise Refused(message, code="UNKNOWN_STEP", hint=command_for(root, "rules check"))
@@ -63,7 +69,16 @@ def check_prerequisites(root: str) -> PrerequisiteCheck:
         missing=needs.missing,
         warnings=warnings,
         suggested_rollback=needs.rollback_target,
+        next_command=_command(root, table, state, needs.rollback_target),
     )
+
+
+def _command(root: str, table: RuleBook, state: State, target: str | None) -> str | None:
+    path = table.path(state.task_type)
+    if target not in path or state.step not in path or path.index(target) >= path.index(state.step):
+        return None
+    pipeline = table.pipelines.get(state.task_type) or table.pipelines["story"]
+    return command_for(root, "rollback", target, *(("--force",) if target == pipeline.bootstrap else ()))
 
 
 def prerequisites(root: str, rule: Rule, story: str | None, attempt: int) -> Prerequisites:

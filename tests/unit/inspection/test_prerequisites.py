@@ -98,11 +98,35 @@ def test_the_step_in_hand_is_checked_by_the_projects_own_table(tmp_path: Path) -
         missing=("docs/bdd/US-005.md",),
         warnings=("Missing prerequisite: docs/bdd/US-005.md",),
         suggested_rollback="bdd",
+        next_command=f"handoffd rollback {tmp_path} bdd",
     )
     assert lacking == check_prerequisites(str(tmp_path))
 
     write(tmp_path, ".ai/step-rules.yaml", "steps:\n  sdd-delta: {claude_reads: [docs/sdd.md]}\n")
     assert PrerequisiteCheck(ok=True) == check_prerequisites(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("state", "reads", "target", "command"),
+    [
+        ({"step": "impl"}, "docs/sdd.md", "bootstrap", "bootstrap --force"),
+        ({"step": "custom", "task_type": "custom"}, "docs/sdd.md", "bootstrap", None),
+        ({"step": "bdd"}, "docs/deltas/US-{story}.md", "sdd-delta", None),
+        ({"step": "bdd"}, "docs/nfr.md", None, None),
+    ],
+)
+def test_the_command_is_one_that_is_not_refused(
+    tmp_path: Path, state: dict[str, str], reads: str, target: str | None, command: str | None
+) -> None:
+    """None where a rollback to that step would be."""
+    write_state(tmp_path, **state)
+    rules = f"steps:\n  {state['step']}: {{claude_reads: ['{reads}']}}\n"
+    write(tmp_path, ".ai/step-rules.yaml", rules)
+
+    found = check_prerequisites(str(tmp_path))
+
+    expected = None if command is None else f"handoffd rollback {tmp_path} {command}"
+    assert (target, expected) == (found.suggested_rollback, found.next_command)
 
 
 def test_a_story_that_is_done_reads_nothing(tmp_path: Path) -> None:
