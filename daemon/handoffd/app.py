@@ -22,6 +22,7 @@ import structlog
 from handoffd.clock import SystemClock
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
+from handoffd.control.tcp import TcpDoor
 from handoffd.errors import HandoffdError
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
@@ -174,6 +175,13 @@ def _services(settings: Settings, journal: Journal, descriptors: Descriptors | N
     )
 
 
+def _door(settings: Settings) -> TcpDoor | None:
+    tcp = settings.control.tcp
+    if tcp is None:
+        return None
+    return TcpDoor(host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token)
+
+
 class Daemon:
     """The running daemon: starts its parts, waits for the end, winds down in order."""
 
@@ -212,7 +220,7 @@ class Daemon:
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
             language=self._settings.language,
         )  # fmt: skip
-        server = ControlServer(service, self._settings.control_socket)
+        server = ControlServer(service, self._settings.control_socket, door=_door(self._settings))
         with self._at_once:
             await self._live(server)
         log.info("stopped")
@@ -224,7 +232,8 @@ class Daemon:
                 tasks.start_soon(work, name=name)
             await server.started.wait()
             self._manager.ready(self._summary())
-            log.info("ready", projects=self._roster.count, socket=str(self._settings.control_socket))
+            socket, port = str(self._settings.control_socket), server.tcp_port
+            log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
             await self._stop.wait()  # no limit: a daemon runs until it is told to stop
             await self._wind_down()
             tasks.cancel_scope.cancel()

@@ -166,6 +166,21 @@ class Price(_Section):
     cache_write: float | None = Field(None, ge=0)
 
 
+class TcpSettings(_Section):
+    """A port of this machine alone. Whoever has the token of `handoffd token` is answered there."""
+
+    host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+    gates: bool = False
+    """True: verbs for people are taken there, too."""
+
+
+class ControlSettings(_Section):
+    """How programs reach the daemon, beside its socket."""
+
+    tcp: TcpSettings | None = None
+
+
 class Settings(_Section):
     """The daemon's settings."""
 
@@ -184,7 +199,13 @@ class Settings(_Section):
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """Prices by pattern of the model's name, before those that ship (config/prices.yaml)."""
     notify: NotifySettings = NotifySettings()
+    control: ControlSettings = ControlSettings()
     log: LogSettings = LogSettings()
+
+    @property
+    def control_token(self) -> Path:
+        """Where the token of the loopback port is kept."""
+        return self.state_dir / "control.token"
 
     @property
     def journal(self) -> Path:

@@ -15,6 +15,7 @@ from handoffd.clock import SystemClock
 from handoffd.control.client import Client
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
+from handoffd.control.tcp import TcpDoor
 from handoffd.store.journal import Journal
 from handoffd.store.records import Committed, Record
 
@@ -33,6 +34,9 @@ class Controlled:
         self.supervision = supervision
         self.client = Client(self.socket)
         self.stopped_with: list[bool] = []
+        self.token_file = runtime / "state" / "control.token"
+        self.tcp_port: int | None = None
+        """The loopback port, if there is one."""
 
     def commit(self, record: Record) -> Committed:
         """Have something happen."""
@@ -46,10 +50,13 @@ def controlled(
     inside: Callable[[int], bool] = lambda _: False,
     uids: frozenset[int] | None = None,
     on_stop: Callable[[], None] = lambda: None,
+    tcp: bool = False,
+    gates: bool = False,
 ) -> Iterator[Controlled]:
     """Lend a server that answers; it is stopped as the daemon stops it.
 
-    `inside` tells which processes belong to executors: tests may themselves be run by one.
+    With `tcp`, on a loopback port, too; `gates` as in the settings. `inside` tells which processes belong
+    to executors: tests may themselves be run by one.
     """
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
@@ -64,7 +71,8 @@ def controlled(
         service = Service(
             supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside
         )
-        server = ControlServer(service, lent.socket, uids=uids)
+        door = TcpDoor(host="127.0.0.1", port=0, token_file=lent.token_file, gates=gates) if tcp else None
+        server = ControlServer(service, lent.socket, uids=uids, door=door)
         gone = portal.call(anyio.Event)
 
         async def serve() -> None:
@@ -75,6 +83,7 @@ def controlled(
 
         running = portal.start_task_soon(serve)
         portal.call(server.started.wait)
+        lent.tcp_port = server.tcp_port
         try:
             yield lent
         finally:

@@ -165,7 +165,8 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
     found = complaints({"log.level": "loud"}, environ)
 
     known = ", ".join(
-        f"HANDOFFD_{name}__…" for name in ("WATCH", "SCHEDULE", "EXECUTE", "LIMITS", "CAPS", "NOTIFY", "LOG")
+        f"HANDOFFD_{name}__…"
+        for name in ("WATCH", "SCHEDULE", "EXECUTE", "LIMITS", "CAPS", "NOTIFY", "CONTROL", "LOG")
     )
     assert sorted(
         [

@@ -63,6 +63,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
     "executors": ("handoffd.cli.executors:executors", "Show what each agent CLI can do here, or check one."),
     "doctor": ("handoffd.cli.doctor:doctor", "Say what will go wrong on this machine, and what to type."),
+    "token": ("handoffd.cli.token:token", "Print the token of the loopback port, or make a new one."),
     "journal": ("handoffd.cli.journal:journal", "Verify the journal, back it up, or restore a backup."),
     "run": ("handoffd.cli.run:run", "Be the daemon, in the foreground."),
     "stop": ("handoffd.cli.stop:stop", "End the daemon; executors go on unless asked otherwise."),
@@ -84,7 +85,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Work by hand": ("dispatch", "apply", "check"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
-    "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal"),
+    "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal", "token"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""The control socket: HTTP for processes of the same account, and nobody else.
+"""The control socket: HTTP for processes of the same account, and nobody else; and a port, if one is wanted.
 
 The socket is 0600 in a folder of 0700; besides, every connection's credentials are asked of the
-kernel, and a stranger gets 403 before anything of his request is looked at.
+kernel, and a stranger gets 403 before anything of his request is looked at. What guards the port: `gate.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +23,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from handoffd.control.api.problems import error_json
+from handoffd.control.gate import CALLER, From, Gate
 from handoffd.control.peer import own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
+from handoffd.control.tcp import MOST_HEADER_BYTES, TcpDoor, TcpProtocol, listen_on_loopback, port_of
+from handoffd.control.token import Token, ensured
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 
 log = structlog.get_logger(__name__)
@@ -55,7 +59,7 @@ class _OnlyAccounts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         uid, pid = scope["client"]
         if int(uid) in self._uids:
-            await self._app(scope, receive, send)
+            await self._app({**scope, CALLER: From(pid)}, receive, send)
             return
         log.warning("connection refused", uid=int(uid), pid=pid)
         refusal = Refused("this daemon answers its own account only", code="FORBIDDEN")
@@ -63,41 +67,60 @@ class _OnlyAccounts:
 
 
 class ControlServer:
-    """Serves the API on a Unix socket until cancelled. `started` is set when it listens."""
+    """Serves the API on a Unix socket, and on a loopback port if there is a `door`, until cancelled.
 
-    def __init__(self, service: Service, path: Path, *, uids: frozenset[int] | None = None) -> None:
+    `started` is set when it listens; `tcp_port` then is the port, if there is one.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        path: Path,
+        *,
+        uids: frozenset[int] | None = None,
+        door: TcpDoor | None = None,
+    ) -> None:
         self._path = path
+        self._door = door
         self.started = anyio.Event()
+        self.tcp_port: int | None = None
         self._closing = anyio.Event()
-        api = application(service, self._closing)
-        config = uvicorn.Config(
-            cast("Any", _OnlyAccounts(api, uids if uids is not None else frozenset({own_uid()}))),
-            http=cast("Any", _PeerProtocol),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=1,
-            server_header=False,
-            date_header=False,
-        )
-        # Not `serve`: that would take the process's signals, which are the daemon's.
-        self._server = uvicorn.Server(config)
+        self._api = application(service, self._closing)
+        accounts = uids if uids is not None else frozenset({own_uid()})
+        self._server = _server(_OnlyAccounts(self._api, accounts), _PeerProtocol)
 
     async def run(self) -> None:
-        """Listen and serve. Raises Locked when somebody answers on the socket already."""
+        """Listen and serve.
+
+        Raises Locked when somebody answers on the socket already, StoreError when the port is taken.
+        """
         listening = await to_thread.run_sync(_listen, self._path)
         try:
-            await self._serve(listening)
+            serving = [(self._server, listening), *await self._behind_the_door()]
+            try:
+                await self._serve(serving)
+            finally:
+                for _, port in serving[1:]:
+                    port.close()
         finally:
             listening.close()
             self._path.unlink(missing_ok=True)
 
-    async def _serve(self, listening: socket.socket) -> None:
-        config = self._server.config
-        config.load()
-        self._server.lifespan = config.lifespan_class(config)
-        await self._server.startup(sockets=[listening])
+    async def _behind_the_door(self) -> list[tuple[uvicorn.Server, socket.socket]]:
+        door = self._door
+        if door is None:
+            return []
+        await to_thread.run_sync(ensured, door.token_file)
+        listening = listen_on_loopback(door)
+        self.tcp_port = port_of(listening)
+        gate = Gate(self._api, Token(door.token_file), gates=door.gates)
+        return [(_server(gate, TcpProtocol), listening)]
+
+    async def _serve(self, serving: Sequence[tuple[uvicorn.Server, socket.socket]]) -> None:
+        for server, listening in serving:
+            server.config.load()
+            server.lifespan = server.config.lifespan_class(server.config)
+            await server.startup(sockets=[listening])
         self.started.set()
         try:
             # Not uvicorn's main loop: it wakes up ten times a second for headers we do not send.
@@ -105,8 +128,32 @@ class ControlServer:
         finally:
             self._closing.set()
             with anyio.move_on_after(STOP_S, shield=True):
-                await _stop_accepting(listening)
-                await self._server.shutdown(sockets=[listening])
+                async with anyio.create_task_group() as tasks:
+                    for server, listening in serving:
+                        tasks.start_soon(_wind_down, server, listening)
+
+
+def _server(app: ASGIApp, protocol: type[H11Protocol]) -> uvicorn.Server:
+    """Return a server whose `serve` is not called: that would take the process's signals, the daemon's."""
+    config = uvicorn.Config(
+        cast("Any", app),
+        http=cast("Any", protocol),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+    )
+    return uvicorn.Server(config)
+
+
+async def _wind_down(server: uvicorn.Server, listening: socket.socket) -> None:
+    await _stop_accepting(listening)
+    await server.shutdown(sockets=[listening])
 
 
 async def _stop_accepting(listening: socket.socket) -> None:

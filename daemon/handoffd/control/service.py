@@ -41,10 +41,14 @@ _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded."""
+    """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.
 
-    pid: int
+    `pid` None: nobody knows, it came over TCP. `vouched`: it counts as a person all the same.
+    """
+
+    pid: int | None
     by: str
+    vouched: bool = False
 
 
 class Service(Reads):
@@ -92,7 +96,7 @@ class Service(Reads):
         Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
         """
         spec = spec_of(verb)
-        await self._guard(spec, project, arguments, caller.pid)
+        await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
         self._check_executors(spec, project, given.get("executor", ()))
         if verb == "init":
@@ -118,16 +122,22 @@ class Service(Reads):
             message = f"there is no executor {unknown[0][:80]!r}; allowed: {', '.join(known)}"
             raise Refused(message, code="UNKNOWN_EXECUTOR", hint=usage(spec, project))
 
-    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, pid: int) -> None:
+    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
         forced = bool(arguments.get("force")) and spec.guard != "never"
         unknown = spec.guard == "unknown" and not self._knows(project)
-        guarded = spec.guard == "always" or forced or unknown
-        if guarded and await to_thread.run_sync(self._inside, pid):
-            raise Refused(
-                f"{spec.name} is for people: it was asked for by a process of an executor",
-                code="INSIDE_EXECUTOR",
-                hint=usage(spec, project, "in a terminal of your own"),
-            )
+        if spec.guard == "always" or forced or unknown:
+            hint = usage(spec, project, "in a terminal of your own")
+            await self._keep_out(caller, f"{spec.name} is for people", hint)
+
+    async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
+        """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless it may be a person who asks."""
+        if caller.pid is None:
+            if not caller.vouched:
+                message = f"{rule}: over TCP nobody can tell who asks (control.tcp.gates)"
+                raise Refused(message, code="NOT_OVER_TCP", hint=hint)
+        elif await to_thread.run_sync(self._inside, caller.pid):
+            message = f"{rule}: it was asked for by a process of an executor"
+            raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
     async def _start(self, root: str, given: Mapping[str, Any], by: str) -> Json:
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
@@ -237,17 +247,15 @@ class Service(Reads):
         """End the daemon; with `executors`, those first. Refused to executors."""
         if self._stop is None:
             raise NotFound("no daemon runs here", hint="handoffd run")
-        if await to_thread.run_sync(self._inside, caller.pid):
-            hint = "handoffd stop  # in a terminal of your own"
-            raise Refused("an executor cannot stop the daemon", code="INSIDE_EXECUTOR", hint=hint)
+        hint = "handoffd stop  # in a terminal of your own"
+        await self._keep_out(caller, "stopping the daemon is for people", hint)
         self._stop(executors)
         return {"type": "stopping", "executors": executors}
 
     async def lift_limit(self, account: str, caller: Caller) -> Json:
         """Have nobody wait for an account any more. Refused to executors."""
-        if await to_thread.run_sync(self._inside, caller.pid):
-            hint = f"handoffd limits lift {quote(account)}  # in a terminal of your own"
-            raise Refused("an executor cannot lift a limit", code="INSIDE_EXECUTOR", hint=hint)
+        hint = f"handoffd limits lift {quote(account)}  # in a terminal of your own"
+        await self._keep_out(caller, "lifting a limit is for people", hint)
         lifted = await self._supervision.lift_limit(account, caller.by)
         found = {"projects": list(lifted.projects), "problems": list(lifted.problems)}
         return {"type": "lifted", "account": account, **found}

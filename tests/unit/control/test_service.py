@@ -218,7 +218,7 @@ async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision
 
 async def test_an_executor_cannot_lift_a_limit(supervision: MemorySupervision, journal: Journal) -> None:
     """It would spend what a person has not granted."""
-    with pytest.raises(Refused, match="cannot lift a limit"):
+    with pytest.raises(Refused, match="lifting a limit is for people"):
         await service(supervision, journal, inside=True).lift_limit("claude", EVE)
 
 

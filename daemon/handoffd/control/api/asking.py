@@ -10,12 +10,15 @@ import anyio
 from starlette.requests import Request
 
 from handoffd.control.api.endpoint import MOST, Asked, Endpoint, UrlParameter
+from handoffd.control.gate import CALLER, From
 from handoffd.control.history import Json
 from handoffd.control.service import Caller, Service
 from handoffd.control.verbs import BAD_ARGUMENT, values
 from handoffd.errors import Refused
 
 MAX_BODY: Final = 1024 * 1024
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
 _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False, "": None}
 _MOST_NAME: Final = 100
 
@@ -24,7 +27,7 @@ async def asked(endpoint: Endpoint, request: Request, service: Service, closing:
     """Return what `request` asks of `endpoint`. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
     try:
         given = _of_url(endpoint, request)
-        body = await _body(request) if endpoint.method == "POST" else {}
+        body = await _in_time(request) if endpoint.method == "POST" else {}
         caller = _caller(request, body.get("by"))
         if not endpoint.raw:
             given.update(values(endpoint.body or (), body))
@@ -70,11 +73,21 @@ def _number(parameter: UrlParameter, text: str) -> int:
 
 
 def _caller(request: Request, by: object) -> Caller:
-    assert request.client is not None  # set by the server's protocol from the socket's credentials
+    source = request.scope[CALLER]  # set by what stands between the socket and the application
+    assert isinstance(source, From)
     if by is not None and not isinstance(by, str):
         raise _bad("by must be a text: the name to record")
     name = by[:_MOST_NAME] if by and by.isprintable() else "api"
-    return Caller(pid=request.client.port, by=name)
+    return Caller(pid=source.pid, by=name, vouched=source.vouched)
+
+
+async def _in_time(request: Request) -> Json:
+    try:
+        with anyio.fail_after(BODY_S):
+            return await _body(request)
+    except TimeoutError:
+        message = f"the body did not arrive in {BODY_S:.0f} seconds"
+        raise Refused(message, code="REQUEST_TIMEOUT") from None
 
 
 async def _body(request: Request) -> Json:

@@ -28,8 +28,12 @@ PROBLEMS: Final = (
         when="the request or an argument cannot be used",
     ),
     Problem(
-        status=403, name="Forbidden", codes=("FORBIDDEN", "INSIDE_EXECUTOR"),
-        when="another account; or a verb for people, from an executor",
+        status=401, name="Unauthorized", codes=("UNAUTHORIZED",),
+        when="over TCP: no token, or not the one of `handoffd token`",
+    ),
+    Problem(
+        status=403, name="Forbidden", codes=("FORBIDDEN", "INSIDE_EXECUTOR", "NOT_OVER_TCP"),
+        when="another account, another host, a page in a browser; or a verb for people, from elsewhere",
     ),
     Problem(
         status=404, name="NotFound", codes=("NOT_FOUND",), others=True,
@@ -40,16 +44,26 @@ PROBLEMS: Final = (
         when="the path has other methods; the header `Allow` names them",
     ),
     Problem(
+        status=408, name="TooSlow", codes=("REQUEST_TIMEOUT",), when="the body did not arrive in time"
+    ),
+    Problem(
         status=409, name="Conflict", codes=(), others=True,
         when="refused: by the engine (the body is its result), or because something is locked",
     ),
     Problem(status=413, name="TooLarge", codes=("TOO_LARGE",), when="the body is too large"),
     Problem(
+        status=415, name="UnsupportedMediaType", codes=("UNSUPPORTED_MEDIA_TYPE",),
+        when="over TCP: a body that does not say that it is JSON",
+    ),
+    Problem(
+        status=429, name="TooMany", codes=("TOO_MANY_REQUESTS",), when="over TCP: too many wrong tokens"
+    ),
+    Problem(
         status=500, name="Fault", codes=("INTERNAL",), when="a fault of handoffd; its log has more"
     ),
     Problem(
-        status=503, name="Unavailable", codes=(), others=True,
-        when="the journal or a file could not be read or written",
+        status=503, name="Unavailable", codes=("TOO_MANY_CONNECTIONS",), others=True,
+        when="the journal or a file could not be read or written; over TCP, too many connections",
     ),
 )  # fmt: skip
 """Every status that is no answer, in order."""

@@ -31,6 +31,7 @@ _BODY: Final[Mapping[str, Json]] = {
     "stories": {"type": "array", "items": _STORY},
     "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
     "flag": {"type": "boolean"},
+    "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
     "executors": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
     },
@@ -62,9 +63,9 @@ def body_schema(parameters: tuple[Parameter, ...]) -> Json:
 
 
 def _of_body(parameter: Parameter) -> Json:
-    known = _BODY[parameter.type]
+    known = _BODY.get(parameter.type, {})
     described = {"description": parameter.help}
-    if parameter.required:
+    if parameter.required or parameter.type == "level":
         return {**_not_empty(known), **described}
     if parameter.type in {"stories", "flag"}:
         return {"anyOf": [known, {"type": "null"}], **described}

@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from handoffd.control.api.asking import asked
 from handoffd.control.api.endpoint import BY, PROJECT, Asked, Endpoint, UrlParameter
+from handoffd.control.gate import CALLER, From
 from handoffd.control.vocabulary import Parameter
 from handoffd.errors import Refused
 
@@ -42,7 +43,7 @@ def ask(endpoint: Endpoint, query: str = "", body: bytes = b"") -> Asked:
 
     scope: dict[str, Any] = {
         "type": "http", "method": endpoint.method, "path": endpoint.path, "headers": [],
-        "query_string": query.encode(), "client": ("0", 42), "path_params": {},
+        "query_string": query.encode(), CALLER: From(42), "path_params": {},
     }  # fmt: skip
 
     async def run() -> Asked:

@@ -1,0 +1,86 @@
+"""Raw HTTP over a loopback port: what well-behaved clients would not send can be sent, too."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: the status, the headers in lower case, the body as it is."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Loopback:
+    """A port and the file of its token."""
+
+    port: int
+    token_file: Path
+
+    @property
+    def token(self) -> str:
+        """The token as it is now."""
+        return self.token_file.read_text().strip()
+
+    def connect(self) -> socket.socket:
+        """Return a connection that waits no longer than a minute for anything."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **changes: str | None) -> Answer:
+        """Return the answer to a request with the usual headers; `changes` replace or, with None, drop some.
+
+        `_` in their names stands for `-`.
+        """
+        headers: dict[str, str | None] = {
+            "host": f"127.0.0.1:{self.port}",
+            "authorization": f"Bearer {self.token}",
+            "connection": "close",
+        }
+        if body:
+            headers |= {"content-type": "application/json", "content-length": str(len(body))}
+        headers |= {name.replace("_", "-").lower(): value for name, value in changes.items()}
+        lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
+        return self.send("\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode() + body)
+
+    def send(self, raw: bytes) -> Answer:
+        """Return the answer to bytes as they are, once the server has ended the connection."""
+        with closing(self.connect()) as connection:
+            connection.sendall(raw)
+            return answer_of(everything(connection))
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Return what comes until the other side ends."""
+    pieces: list[bytes] = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)
+
+
+def answer_of(raw: bytes) -> Answer:
+    """Return the first answer in `raw`; status 0 when there is none."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    headers = {name.lower(): value.strip() for name, _, value in pairs}
+    return Answer(int(first.split()[1]) if first else 0, headers, body)
