@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.cli.main import main
+from handoffd.cli.start import main
 
 if __name__ == "__main__":
     main()

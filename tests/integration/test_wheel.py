@@ -71,5 +71,5 @@ def test_both_console_scripts_are_declared(unpacked: Path) -> None:
 
     text = entry_points.read_text()
 
-    assert "handoffd = handoffd.cli.main:main" in text
+    assert "handoffd = handoffd.cli.start:main" in text
     assert "orchestrator = handoffd.orchestrator.main:main" in text

@@ -1,0 +1,145 @@
+"""`handoffd hooks`: our hooks in Claude Code's settings, put in, taken out, shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import plain
+from handoffd.entrance.place import Place
+from handoffd.errors import NotFound
+from handoffd.hooks.event import EVENTS
+from handoffd.hooks.finding import find_root
+from handoffd.hooks.place import folders, home
+
+if TYPE_CHECKING:
+    from handoffd.hooks.settings_file import SettingsFile
+
+_WHERE: Final = (
+    click.option("--user", is_flag=True, help="In ~/.claude/settings.json, for every project."),
+    click.option(
+        "--project",
+        metavar="PATH",
+        help="In .claude/settings.json of this project; left out, of the one you are in.",
+    ),
+    click.option("--local", is_flag=True, help="In settings.local.json, which is not shared with others."),
+)
+
+
+def _where(command: Any) -> Any:
+    for option in reversed(_WHERE):
+        command = option(command)
+    return command
+
+
+@click.group()
+def hooks() -> None:
+    """Install, remove or show the hooks that apply hand-offs while you work with Claude Code yourself.
+
+    At the end of a turn they apply the hand-off, run what checks it, and send the agent back if that fails.
+    """
+
+
+@hooks.command()
+@_where
+@click.option(
+    "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Only at this event. Can be repeated."
+)
+@json_option
+@click.pass_obj
+def install(
+    place: Place, user: bool, project: str | None, local: bool, events: tuple[str, ...], as_json: bool
+) -> None:
+    """Put our hooks into Claude Code's settings; everything else in the file stays as it is."""
+    file = _file(place, user, project, local)
+    command = own_command(place.config)
+    changed = file.install(command, events or EVENTS)
+    lines = [f"hooks are {'installed' if changed else 'there already'}: {file.path}", f"  command: {command}"]
+    lines.append("  next: start a new Claude Code session; a running one keeps the hooks it began with")
+    _say(file, lines, as_json, changed=changed)
+
+
+@hooks.command()
+@_where
+@json_option
+@click.pass_obj
+def uninstall(place: Place, user: bool, project: str | None, local: bool, as_json: bool) -> None:
+    """Take our hooks out again; a file that nobody else changed is then as it was before."""
+    file = _file(place, user, project, local)
+    changed = file.uninstall()
+    _say(
+        file,
+        [f"{'hooks are removed' if changed else 'no hook of ours is there'}: {file.path}"],
+        as_json,
+        changed,
+    )
+
+
+@hooks.command()
+@_where
+@json_option
+@click.pass_obj
+def status(place: Place, user: bool, project: str | None, local: bool, as_json: bool) -> None:
+    """Show which hooks of ours are where."""
+    if user or local or project is not None:
+        files = [_file(place, user, project, local)]
+    else:
+        root = find_root(os.getcwd(), home(place.environ))
+        both = [] if root is None else [_file(place, False, root, local) for local in (False, True)]
+        files = [*both, _file(place, True, None, False), _file(place, True, None, True)]
+    if as_json:
+        print_json({"type": "hooks", "files": [_told(file) for file in files]})
+        return
+    for file in files:
+        found = _told(file)["events"]
+        click.echo(f"{plain(str(file.path))}: {', '.join(found) if found else 'none'}")
+
+
+def own_command(config: str | None) -> str:
+    """Return the command Claude Code shall call: absolute, whatever folder or PATH it has."""
+    program = Path(sys.executable).with_name("handoffd")
+    # -I: a folder of the project must not take the place of a module of ours.
+    words = [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-I", "-m", "handoffd"]
+    return join([*words, *(() if config is None else ("--config", os.path.abspath(config))), "hook"])
+
+
+def _file(place: Place, user: bool, project: str | None, local: bool) -> SettingsFile:
+    from handoffd.hooks.settings_file import LOCAL, SHARED, SettingsFile
+
+    if user and project is not None:
+        raise click.UsageError("--user and --project exclude each other")
+    if user:
+        root = home(place.environ)
+    elif project is not None:
+        root = os.path.abspath(os.path.expanduser(project))
+    else:
+        root = find_root(os.getcwd(), home(place.environ)) or ""
+    if not os.path.isdir(root):
+        raise NotFound(f"{project or 'here'} is no project", hint="handoffd hooks install --project PATH")
+    found = folders(place.config, place.environ)
+    state_dir = found[0] if found is not None else str(place.settings().state_dir)
+    return SettingsFile(Path(root), LOCAL if local else SHARED, Path(state_dir, "hooks"))
+
+
+def _told(file: SettingsFile) -> dict[str, Any]:
+    from handoffd.hooks.entries import is_ours
+
+    ours = [one for one in file.hooks() if is_ours(one.command)]
+    return {
+        "file": str(file.path),
+        "events": [event for event in EVENTS if any(one.event == event for one in ours)],
+        "commands": sorted({one.command for one in ours}),
+    }
+
+
+def _say(file: SettingsFile, lines: list[str], as_json: bool, changed: bool) -> None:
+    if as_json:
+        print_json({"type": "hooks", "changed": changed, **_told(file)})
+    else:
+        click.echo("\n".join(map(plain, lines)))

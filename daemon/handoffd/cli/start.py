@@ -1,0 +1,24 @@
+"""Where the program begins: a hook is answered before anything else is imported.
+
+Claude Code waits for it at the end of every turn, and click alone takes as long as all the rest of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    words = sys.argv[1:]
+    config = os.environ.get("HANDOFFD_CONFIG")
+    if words[:1] == ["--config"] and len(words) > 2:
+        config, words = words[1], words[2:]
+    if words == ["hook"]:
+        from handoffd.entrance.hook import answer_hook
+
+        sys.exit(answer_hook(config or None, os.environ))
+    from handoffd.cli.main import main as whole
+
+    whole()

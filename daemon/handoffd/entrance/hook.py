@@ -1,0 +1,132 @@
+"""`handoffd hook`: Claude Code's hook, from its standard input to its exit code.
+
+It is run at the end of every turn of every session, so the usual ends are reached with the standard
+library's quick modules: no project, nothing to hand over, a daemon that answers. Everything else is
+imported when it is needed. Nothing that goes wrong here stops an agent: that is exit code 1, and a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+
+from handoffd.hooks.event import MAX_BYTES, NotAnEventError, parse_event
+from handoffd.hooks.finding import Standing, find_root, look
+from handoffd.hooks.place import folders, home
+from handoffd.hooks.reply import TOLD, Reply
+
+RUN_VARIABLE = "HANDOFFD_RUN"
+"""In the environment of every executor of ours: the daemon hears its hand-off when it ends."""
+
+LIMIT_S = 14 * 60
+"""How long checks are waited for; a little less than Claude Code waits for the hook."""
+
+
+def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
+    """Read an event on standard input, answer it, and return the exit code. Raises nothing.
+
+    `config` is the settings file, if it was named.
+    """
+    try:
+        if sys.stdin is not None and sys.stdin.isatty():
+            return _apologise("it is for Claude Code to call; next: handoffd hooks install")
+        file = os.path.abspath(config) if config else None
+        reply = reply_to(sys.stdin.buffer.read(MAX_BYTES + 1), file, environ)
+        _say(reply)
+    except NotAnEventError as error:
+        return _apologise(str(error))
+    except Exception as error:
+        return _apologise(f"{type(error).__name__}: {error}")
+    return reply.code
+
+
+def reply_to(raw: bytes, config: str | None, environ: Mapping[str, str]) -> Reply:
+    """Return the reply to the event in `raw`. Raises NotAnEventError, OSError, HandoffdError."""
+    if environ.get(RUN_VARIABLE):
+        return Reply()
+    event = parse_event(raw)
+    if event is None:
+        return Reply()
+    root = find_root(event.cwd, home(environ))
+    standing = None if root is None else look(root)
+    if standing is None or standing.status not in {"running", "failing"}:
+        return Reply()
+    from handoffd.hooks.answering import Answering
+    from handoffd.hooks.tally import Tally
+
+    house = _House(config, environ)
+    return Answering(house.apply, house.theirs, Tally(house.folder, standing.root)).answer(event, standing)
+
+
+class _House:
+    """The daemon's directories, and what there can be asked."""
+
+    def __init__(self, config: str | None, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._environ = environ
+        self._state_dir, self._runtime_dir = folders(config, environ) or self._by_settings()
+        self.folder = os.path.join(self._state_dir, "hooks")
+
+    def _by_settings(self) -> tuple[str, str]:
+        from handoffd.entrance.place import Place
+
+        settings = Place(config=self._config, environ=self._environ).settings()
+        return str(settings.state_dir), str(settings.runtime_dir)
+
+    def theirs(self, root: str) -> bool:
+        """Return whether others make the latest attempt in a project that is looked after."""
+        from handoffd.store.latest import latest
+
+        found = latest(os.path.join(self._state_dir, "journal.db"), root)
+        return found is not None and found.known and found.theirs
+
+    def apply(self, standing: Standing) -> dict[str, object] | None:
+        """Apply the project's hand-off: through the daemon, else alone; None when that is done later."""
+        from handoffd.hooks.asking import ask
+        from handoffd.hooks.checks import may_be_checked
+        from handoffd.hooks.turns import later
+
+        body: dict[str, object] = {"project": standing.root, "by": "a hook"}
+        answer = ask(os.path.join(self._runtime_dir, "control.sock"), "apply", body, LIMIT_S)
+        if answer is not None:
+            return answer
+        alone = partial(self._alone, standing)
+        if may_be_checked(standing.root, standing.state.get("step")):
+            return alone()
+        later(alone)
+        return None
+
+    def _alone(self, before: Standing) -> dict[str, object] | None:
+        """Apply a hand-off without a daemon, unless another hook has done it meanwhile."""
+        from handoffd.hooks.turns import turn
+
+        with turn(self.folder, before.root):
+            now = look(before.root)
+            if now is None or now.status != before.status:
+                return None
+            from handoffd.entrance.asking import give
+            from handoffd.entrance.place import Place
+            from handoffd.errors import HandoffdError
+
+            try:
+                return give(Place(config=self._config, environ=self._environ), "apply", before.root, {}).json
+            except HandoffdError as error:
+                return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _say(reply: Reply) -> None:
+    if reply.text:
+        sys.stderr.write(f"{reply.text}\n")
+        sys.stderr.flush()
+    if reply.note:
+        sys.stdout.write(json.dumps({"systemMessage": reply.note}) + "\n")
+        sys.stdout.flush()
+
+
+def _apologise(what: str) -> int:
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in what).split())
+    sys.stderr.write(f"handoffd: the hook did nothing: {line[:500]}\n")
+    return TOLD

@@ -1,0 +1,116 @@
+"""What a hook of ours answers: nothing, a word to the person, or the agent back to its work.
+
+Whether a hand-off counts is decided by the verb `apply`, by its mark, so any number of hooks may ask.
+Here is decided who is told what. An agent is sent back for three things only: its step is not handed
+over, its hand-off cannot be read, what it claims was checked and is not so. Each is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from handoffd.hooks.event import SESSION_END, STOP, HookEvent
+from handoffd.hooks.finding import Standing
+from handoffd.hooks.freshness import is_fresh, is_fresh_again
+from handoffd.hooks.reply import BLOCKED, TOLD, Reply
+from handoffd.hooks.tally import ENOUGH, SEND_BACK, Tally
+
+Json = dict[str, object]
+
+_NOT_OURS = frozenset({"NOT_FOUND", "NOT_INITIALIZED"})
+
+
+class Answering:
+    """Answers one event.
+
+    `apply` applies the project's hand-off and returns what the verb said, None if that is done later.
+    `theirs` tells whether the latest attempt is made by a person or another tool (not by an executor of
+    ours), in a project that is looked after.
+    """
+
+    def __init__(
+        self, apply: Callable[[Standing], Json | None], theirs: Callable[[str], bool], tally: Tally
+    ) -> None:
+        self._apply = apply
+        self._theirs = theirs
+        self._tally = tally
+
+    def answer(self, event: HookEvent, standing: Standing) -> Reply:
+        """Return the reply to `event` of an agent in a project that stands as `standing` says."""
+        running, failing = standing.status == "running", standing.status == "failing"
+        fresh = is_fresh(standing)
+        if (running and fresh) or (failing and is_fresh_again(standing)):
+            return self._heard(event, standing, self._apply(standing))
+        if failing and fresh and self._theirs(standing.root):
+            return self._failed(event, standing.state)
+        if running and event.name == STOP and not event.continued and self._theirs(standing.root):
+            return self._send_back(event, standing.state, _asking(standing.state), f"ask {event.session}")
+        return Reply()
+
+    def _heard(self, event: HookEvent, standing: Standing, result: Json | None) -> Reply:
+        if result is None:
+            return Reply()
+        if result.get("type") == "error":
+            return self._not_applied(event, standing, result)
+        found = result.get("state")
+        state = found if isinstance(found, dict) else {}
+        applied = result.get("type") == "applied"
+        if state.get("status") == "failing" and (applied or self._theirs(standing.root)):
+            return self._failed(event, state)
+        if not applied:
+            return Reply()
+        self._tally.clear(event.session)
+        return Reply(note=_told(result)) if event.name == STOP else Reply()
+
+    def _not_applied(self, event: HookEvent, standing: Standing, result: Json) -> Reply:
+        code, message = str(result.get("code")), str(result.get("message"))
+        if code in _NOT_OURS:
+            return Reply()
+        if code == "MALFORMED_HANDOFF":
+            text = f"the hand-off cannot be read: {message}\nWrite .ai/HANDOFF.md again."
+            return self._send_back(event, standing.state, text, f"malformed {standing.written_ns}")
+        following = f"; next: {result['hint']}" if result.get("hint") else ""
+        return Reply(TOLD, text=f"handoffd: the hand-off was not applied: {message}{following}")
+
+    def _failed(self, event: HookEvent, state: Json) -> Reply:
+        """Return the reply to an attempt whose claim was lowered; one that says so itself knows."""
+        if not state.get("last_error"):
+            return Reply()
+        text = (
+            f"{_attempt(state)} is failing: {state['last_error']}\n"
+            "Put that right, then write .ai/HANDOFF.md again."
+        )
+        return self._send_back(event, state, text, f"failing {state.get('completed_at')}")
+
+    def _send_back(self, event: HookEvent, state: Json, text: str, reason: str) -> Reply:
+        text = f"handoffd: {text}"
+        if event.continued:
+            return Reply(note=text)
+        dispatch = f"{state.get('dispatched_at')} {state.get('step')} {state.get('attempt')}"
+        try:
+            verdict = self._tally.verdict(event.session, dispatch, f"{reason} {dispatch}")
+        except OSError as error:
+            return Reply(TOLD, text=f"{text}\n(It cannot be counted, so it stops nobody: {error})")
+        if verdict == SEND_BACK:
+            return Reply(TOLD if event.name == SESSION_END else BLOCKED, text=text)
+        return (
+            Reply(note=f"{text}\n(The agent was sent back twice already.)") if verdict == ENOUGH else Reply()
+        )
+
+
+def _asking(state: Json) -> str:
+    return (
+        f"{_attempt(state)} runs in this project, and .ai/HANDOFF.md was not written since it began.\n"
+        "If that step is your work and it is done, write .ai/HANDOFF.md as its prompt describes. If you wait"
+        " for an answer, or work on something else, just stop again."
+    )
+
+
+def _told(result: Json) -> str:
+    following = result.get("next_command")
+    return f"handoffd: {result.get('message')}" + (f"; next: {following}" if following else "")
+
+
+def _attempt(state: Json) -> str:
+    story = state.get("story")
+    return f"{state.get('step')} attempt {state.get('attempt')}" + (f" of {story}" if story else "")

@@ -1,0 +1,68 @@
+"""One question to the daemon, over its socket, without a library for HTTP.
+
+`http.client` takes longer to import than a hook may take. The answer is read until the daemon closes
+the connection, as it was asked to.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+
+MAX_BYTES = 4 * 1024 * 1024
+_PIECE = 64 * 1024
+_ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
+
+
+class BadAnswerError(Exception):
+    """The daemon was asked and gave no answer that can be understood; whether it acted is unknown."""
+
+
+def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[str, object] | None:
+    """Return the daemon's answer to a verb; None when no daemon listens at `path`.
+
+    Raises BadAnswerError, also when nothing came for `limit_s` seconds.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(limit_s)
+        try:
+            connection.connect(path)
+        except _ABSENT:
+            return None
+        except OSError as error:
+            raise BadAnswerError(f"{path}: {error}") from error
+        try:
+            connection.sendall(_request(verb, body))
+            answer = _received(connection)
+        except OSError as error:
+            raise BadAnswerError(f"the daemon gave no answer: {error}") from error
+    return _decoded(answer)
+
+
+def _request(verb: str, body: dict[str, object]) -> bytes:
+    content = json.dumps(body).encode()
+    head = (
+        f"POST /v1/verbs/{verb} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def _received(connection: socket.socket) -> bytes:
+    answer = bytearray()
+    while piece := connection.recv(_PIECE):
+        answer += piece
+        if len(answer) > MAX_BYTES:
+            raise BadAnswerError("the daemon's answer has no end")
+    return bytes(answer)
+
+
+def _decoded(answer: bytes) -> dict[str, object]:
+    _, _, content = answer.partition(b"\r\n\r\n")
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise BadAnswerError("what answers on the socket is no handoffd")
+    return data

@@ -1,0 +1,56 @@
+"""What Claude Code tells a hook on its standard input, reduced to what we use.
+
+This room is imported at the end of every turn of every session, so what is on the way to "nothing to
+do" takes the standard library's quick modules alone: no dataclasses, no pathlib, nothing compiled.
+"""
+
+from __future__ import annotations
+
+import json
+
+MAX_BYTES = 4 * 1024 * 1024
+"""More is no hook event: the longest part of one is what the agent said last."""
+_MAX_WORD = 200
+
+STOP, SESSION_END = "Stop", "SessionEnd"
+EVENTS = (STOP, "SubagentStop", SESSION_END, "TaskCompleted", "TeammateIdle")
+"""The events a hook of ours answers; at every other one it is silent."""
+
+
+class NotAnEventError(Exception):
+    """What came on standard input is no hook event."""
+
+
+class HookEvent:
+    """One event. `continued`: the agent is at work only because a hook sent it back."""
+
+    __slots__ = ("continued", "cwd", "name", "session")
+
+    def __init__(self, *, name: str, session: str, cwd: str, continued: bool) -> None:
+        self.name = name
+        self.session = session
+        self.cwd = cwd
+        self.continued = continued
+
+
+def parse_event(raw: bytes) -> HookEvent | None:
+    """Return the event in `raw`; None for one that is not ours. Raises NotAnEventError."""
+    if len(raw) > MAX_BYTES:
+        raise NotAnEventError(f"the input is longer than {MAX_BYTES} bytes")
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise NotAnEventError("the input is no JSON") from None
+    if not isinstance(data, dict) or not isinstance(data.get("hook_event_name"), str):
+        raise NotAnEventError("the input names no hook_event_name")
+    if data["hook_event_name"] not in EVENTS:
+        return None
+    cwd, session = data.get("cwd"), data.get("session_id")
+    if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
+        raise NotAnEventError("the input names no absolute cwd")
+    return HookEvent(
+        name=data["hook_event_name"],
+        session=session[:_MAX_WORD] if isinstance(session, str) else "",
+        cwd=cwd,
+        continued=data.get("stop_hook_active", False) is not False,
+    )

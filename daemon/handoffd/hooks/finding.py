@@ -1,0 +1,97 @@
+"""The project an agent works in, and how it stands, from its files alone.
+
+It is only a first look, which spares most hooks everything else; whether a hand-off counts is for the
+engine to say. The files are a stranger's: never through a link, size-capped, anything odd is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import suppress
+
+STATE = "STATE.json"
+HANDOFFS = ("HANDOFF.md", "executor-result")
+MAX_BYTES = 1024 * 1024
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Standing:
+    """How the project at `root` stands: `state` as written, `written_ns` when it was handed over last.
+
+    `written_ns` is None when there is no hand-off.
+    """
+
+    __slots__ = ("root", "state", "written_ns")
+
+    def __init__(self, root: str, state: dict[str, object], written_ns: int | None) -> None:
+        self.root = root
+        self.state = state
+        self.written_ns = written_ns
+
+    @property
+    def status(self) -> str:
+        """The status in STATE.json; empty if it is none."""
+        status = self.state.get("status")
+        return status if isinstance(status, str) else ""
+
+
+def find_root(cwd: str, home: str) -> str | None:
+    """Return the nearest folder from `cwd` upwards that has a STATE.json.
+
+    The search goes neither beyond `home` nor to another file system.
+    """
+    folder, device = os.path.realpath(cwd), None
+    home = os.path.realpath(home)
+    while True:
+        with suppress(OSError):  # a folder that is gone was perhaps the agent's own
+            here = os.stat(folder).st_dev
+            if device not in {None, here}:
+                return None
+            device = here
+            if stat.S_ISREG(os.lstat(os.path.join(folder, ".ai", STATE)).st_mode):
+                return folder
+        above = os.path.dirname(folder)
+        if above == folder or folder == home:
+            return None
+        folder = above
+
+
+def look(root: str) -> Standing | None:
+    """Return how a project stands; None when its STATE.json cannot be read."""
+    try:
+        folder = os.open(os.path.join(root, ".ai"), _FOLDER)
+    except OSError:
+        return None
+    try:
+        state = json.loads(_read(folder, STATE))
+        return Standing(root, state, _written(folder)) if isinstance(state, dict) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    finally:
+        os.close(folder)
+
+
+def _read(folder: int, name: str) -> bytes:
+    handle = os.open(name, _FILE, dir_fd=folder)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError(f"{name} is no regular file")
+        text = file.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{name} is too long")
+    return text
+
+
+def _written(folder: int) -> int | None:
+    """Return when a hand-off was written last, nanoseconds since the epoch."""
+    times = []
+    for name in HANDOFFS:
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                times.append(found.st_mtime_ns)
+    return max(times, default=None)

@@ -1,0 +1,91 @@
+"""How often an agent was sent back: a hook that always does keeps a session alive for ever.
+
+One small file a project, below the daemon's state directory, where no agent looks for it. What is in
+it may be lost without harm: then an agent is sent back once more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+MOST_IN_A_ROW = 2
+_MOST_SESSIONS = 20
+_MOST_REASONS = 50
+_MAX_BYTES = 64 * 1024
+
+SEND_BACK, KNOWN, ENOUGH = "send back", "known", "enough"
+"""What `Tally.verdict` says: do it; somebody was told of it already; it was done often enough."""
+
+
+class Tally:
+    """The counts of the project at `root`, in a file of `folder`."""
+
+    def __init__(self, folder: str, root: str) -> None:
+        self._folder = folder
+        self._root = root
+
+    def verdict(self, session: str, dispatch: str, reason: str) -> str:
+        """Return whether an agent may be sent back, and count it.
+
+        `reason` is told once, whoever asks; `dispatch` names the attempt within which a session is sent
+        back at most MOST_IN_A_ROW times in a row. Raises OSError.
+        """
+        with _Opened(self._folder, self._root) as kept:
+            if reason in kept.reasons:
+                return KNOWN
+            before = kept.sessions.pop(session, None)
+            count = before[1] if before is not None and before[0] == dispatch else 0
+            kept.reasons = [*kept.reasons, reason][-_MOST_REASONS:]
+            kept.sessions[session] = (dispatch, min(count + 1, MOST_IN_A_ROW))
+            return ENOUGH if count >= MOST_IN_A_ROW else SEND_BACK
+
+    def clear(self, session: str) -> None:
+        """Forget how often a session was sent back: it has handed over something good. Raises OSError."""
+        with _Opened(self._folder, self._root) as kept:
+            kept.sessions.pop(session, None)
+
+
+class _Opened:
+    """A project's file, for as long as nobody else may have it."""
+
+    def __init__(self, folder: str, root: str) -> None:
+        self._path = tally_path(folder, root)
+        self._handle = -1
+        self.sessions: dict[str, tuple[str, int]] = {}
+        self.reasons: list[str] = []
+
+    def __enter__(self) -> _Opened:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # No limit: it is held for a few reads and writes, and the kernel drops it with its holder.
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        self._take(os.pread(self._handle, _MAX_BYTES, 0))
+        return self
+
+    def _take(self, text: bytes) -> None:
+        try:
+            data = json.loads(text)
+            sessions = {
+                str(name): (str(dispatch), int(count)) for name, (dispatch, count) in data["sessions"].items()
+            }
+            reasons = [str(reason) for reason in data["reasons"]]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return  # new, or torn by a full disk
+        self.sessions, self.reasons = sessions, reasons
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            latest = dict(list(self.sessions.items())[-_MOST_SESSIONS:])
+            text = json.dumps({"sessions": latest, "reasons": self.reasons}).encode()
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, text, 0)
+        finally:
+            os.close(self._handle)
+
+
+def tally_path(folder: str, root: str, ending: str = "json") -> str:
+    """Return where a project's counts are: told by device and inode, so that two paths to it are one."""
+    status = os.stat(root)
+    return os.path.join(folder, f"{status.st_dev:x}-{status.st_ino:x}.{ending}")

@@ -1,0 +1,220 @@
+"""`handoffd hook` as Claude Code calls it, while no daemon runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.commands import environment, program
+from tests.support.eventually import eventually_sync
+from tests.support.hooking import ARGV, event, hand_over, hook, standing, state_in
+
+from handoffd.execute.environment import MARK as OF_A_RUN
+from handoffd.hooks.event import EVENTS
+
+
+@pytest.fixture
+def env(alone: Path) -> dict[str, str]:
+    """The environment of an agent on a machine where no daemon runs."""
+    return environment(alone)
+
+
+@pytest.fixture
+def root(alone: Path, env: dict[str, str]) -> Path:
+    """A project whose first step somebody has taken."""
+    return _taken(alone / "shop", env)
+
+
+@pytest.fixture
+def checked(alone: Path, env: dict[str, str]) -> Path:
+    """Such a project, in which a post_check looks for a file `good`."""
+    folder = alone / "checked"
+    (folder / ".ai").mkdir(parents=True)
+    rules = "steps:\n  bdd:\n    post_check: test -e good || { echo it is bad; exit 1; }\n"
+    (folder / ".ai/step-rules.yaml").write_text(rules, encoding="utf-8")
+    return _taken(folder, env)
+
+
+def _taken(root: Path, env: dict[str, str]) -> Path:
+    root.mkdir(exist_ok=True)
+    (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
+    for words in (("start", "--manual", str(root), "US-001"), ("dispatch", str(root))):
+        said = program(*words, env=env)
+        assert 0 == said.code, said.err
+    return root
+
+
+def _kinds(root: Path, env: dict[str, str]) -> list[str]:
+    said = program("events", str(root), "--json", env=env)
+    return [json.loads(line)["kind"] for line in said.lines]
+
+
+@pytest.mark.parametrize("name", [*EVENTS, "PreToolUse"])
+def test_where_there_is_no_project_it_is_silent(alone: Path, env: dict[str, str], name: str) -> None:
+    """And leaves no trace."""
+    said = hook(event(alone, name), env)
+
+    assert (0, "", "") == (said.code, said.out, said.err)
+    assert not (alone / "state").exists()
+
+
+def test_what_is_not_looked_after_is_left_alone(alone: Path, env: dict[str, str]) -> None:
+    """Another tool's project, also with a hand-off; its state is as it was."""
+    root = standing(alone / "foreign")
+    hand_over(root)
+    (root / ".ai/step-rules.yaml").write_text("steps: {bdd: {tests: green}}", encoding="utf-8")
+    before = (root / ".ai/STATE.json").read_bytes()
+
+    assert (0, "", "") == (
+        hook(event(root), env).code,
+        hook(event(root), env).out,
+        hook(event(root), env).err,
+    )
+    assert before == (root / ".ai/STATE.json").read_bytes()
+
+
+def test_a_handoff_is_applied_once_and_nobody_waits_for_it(root: Path, env: dict[str, str]) -> None:
+    """However many hooks there are, from whichever folder below."""
+    (root / "src").mkdir()
+    hand_over(root)
+    hooks = [
+        subprocess.Popen(ARGV, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    said = [
+        process.communicate(event(root / "src", name), timeout=60)
+        for process, name in zip(hooks, EVENTS, strict=False)
+    ]
+
+    assert [0] * 4 == [process.returncode for process in hooks]
+    assert [(b"", b"")] * 4 == said
+    eventually_sync(lambda: state_in(root)["status"] == "pass")
+    eventually_sync(lambda: _kinds(root, env).count("handoff_arrived") == 1)
+
+
+def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str]) -> None:
+    """It waits for the check, says what failed, and is silent the next time."""
+    hand_over(checked)
+    said, again = hook(event(checked), env), hook(event(checked), env)
+
+    assert (2, "") == (said.code, said.out)
+    assert "bdd attempt 1 of US-001 is failing: post_check failed: it is bad" in said.err
+    assert ("failing", False) == (state_in(checked)["status"], state_in(checked)["lint_pass"])
+    assert (0, "", "") == (again.code, again.out, again.err)
+
+
+def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) -> None:
+    """In the form that Claude Code shows."""
+    (checked / "good").touch()
+    hand_over(checked)
+    said = hook(event(checked), env)
+
+    assert (0, "") == (said.code, said.err)
+    assert "handoffd: bdd attempt 1 is pass" in json.loads(said.out)["systemMessage"]
+
+
+def test_an_agent_that_is_at_it_again_may_stop(checked: Path, env: dict[str, str]) -> None:
+    """The hand-off is applied all the same."""
+    hand_over(checked)
+    said = hook(event(checked, stop_hook_active=True), env)
+
+    assert (0, "") == (said.code, said.err)
+    assert "post_check failed" in json.loads(said.out)["systemMessage"]
+    assert "failing" == state_in(checked)["status"]
+
+
+def test_a_step_without_a_handoff_is_asked_for_once(root: Path, env: dict[str, str]) -> None:
+    """At the end of a turn; a subagent has other work."""
+    said = [hook(event(root, name), env).code for name in ("SubagentStop", "TeammateIdle", "Stop", "Stop")]
+
+    assert [0, 0, 2, 0] == said
+    assert "running" == state_in(root)["status"]
+
+
+def test_inside_a_run_of_ours_nothing_is_done(root: Path, env: dict[str, str]) -> None:
+    """Its hand-off is heard when it ends."""
+    hand_over(root)
+    said = hook(event(root), {**env, OF_A_RUN: "d1"})
+
+    assert (0, "", "") == (said.code, said.out, said.err)
+    assert "running" == state_in(root)["status"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative")])
+def test_what_is_no_event_stops_nobody(env: dict[str, str], raw: bytes) -> None:
+    """One line, and an exit code that Claude Code goes on after."""
+    said = hook(raw, env)
+
+    assert (1, "", 1) == (said.code, said.out, len(said.err.splitlines()))
+
+
+def test_settings_that_cannot_be_read_stop_nobody(root: Path, env: dict[str, str]) -> None:
+    """Whatever is wrong on our side."""
+    wrong = root / "handoffd.yaml"
+    wrong.write_text("state_dir: [\n", encoding="utf-8")
+    bare = {name: value for name, value in env.items() if not name.startswith("HANDOFFD_")}
+    said = hook(event(root), bare, "--config", str(wrong))
+
+    assert (1, 1) == (said.code, len(said.err.splitlines()))
+    assert "handoffd.yaml" in said.err
+
+
+def test_at_a_terminal_it_says_who_it_is_for(env: dict[str, str]) -> None:
+    """Instead of waiting for what nobody will type."""
+    ours, theirs = pty.openpty()
+    try:
+        said = subprocess.run(
+            ARGV, env=env, stdin=theirs, capture_output=True, text=True, timeout=60, check=False
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert 1 == said.returncode
+    assert "handoffd hooks install" in said.stderr
+
+
+def test_a_module_of_the_project_is_not_taken_for_ours(root: Path, env: dict[str, str]) -> None:
+    """An agent works there, and may have written anything."""
+    for name in ("json", "handoffd", "socket"):
+        (root / f"{name}.py").write_text("raise SystemExit(2)", encoding="utf-8")
+    said = subprocess.run(
+        ARGV,
+        input=event(root, "SubagentStop"),
+        env=env,
+        cwd=root,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (0, b"") == (said.returncode, said.stderr)
+
+
+def test_the_usual_ways_out_import_next_to_nothing(root: Path, env: dict[str, str]) -> None:
+    """No project; nothing to hand over; a word to the agent."""
+    code = (
+        "import os, sys; from handoffd.entrance.hook import reply_to\n"
+        "reply_to(sys.stdin.buffer.read(), None, os.environ); print(*sys.modules)"
+    )
+    heavy = {
+        "pydantic",
+        "anyio",
+        "click",
+        "dataclasses",
+        "pathlib",
+        "typing",
+        "http",
+        "http.client",
+        "inspect",
+    }
+    for raw in (event("/"), event(root, "SubagentStop"), event(root)):
+        said = subprocess.run(
+            [sys.executable, "-c", code], input=raw, env=env, capture_output=True, timeout=60, check=True
+        )
+        assert not heavy & set(said.stdout.decode().split())
