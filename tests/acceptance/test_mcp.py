@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ async def waits_at(client: Client, project: str, step: str, status: str) -> Json
         track: Json = view["tracks"][0]
         return track if (track["step"], track["status"]) == (step, status) else None
 
-    found = await eventually(reached, within_s=300)
-    assert found is not None
+    look: Callable[[], Any] = reached
+    found: Json = await eventually(look, within_s=300)
     return found
 
 

@@ -31,6 +31,7 @@ _TYPES: Final[Mapping[str, Json]] = {
     "executors": {"type": "string"},
     "amount": {"type": "number", "exclusiveMinimum": 0},
     "count": {"type": "integer", "minimum": 1},
+    "level": {"type": "integer", "enum": [1, 2]},
 }
 """The types of the vocabulary; one that is not here is a text."""
 
@@ -79,7 +80,9 @@ def _check(what: str, schema: Json, value: object) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise _bad(f"{what} must be of type {schema['type']}")
     if "enum" in schema and value not in schema["enum"]:
-        raise _bad(f"{what}: {str(value)[:80]!r} is not allowed (allowed: {', '.join(schema['enum'])})")
+        raise _bad(
+            f"{what}: {str(value)[:80]!r} is not allowed (allowed: {', '.join(map(str, schema['enum']))})"
+        )
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):
         raise _bad(f"{what} is empty: {schema.get('description', '')}")
     if isinstance(value, int | float) and not _within(schema, value):
