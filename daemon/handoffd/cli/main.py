@@ -44,6 +44,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("handoffd.cli.stop:stop", "End the daemon; executors go on unless asked otherwise."),
     "service": ("handoffd.cli.service:service", "Install, remove or show the daemon as a systemd service."),
     "mcp": ("handoffd.cli.mcp:mcp", "Be an MCP server: reads and verbs as tools of a chat agent."),
+    "skill": ("handoffd.cli.skill:skill", "Teach a chat agent how to use handoffd."),
     "demo": ("handoffd.cli.demo:demo", "Watch one story go through all its steps, without any model."),
     "rehearse": (
         "handoffd.cli.rehearse:rehearse",
@@ -61,7 +62,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Work by hand": ("dispatch", "apply", "check"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal"),
-    "For agents": ("mcp",),
+    "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip
 
