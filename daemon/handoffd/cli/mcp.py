@@ -37,4 +37,6 @@ def mcp(place: Place, allow_approvals: bool) -> None:
     if sys.stdin.isatty():
         click.echo("Waiting for an MCP client on standard input; Ctrl-C ends it.", err=True)
         click.echo("  next: claude mcp add handoffd -- handoffd mcp", err=True)
-    serve(place, approvals=allow_approvals)
+    from handoffd.cli.log import last_lines
+
+    serve(place, last_lines, approvals=allow_approvals)

@@ -15,7 +15,6 @@ from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 from handoffd.mcp.arguments import PROJECT, takes
 from handoffd.mcp.offer import DATA, Json, Offer, Run, project_of
-from handoffd.mcp.tail import tail_of
 from handoffd.store.usage import Grouping
 
 _DETAILS: Final = ("event", "result", "orders")
@@ -164,16 +163,5 @@ READS: Final = (
         },
     ),
     _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
-    _read(
-        "log_tail",
-        "Output of a run",
-        "The last lines that an agent printed: of a project's latest run, or of one named (see `runs`).",
-        tail_of,
-        {
-            "project": PROJECT,
-            "run": {"type": "string", "description": "The id of a run, e.g. from `runs`."},
-            "lines": {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many at most."},
-        },
-    ),
 )
-"""The tools that change nothing."""
+"""The tools that change nothing, but for the output of runs (`tail`)."""

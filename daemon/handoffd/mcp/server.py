@@ -29,6 +29,7 @@ from handoffd.mcp.arguments import checked
 from handoffd.mcp.offer import Offer
 from handoffd.mcp.prompts import PROMPTS
 from handoffd.mcp.reads import READS
+from handoffd.mcp.tail import LastLines, tail_offer
 from handoffd.mcp.verbs import verb_offers
 
 _T = TypeVar("_T")
@@ -57,12 +58,12 @@ so, in so many words, for this project and now. Free text is no consent; when in
 """
 
 
-def serve(place: Place, *, approvals: bool) -> None:
-    """Answer one client until it closes our standard input."""
+def serve(place: Place, last_lines: LastLines, *, approvals: bool) -> None:
+    """Answer one client until it closes our standard input. The arguments are those of `build`."""
     # The thread that reads standard input cannot be called back, so Ctrl-C would wait for another line.
     # Nothing is lost by ending at once: what was begun is the daemon's, or one transaction of the journal.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = build(place, approvals=approvals)
+    server = build(place, last_lines, approvals=approvals)
 
     async def run() -> None:
         async with stdio_server() as (requests, answers):
@@ -71,9 +72,9 @@ def serve(place: Place, *, approvals: bool) -> None:
     anyio.run(run)
 
 
-def build(place: Place, *, approvals: bool) -> Server[Any]:
+def build(place: Place, last_lines: LastLines, *, approvals: bool) -> Server[Any]:
     """Return the server; `approvals` has it offer the verbs that are for people."""
-    desk = _Desk(place, approvals=approvals)
+    desk = _Desk(place, offers(last_lines, approvals=approvals))
     return Server(
         "handoffd",
         version=handoffd.__version__,
@@ -88,15 +89,16 @@ def build(place: Place, *, approvals: bool) -> Server[Any]:
     )
 
 
-def offers(*, approvals: bool) -> dict[str, Offer]:
+def offers(last_lines: LastLines, *, approvals: bool) -> dict[str, Offer]:
     """Return every tool by its name."""
-    return {offer.name: offer for offer in (*READS, *verb_offers(approvals=approvals))}
+    reads = (*READS, tail_offer(last_lines))
+    return {offer.name: offer for offer in (*reads, *verb_offers(approvals=approvals))}
 
 
 class _Desk:
-    def __init__(self, place: Place, *, approvals: bool) -> None:
+    def __init__(self, place: Place, offered: Mapping[str, Offer]) -> None:
         self._place = place
-        self._offers = offers(approvals=approvals)
+        self._offers = offered
 
     # --- tools -----------------------------------------------------------------------------------
     async def list_tools(self, _: _Context, __: _Page) -> types.ListToolsResult:

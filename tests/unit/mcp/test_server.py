@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
+from handoffd.cli.log import last_lines
 from handoffd.engine.requests import Approved
 from handoffd.entrance.place import Place
 from handoffd.mcp.reads import READS
@@ -19,12 +20,14 @@ from handoffd.mcp.verbs import verb_offers
 
 def _client(control: Controlled, *, approvals: bool = False) -> Client:
     place = Place(config=None, environ={"HANDOFFD_RUNTIME_DIR": str(control.runtime)})
-    return Client(build(place, approvals=approvals))
+    return Client(build(place, last_lines, approvals=approvals))
 
 
 def test_no_two_tools_share_a_name() -> None:
     """A read and a verb could."""
-    assert len(offers(approvals=True)) == len(READS) + len(verb_offers(approvals=True))
+    assert len(offers(last_lines, approvals=True)) == len(READS) + 1 + len(
+        verb_offers(approvals=True)
+    )
 
 
 async def test_tools_tell_what_they_do(control: Controlled) -> None:
@@ -134,7 +137,7 @@ async def test_the_morning_report_is_a_prompt(control: Controlled) -> None:
             await client.get_prompt("nope")
 
     text = told.messages[0].content.text  # type: ignore[union-attr]
-    assert [] == [name for name in text.split("`")[1::2] if name not in offers(approvals=False)]
+    assert [] == [name for name in text.split("`")[1::2] if name not in offers(last_lines, approvals=False)]
 
 
 async def test_the_instructions_say_whether_gates_can_be_opened(control: Controlled) -> None:
