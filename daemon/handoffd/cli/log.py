@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
 from handoffd.cli.asking import project_argument
 from handoffd.control.client import Json
-from handoffd.entrance.asking import either
+from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NoDaemon
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _RUN_HEADER = "X-Handoffd-Run"
 _LATEST = 20
 _MOST_RUNS = 1000
+_LONG_LINE = 2_000
 
 
 @click.command()
@@ -46,11 +49,30 @@ def log(
         raise click.UsageError("--raw and --json exclude each other")
     named = place.project(project) if run_id is None else None
     with ExitStack() as open_streams:
-        run, pieces = _opened(place, named, run_id, follow, open_streams)
+        run, pieces, _ = _opened(place, named, run_id, follow, open_streams)
         if raw:
             _print_raw(pieces)
         else:
             _print_lines(pieces, _stream_of(place, named, run), as_json=as_json)
+
+
+def last_lines(place: Place, project: str | None, run: str | None, most: int) -> Answer:
+    """Return `{"run", "lines", "more"}`: the last lines of an output in words, blank ones left out.
+
+    Of a long line its beginning; `more`: others came before. Raises NotFound.
+    """
+    from handoffd.cli.transcript import Transcript
+    from handoffd.cli.wording import shorten
+
+    lines: deque[str] = deque(maxlen=most + 1)
+    with ExitStack() as open_streams:
+        name, pieces, daemon = _opened(place, None if run else project, run, False, open_streams)
+        transcript = Transcript(_stream_of(place, project, name), whole_lines=True)
+        for found in chain(chain.from_iterable(map(transcript.feed, pieces)), transcript.end()):
+            if found.text.strip():
+                lines.append(shorten(found.text, _LONG_LINE))
+    told = {"run": name, "lines": list(lines)[-most:], "more": len(lines) > most}
+    return Answer(told, daemon)
 
 
 def _print_raw(pieces: Iterator[bytes]) -> None:
@@ -81,15 +103,15 @@ def _print(lines: Iterator[Line], *, as_json: bool) -> None:
 
 def _opened(
     place: Place, project: str | None, run: str | None, follow: bool, open_streams: ExitStack
-) -> tuple[str, Iterator[bytes]]:
-    """Return the id of a run and its output, which comes as it is asked for."""
+) -> tuple[str, Iterator[bytes], bool]:
+    """Return the id of a run, its output, which comes as it is asked for, and whether a daemon answered."""
     query = {"project": project, "run": run, "follow": int(follow)}
     try:
         stream = open_streams.enter_context(place.client().stream("/v1/log", **query))
     except NoDaemon:
         found = _found(place, project, run)
-        return found.run, _kept(found, follow=follow)
-    return stream.header(_RUN_HEADER) or "", stream.pieces()
+        return found.run, _kept(found, follow=follow), False
+    return stream.header(_RUN_HEADER) or "", stream.pieces(), True
 
 
 def _found(place: Place, project: str | None, run: str | None) -> RunLog:

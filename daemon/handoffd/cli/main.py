@@ -70,6 +70,8 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "run": ("handoffd.cli.run:run", "Be the daemon, in the foreground."),
     "stop": ("handoffd.cli.stop:stop", "End the daemon; executors go on unless asked otherwise."),
     "service": ("handoffd.cli.service:service", "Install, remove or show the daemon as a systemd service."),
+    "mcp": ("handoffd.cli.mcp:mcp", "Be an MCP server: reads and verbs as tools of a chat agent."),
+    "skill": ("handoffd.cli.skill:skill", "Teach a chat agent how to use handoffd."),
     "demo": ("handoffd.cli.demo:demo", "Watch one story go through all its steps, without any model."),
     "rehearse": (
         "handoffd.cli.rehearse:rehearse",
@@ -88,6 +90,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal", "token"),
+    "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip
 

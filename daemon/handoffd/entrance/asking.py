@@ -29,9 +29,12 @@ class Answer:
     daemon: bool
 
 
-def give(place: Place, verb: str, project: str, arguments: dict[str, Any]) -> Answer:
-    """Return what became of a verb. Raises HandoffdError for what cannot even be asked."""
-    by = account()
+def give(place: Place, verb: str, project: str, arguments: dict[str, Any], by: str | None = None) -> Answer:
+    """Return what became of a verb, recorded as given `by` somebody; by the account, unless told otherwise.
+
+    Raises HandoffdError for what cannot even be asked.
+    """
+    by = by or account()
 
     def without() -> Json:
         from handoffd.entrance import offline

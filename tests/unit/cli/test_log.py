@@ -18,8 +18,11 @@ from tests.support.eventually import eventually_sync
 from tests.support.runs import run_spec
 from tests.unit.store.making import NOW, dispatch, opened, record, track
 
+from handoffd.cli.log import last_lines
 from handoffd.control.client import Client
 from handoffd.engine.events import Advanced
+from handoffd.entrance.place import Place
+from handoffd.errors import NotFound
 from handoffd.execute.runner import ring
 from handoffd.protocol.state import Status
 
@@ -191,3 +194,29 @@ def test_without_a_daemon_a_stream_is_put_into_words_too(alone: Path, handoffd: 
 async def _make_journal(path: Path) -> None:
     async with opened(path):
         pass
+
+
+def test_the_last_lines_are_told_in_words(control: Controlled, tmp_path: Path) -> None:
+    """For who pays by the word: no blank lines, of a long one its beginning, and whether there is more."""
+    begin(control)
+    Writing(control.runs_dir, tmp_path).write(STREAM + b"\n\n" + b"x" * 500 + b"\n")
+    place = Place(config=None, environ=os.environ)
+
+    answer = last_lines(place, "shop", None, 3)
+
+    assert answer.daemon
+    assert {"run": "d1", "lines": [*WORDS.splitlines()[-2:], "x" * 500], "more": True} == answer.json
+    assert not last_lines(place, None, "d1", 5).json["more"]
+    with pytest.raises(NotFound):
+        last_lines(place, "empty", None, 3)
+
+
+def test_without_a_daemon_the_last_lines_are_read_from_the_disk(alone: Path) -> None:
+    """Agents go on writing without one."""
+    anyio.run(_make_journal, alone / "state" / "journal.db")
+    Writing(alone / "state" / "runs", alone).write(b"one\ntwo\n")
+
+    answer = last_lines(Place(config=None, environ=os.environ), None, "d1", 1)
+
+    assert not answer.daemon
+    assert {"run": "d1", "lines": ["two"], "more": True} == answer.json

@@ -1,0 +1,106 @@
+"""What a tool takes, as JSON Schema, and the check of what a client sends against it.
+
+Schemas are for the model that calls; a client may send anything, so the same schema is the check.
+Only the part of JSON Schema that our tools use is understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from handoffd.control.vocabulary import MAX_TEXT, Parameter
+from handoffd.errors import Refused
+from handoffd.protocol.state import Reason
+
+Json = dict[str, Any]
+
+PROJECT: Final[Json] = {
+    "type": "string",
+    "minLength": 1,
+    "description": "A supervised project: its name, or an absolute path of it or of anything in it.",
+}
+
+_TYPES: Final[Mapping[str, Json]] = {
+    "text": {"type": "string", "maxLength": MAX_TEXT},
+    "story": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
+    "stories": {"type": "array", "items": {"type": "string"}},
+    "step": {"type": "string"},
+    "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
+    "flag": {"type": "boolean"},
+    "executors": {"type": "string"},
+    "amount": {"type": "number", "exclusiveMinimum": 0},
+    "count": {"type": "integer", "minimum": 1},
+    "level": {"type": "integer", "enum": [1, 2]},
+}
+"""The types of the vocabulary; one that is not here is a text."""
+
+_PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+}
+
+
+def takes(properties: Mapping[str, Json], required: tuple[str, ...] = ()) -> Json:
+    """Return the schema of a tool's arguments; anything beside `properties` is refused."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def schema_of(parameter: Parameter) -> Json:
+    """Return the schema of one parameter of a verb."""
+    return {**_TYPES.get(parameter.type, _TYPES["text"]), "description": f"{_sentence(parameter.help)}."}
+
+
+def checked(tool: str, schema: Json, given: Mapping[str, Any] | None) -> Json:
+    """Return the arguments, without those that are null. Raises Refused (BAD_ARGUMENT)."""
+    found = {name: value for name, value in (given or {}).items() if value is not None}
+    properties: Mapping[str, Json] = schema["properties"]
+    for name in found:
+        if name not in properties:
+            allowed = ", ".join(properties) or "none"
+            raise _bad(f"{tool} takes no {name[:80]!r} (allowed: {allowed})")
+    for name in schema["required"]:
+        if name not in found:
+            raise _bad(f"{tool}: {name} is missing: {properties[name].get('description', '')}")
+    for name, value in found.items():
+        _check(f"{tool}: {name}", properties[name], value)
+    return found
+
+
+def _check(what: str, schema: Json, value: object) -> None:
+    kinds = _PYTHON[schema["type"]]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise _bad(f"{what} must be of type {schema['type']}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise _bad(
+            f"{what}: {str(value)[:80]!r} is not allowed (allowed: {', '.join(map(str, schema['enum']))})"
+        )
+    if isinstance(value, str) and len(value) < schema.get("minLength", 0):
+        raise _bad(f"{what} is empty: {schema.get('description', '')}")
+    if isinstance(value, int | float) and not _within(schema, value):
+        raise _bad(f"{what} must be {_limits(schema)}")
+
+
+def _within(schema: Json, value: float) -> bool:
+    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _limits(schema: Json) -> str:
+    limits = (("at least", schema.get("minimum")), ("at most", schema.get("maximum")))
+    return " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _bad(message: str) -> Refused:
+    return Refused(message, code="BAD_ARGUMENT", hint="handoffd --help")

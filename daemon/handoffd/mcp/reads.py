@@ -1,0 +1,167 @@
+"""Questions as tools: the same reads that the socket and the command line have, sized for a model.
+
+A model pays for what it is told, so lists are short unless more is asked for, and of an event only what
+people are told of it is given, unless it is asked for whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, get_args
+
+from handoffd.control.client import Client
+from handoffd.control.service import Service
+from handoffd.entrance.asking import Answer, either
+from handoffd.entrance.place import Place
+from handoffd.mcp.arguments import PROJECT, takes
+from handoffd.mcp.offer import DATA, Json, Offer, Run, project_of
+from handoffd.store.usage import Grouping
+
+_DETAILS: Final = ("event", "result", "orders")
+"""What an event holds for programs that make decisions again."""
+_EVENTS, _RUNS = 30, 20
+
+_LIMIT: Final[Json] = {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many at most."}
+_OF: Final[Json] = {**PROJECT, "description": f"{PROJECT['description']} Left out: all projects."}
+
+Asked = Callable[[Client], Json]
+Alone = Callable[[Service], Awaitable[Json]]
+
+
+def asked(place: Place, ask: Asked, alone: Alone) -> Answer:
+    """Return the daemon's answer; while none runs, what the journal tells without a lock."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), alone)
+
+    return either(place, ask, without)
+
+
+def _status(place: Place, given: Json) -> Answer:
+    project = project_of(given)
+    return asked(
+        place,
+        lambda client: client.get("/v1/status", project=project),
+        lambda service: service.status(project),
+    )
+
+
+def _projects(place: Place, _: Json) -> Answer:
+    return asked(place, lambda client: client.get("/v1/projects"), lambda service: service.projects())
+
+
+def _limits(place: Place, _: Json) -> Answer:
+    return asked(place, lambda client: client.get("/v1/limits"), lambda service: service.limits())
+
+
+def _peek(place: Place, given: Json) -> Answer:
+    project = project_of(given)
+    assert project is not None  # the schema requires it
+    return asked(
+        place, lambda client: client.get("/v1/peek", project=project), lambda service: service.peek(project)
+    )
+
+
+def _events(place: Place, given: Json) -> Answer:
+    project, after, limit = project_of(given), given.get("after"), given.get("limit", _EVENTS)
+
+    async def alone(service: Service) -> Json:
+        return {"events": await service.events(after, project, limit)}
+
+    answer = asked(
+        place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), alone
+    )
+    if given.get("whole"):
+        return answer
+    events = [_without(event, _DETAILS) for event in answer.json["events"]]
+    return Answer({**answer.json, "events": events}, answer.daemon)
+
+
+def _without(event: Json, names: tuple[str, ...]) -> Json:
+    return {name: value for name, value in event.items() if name not in names}
+
+
+def _runs(place: Place, given: Json) -> Answer:
+    project, limit = project_of(given), given.get("limit", _RUNS)
+
+    async def alone(service: Service) -> Json:
+        return {"runs": await service.runs(project, limit)}
+
+    return asked(place, lambda client: client.get("/v1/runs", project=project, limit=limit), alone)
+
+
+def _usage(place: Place, given: Json) -> Answer:
+    project, by, since = project_of(given), given.get("by"), given.get("since")
+    return asked(
+        place,
+        lambda client: client.get("/v1/usage", project=project, by=by, since=since),
+        lambda service: service.usage(by, since, project),
+    )
+
+
+def _read(name: str, title: str, description: str, run: Run, properties: Json, *needed: str) -> Offer:
+    return Offer(
+        name=name,
+        title=title,
+        description=f"{description} {DATA}",
+        schema=takes(properties, needed),
+        run=run,
+        reads=True,
+        repeats=True,
+    )
+
+
+READS: Final = (
+    _read(
+        "status",
+        "Status",
+        "Where projects stand and what each waits for: story, step, attempt, status, what runs, and the next "
+        "command. Ask for one project where you can; `projects` is the short list of all.",
+        _status,
+        {"project": _OF},
+    ),
+    _read("projects", "Projects", "Every supervised project in a few words.", _projects, {}),
+    _read(
+        "peek",
+        "Next turn",
+        "What the next turn of a project would do, with the whole prompt. Changes nothing.",
+        _peek,
+        {"project": PROJECT},
+        "project",
+    ),
+    _read(
+        "events",
+        "Events",
+        "What happened, oldest first: each decision, the rule it rests on and what followed. Without `after` "
+        "the latest ones.",
+        _events,
+        {
+            "project": _OF,
+            "after": {"type": "integer", "minimum": 0, "description": "Only events above this number."},
+            "limit": _LIMIT,
+            "whole": {"type": "boolean", "description": "Also what the decision was made from."},
+        },
+    ),
+    _read(
+        "runs",
+        "Runs",
+        "The latest dispatches and how they ended: step, attempt, executor, tests, tokens and cost.",
+        _runs,
+        {"project": _OF, "limit": _LIMIT},
+    ),
+    _read(
+        "usage",
+        "Usage",
+        "Tokens and cost of the runs that have ended, summed up.",
+        _usage,
+        {
+            "project": _OF,
+            "by": {"type": "string", "enum": list(get_args(Grouping)), "description": "What to sum up by."},
+            "since": {"type": "string", "description": "7d, 12h, 2w, or a date like 2026-01-31."},
+        },
+    ),
+    _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
+)
+"""The tools that change nothing, but for the output of runs (`tail`)."""

@@ -1,0 +1,178 @@
+"""The MCP server as clients start it: a process of its own, over its standard input and output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from mcp import Client, StdioServerParameters
+from tests.support.daemon import REPOSITORY, Daemon, running, sample
+from tests.support.eventually import eventually
+
+Json = dict[str, Any]
+ODD = "店 & 100% “shop”?"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A running daemon."""
+    with running(tmp_path_factory.mktemp("daemon")) as lent:
+        yield lent
+
+
+@asynccontextmanager
+async def session(daemon: Daemon, *options: str, **variables: str) -> AsyncIterator[Client]:
+    """Lend a client whose server is a process of ours."""
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "handoffd", "--config", str(daemon.base / "handoffd.yaml"), "mcp", *options],
+        env={"PYTHONPATH": str(REPOSITORY / "daemon"), **variables},
+    )
+    async with Client(parameters) as client:
+        yield client
+
+
+async def told(client: Client, tool: str, **given: Any) -> Json:
+    """Return the structured answer of a tool that is no error."""
+    answer = await client.call_tool(tool, given)
+    assert not answer.is_error, answer.content
+    found: Json = answer.structured_content
+    return found
+
+
+async def refused(client: Client, tool: str, **given: Any) -> Json:
+    """Return the structured answer of a tool that is an error."""
+    answer = await client.call_tool(tool, given)
+    assert answer.is_error, answer.content
+    found: Json = answer.structured_content
+    return found
+
+
+async def waits_at(client: Client, project: str, step: str, status: str) -> Json:
+    """Return the status of a project's story once it stands there."""
+
+    async def reached() -> Json | None:
+        (view,) = (await told(client, "status", project=project))["projects"]
+        track: Json = view["tracks"][0]
+        return track if (track["step"], track["status"]) == (step, status) else None
+
+    look: Callable[[], Any] = reached
+    found: Json = await eventually(look, within_s=300)
+    return found
+
+
+async def test_a_story_is_started_and_followed_to_its_gate(daemon: Daemon, tmp_path: Path) -> None:
+    """By a client that was not allowed to open it; one that was does, and the story is done."""
+    project = sample(tmp_path)
+    daemon.verb("init", project)
+    name = daemon.get("/v1/status", project=str(project))["projects"][0]["name"]
+
+    async with session(daemon) as client:
+        assert "accepted" == (await told(client, "start", project=name, story="US-001"))["type"]
+        assert "note" in (await told(client, "note", project=name, text="be brief"))["message"]
+        track = await waits_at(client, name, "review", "needs_human")
+        assert f"handoffd approve {project}" in track["next_command"]
+        assert "PEOPLE_ONLY" == (await refused(client, "approve", project=name))["code"]
+        await every_read(client, name)
+        await every_resource(client, name)
+
+    async with session(daemon, "--allow-approvals") as client:
+        assert "accepted" == (await told(client, "approve", project=name, note="go"))["type"]
+        await waits_at(client, name, "done", "pass")
+        (approval,) = [
+            event
+            for event in (await told(client, "events", project=name, limit=500))["events"]
+            if event["kind"] == "approved"
+        ]
+        assert " via mcp" in approval["what"]
+
+
+async def every_read(client: Client, name: str) -> None:
+    """Call each tool that changes nothing, and see that it tells something."""
+    reads = [
+        tool.name
+        for tool in (await client.list_tools()).tools
+        if tool.annotations is not None and tool.annotations.read_only_hint
+    ]
+    for tool in reads:
+        answer = await client.call_tool(tool, {} if tool in {"projects", "limits"} else {"project": name})
+        assert not answer.is_error, (tool, answer.content)
+    tail = await told(client, "log_tail", project=name, lines=5)
+    assert tail["lines"]
+    assert tail["run"] in {run["run"] for run in (await told(client, "runs", project=name))["runs"]}
+
+
+async def every_resource(client: Client, name: str) -> None:
+    """Read each resource of a project."""
+    base = f"handoffd://project/{quote(name, safe='')}"
+    for part, word in (("state", '"step": "review"'), ("handoff", "step:")):
+        (content,) = (await client.read_resource(f"{base}/{part}")).contents
+        assert word in content.text  # type: ignore[union-attr]
+    listed = {resource.uri for resource in (await client.list_resources()).resources}
+    assert {f"{base}/{part}" for part in ("state", "handoff", "history")} <= listed
+
+
+async def test_a_project_with_an_odd_name_is_reached_by_it(daemon: Daemon, tmp_path: Path) -> None:
+    """In tools and in addresses."""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    project = sample(folder)
+    (project / "pyproject.toml").write_text(f'[project]\nname = "{ODD}"\n')
+    daemon.verb("init", project)
+    assert ODD == daemon.get("/v1/status", project=str(project))["projects"][0]["name"]
+
+    async with session(daemon) as client:
+        (view,) = (await told(client, "status", project=ODD))["projects"]
+        uri = f"handoffd://project/{quote(ODD, safe='')}/state"
+        (content,) = (await client.read_resource(uri)).contents
+
+        assert str(project) == view["project"]
+        assert uri in {resource.uri for resource in (await client.list_resources()).resources}
+        assert ODD in content.text  # type: ignore[union-attr]
+        assert "NOT_FOUND" == (await refused(client, "status", project=f"{ODD}\n\x1b["))["code"]
+
+
+async def test_inside_a_run_no_gate_is_opened(daemon: Daemon, tmp_path: Path) -> None:
+    """An agent may start the server with whatever options it likes."""
+    project = sample(tmp_path)
+    daemon.verb("init", project)
+
+    async with session(daemon, "--allow-approvals", HANDOFFD_RUN="r1") as client:
+        for verb, given in (("approve", {}), ("retry", {}), ("start", {"story": "US-1", "force": True})):
+            answer = await refused(client, verb, project=str(project), **given)
+            assert "INSIDE_EXECUTOR" == answer["code"]
+
+
+async def test_a_daemon_that_dies_in_between_is_done_without(tmp_path: Path) -> None:
+    """Questions are answered from the journal, verbs are recorded; and the next daemon is asked again."""
+    project = sample(tmp_path)
+    with running(tmp_path) as daemon:
+        daemon.verb("init", project)
+        async with session(daemon, "--allow-approvals") as client:
+            assert (await told(client, "status"))["daemon"]
+
+            daemon.kill()
+            assert not (await told(client, "status", project=str(project)))["daemon"]
+            without = await client.call_tool("start", {"project": str(project), "story": "US-001"})
+            assert not without.is_error, without.content
+            assert "No daemon runs" in without.content[0].text  # type: ignore[union-attr]
+
+            daemon.start()
+            assert (await told(client, "status", project=str(project)))["daemon"]
+            await waits_at(client, str(project), "review", "needs_human")
+
+
+async def test_without_a_daemon_an_executor_is_refused_too(tmp_path: Path) -> None:
+    """The same code looks at who asks."""
+    project = sample(tmp_path)
+    daemon = Daemon(tmp_path)
+    try:
+        async with session(daemon, "--allow-approvals", HANDOFFD_RUN="r1") as client:
+            assert "INSIDE_EXECUTOR" == (await refused(client, "add", project=str(project)))["code"]
+    finally:
+        daemon.close()

@@ -1,0 +1,64 @@
+"""What tools take, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from handoffd.control.vocabulary import Parameter
+from handoffd.errors import Refused
+from handoffd.mcp.arguments import PROJECT, checked, schema_of, takes
+
+SCHEMA = takes(
+    {
+        "project": PROJECT,
+        "limit": {"type": "integer", "minimum": 1, "maximum": 9},
+        "share": {"type": "number"},
+        "by": {"type": "string", "enum": ["step", "day"]},
+        "whole": {"type": "boolean"},
+        "stories": {"type": "array"},
+    },
+    ("project",),
+)
+
+
+def test_what_fits_is_taken_and_null_is_left_out() -> None:
+    """Clients send null for what they leave out."""
+    given = {"project": "shop", "limit": 9, "share": 1, "by": "day", "whole": True, "stories": []}
+
+    assert given == checked("runs", SCHEMA, given)
+    assert {"project": "shop"} == checked("runs", SCHEMA, {"project": "shop", "limit": None})
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (None, "runs: project is missing"),
+        ({"project": ""}, "runs: project is empty"),
+        ({"project": 7}, "runs: project must be of type string"),
+        ({"project": "x", "limit": 0}, "runs: limit must be at least 1 and at most 9"),
+        ({"project": "x", "limit": True}, "runs: limit must be of type integer"),
+        ({"project": "x", "limit": 1.5}, "runs: limit must be of type integer"),
+        ({"project": "x", "whole": 1}, "runs: whole must be of type boolean"),
+        ({"project": "x", "stories": "US-1"}, "runs: stories must be of type array"),
+        ({"project": "x", "by": "moon"}, "runs: by: 'moon' is not allowed (allowed: step, day)"),
+        ({"project": "x", "force": True}, "runs takes no 'force' (allowed: project, limit"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, Any] | None, complaint: str) -> None:
+    """With what would do."""
+    with pytest.raises(Refused) as refused:
+        checked("runs", SCHEMA, given)
+
+    assert refused.value.message.startswith(complaint)
+    assert "BAD_ARGUMENT" == refused.value.code
+
+
+@pytest.mark.parametrize("kind", get_args(get_type_hints(Parameter)["type"]))
+def test_every_type_of_the_vocabulary_has_a_schema(kind: Any) -> None:
+    """With the parameter's own help."""
+    schema = schema_of(Parameter(name="x", type=kind, help="what it is"))
+
+    assert "What it is." == schema["description"]
+    assert schema["type"] in {"string", "array", "boolean", "number", "integer"}
