@@ -1,0 +1,79 @@
+"""Messages as people type them, made comparable: what looks the same shall match the same.
+
+Phones and input methods put in full-width signs, ideographic blanks, zero-width characters and either
+form of a Chinese character. `cleaned` takes out what nobody sees and is what is kept; `folded` is for
+comparing only and has the same length, so that a place found in it is a place in the message.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+MAX_CHARACTERS: Final = 64 * 1024
+"""More of a message is not looked at: it is no command, and too long for a note."""
+
+_SIMPLIFIED: Final = (
+    "状态进测试骤过开项专审诊处问题继续终弃暂这里备笔记没吗么为样谁几还报历执启动验证实写现结码扫类检侦让帮请烦谢说"
+    "显数构围范时复补删优调换设计导译将级给诉总会别后们发场约释关闭并认满绪够缓东边带对错无产点虑议标预节并驳"
+)
+_TRADITIONAL: Final = (
+    "狀態進測試驟過開項專審診處問題繼續終棄暫這裡備筆記沒嗎麼為樣誰幾還報歷執啟動驗證實寫現結碼掃類檢偵讓幫請煩謝說"
+    "顯數構圍範時復補刪優調換設計導譯將級給訴總會別後們發場約釋關閉並認滿緒夠緩東邊帶對錯無產點慮議標預節並駁"
+)
+_FORMS: Final = dict(zip(_SIMPLIFIED, _TRADITIONAL, strict=True)) | {"裏": "裡", "麽": "麼", "爲": "為"}
+_SIGNS: Final = {"、": ",", "。": ".", "「": '"', "」": '"', "“": '"', "”": '"', "‘": "'", "’": "'"}
+
+
+def cleaned(text: str) -> str:
+    """Return a message without what cannot be seen, and without blanks around it."""
+    return "".join(_visible(sign) for sign in text[:MAX_CHARACTERS]).strip()
+
+
+def folded(text: str) -> str:
+    """Return a text for comparing, as long as it was: narrow signs, small letters, one form of each sign."""
+    return "".join(_folded(sign) for sign in text)
+
+
+def is_chinese(text: str) -> bool:
+    """Tell whether somebody writes Chinese: one ideograph is enough."""
+    return any("\u4e00" <= sign <= "\u9fff" for sign in text)
+
+
+def trimmed(text: str) -> str:
+    """Return a folded message without the signs, quotes and emoji around what it says."""
+    start, end = 0, len(text)
+    while end > start and _is_ornament(text[end - 1]):
+        end -= 1
+    while start < end and _is_ornament(text[start]):
+        start += 1
+    return text[start:end]
+
+
+def _visible(sign: str) -> str:
+    if sign in "\n\t":
+        return sign
+    category = unicodedata.category(sign)
+    if category == "Cs":
+        return "\ufffd"  # half of a character cannot be stored; its place stays to be seen
+    return "" if category in {"Cf", "Cc"} else sign
+
+
+def _folded(sign: str) -> str:
+    if sign == "\n":
+        return sign
+    narrow = unicodedata.normalize("NFKC", sign)
+    small = (narrow if len(narrow) == 1 else sign).lower()
+    one = small if len(small) == 1 else sign
+    return " " if one.isspace() else _SIGNS.get(one) or _FORMS.get(one, one)
+
+
+def _is_ornament(sign: str) -> bool:
+    """Tell whether a sign says nothing by itself. A question mark says a lot."""
+    if sign == "?":
+        return False
+    return (
+        sign.isspace()
+        or unicodedata.category(sign) in {"So", "Sk", "Mn", "Po", "Pi", "Pf", "Cn"}
+        or sign in "~-="
+    )

@@ -1,0 +1,207 @@
+"""What a message means: from text to an intent, by rules alone.
+
+The order decides. Somebody who tells CC (Claude Code) to work starts work. A question is answered and
+starts nothing. A command is one only if it is the whole message, but for a note. Everything else is a
+custom task; at a human gate it is a note (`settled`), because free text is never consent. Where a
+message comes close to a decision without being one, or says nothing at all, it is `unclear`, and
+whoever answers says what to type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from handoffd.errors import Refused
+from handoffd.protocol import phrases, questions
+from handoffd.protocol.chattext import cleaned, folded, trimmed
+from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
+from handoffd.protocol.questions import Topic
+from handoffd.protocol.state import Reason, canonical_step
+from handoffd.protocol.story import check_story_id
+
+Kind = Literal[Command, "start_custom", "query", "unclear"]
+
+KINDS: Final[tuple[Kind, ...]] = (*get_args(Command), "start_custom", "query", "unclear")
+DISPATCHING: Final[frozenset[Kind]] = frozenset(
+    {"start_story", "start_custom", "continue", "retry", "skip", "reopen"}
+)
+"""What can make an executor start."""
+READING: Final[frozenset[Kind]] = frozenset({"query", "list", "detect", "review", "triage", "unclear"})
+"""What changes nothing, wherever a project stands; at a human gate an unclear one may become a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a message means. `text` is the message as it came, without what cannot be seen.
+
+    `unclear` names the command that it comes near to in `near`, if there is one.
+    """
+
+    kind: Kind
+    text: str
+    story: str | None = None
+    step: str | None = None
+    reason: Reason | None = None
+    note: str | None = None
+    """What comes with a command; of a `note`, all of it."""
+    instruction: str | None = None
+    """Of `start_custom`: what shall be done."""
+    agent_teams: bool = False
+    topic: Topic | None = None
+    near: Kind | None = None
+    addressed: bool = False
+    """Whether CC was told to do it."""
+    sure: bool = True
+    """False: it may be something else, which matters where something waits for a person."""
+
+
+_CC: Final = r"(?<![a-z0-9_@./=-])(?:cc|claude[\s_-]?code)(?![a-z0-9_='@]|-[a-z]|\.[a-z])"
+_MENTION: Final = re.compile(_CC)
+_TOLD_FIRST: Final = re.compile(
+    r"^(?:please|pls|hey|hi|ok|請|麻煩|幫我|那|就)?[\s,]*"
+    r"(?:用|使用|讓|叫|請|找|派|透過|交給|use|using|let|have|ask|tell|get|with|via|by|hey)?\s*@?"
+    + _CC
+    + r"(?:\s+cli\b)?[\s,:]*(?:來|去|幫我|幫忙|to\b|for\b|and\b|please\b)?[\s,:]*"
+)
+_TOLD_LAST: Final = re.compile(
+    r"[\s,]*(?:with|using|via|by|through|用|交給|讓)\s*" + _CC + r"(?:\s*(?:來)?(?:做|處理|跑))?[\s.!]*$"
+)
+_TOLD: Final = re.compile(
+    r"(?:用|使用|讓|叫|請|找|派|透過|交給)\s*" + _CC
+    + r"|\b(?:use|using|let|have|ask|tell|get|with|via)\s+" + _CC
+    + r"|\b(?:can|could|would|will)\s+" + _CC + r"|^" + _CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
+)  # fmt: skip
+_SMALL_TALK: Final = 200
+"""Characters; what says nothing is not longer."""
+_NOTHING_SAID: Final = re.compile(
+    r"^(?:(?:hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes|yeah|yep|no|nope|y|n|good"
+    r"|great|nice|cool|fine|sure"
+    r"|right|hm+|good (?:morning|night|evening|job|work)|got it|well done|sounds good|looks good"
+    r"|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對|是|是的|不是|不|嗯|可以|了解|收到"
+    r"|沒問題|辛苦了?|早安|晚安|早|讚)"
+    r"(?![a-z])[\s,.!~]*)+$"
+)
+
+
+def classify(text: str) -> Intent:
+    """Return what a message means, taken by itself; where its project stands is not known here.
+
+    Never raises: a story id that is none makes the message `unclear`.
+    """
+    message = cleaned(text)
+    core = trimmed(folded(message))
+    if not any(sign.isalnum() for sign in core) and "?" not in core:
+        return Intent(kind="unclear", text=message)
+    if _MENTION.search(core) and (intent := _for_an_agent(message, core)) is not None:
+        return intent
+    found = phrases.said(core)
+    read = phrases.said(core.rstrip("? "))
+    if read is not None and read.command in {"list", "detect"}:
+        return Intent(kind=read.command, text=message)
+    asks = questions.asks(core)
+    if asks == "clearly":
+        return _question(message, core)
+    if found is not None:
+        return _commanded(message, core, found)
+    near = phrases.begun(core)
+    if asks == "perhaps" and near is None:
+        return replace(_question(message, core), sure=False)
+    if near is not None or (len(core) <= _SMALL_TALK and _NOTHING_SAID.match(core)):
+        return Intent(kind="unclear", text=message, near=near)
+    return _task(message, core, message)
+
+
+def settled(intent: Intent, *, at_gate: bool) -> Intent:
+    """Return what an intent means where its track stands: at a human gate, other text is a note.
+
+    Nothing but the commands themselves opens or shuts a gate.
+    """
+    free = intent.kind in {"start_custom", "unclear"} or (intent.kind == "query" and not intent.sure)
+    if not at_gate or intent.addressed or not free or not intent.text:
+        return intent
+    return Intent(kind="note", text=intent.text, note=intent.text, sure=False, near=intent.near)
+
+
+def _for_an_agent(message: str, core: str) -> Intent | None:
+    """Return what CC is told to do; None for a question about how it gets on with what it does."""
+    if questions.asks(core) == "clearly" and not _TOLD.search(core):
+        return None
+    rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))
+    told = phrases.work_for_an_agent(rest) or phrases.said(rest)
+    if told is not None and told.command == "start_story":
+        return replace(_commanded(message, rest, told), addressed=True)
+    if told is not None and told.command in {"continue", "retry"}:
+        return Intent(kind=told.command, text=message, story=_story_of(told), addressed=True)
+    decision = (
+        told.command
+        if told is not None and told.command not in {"review", "triage", "reopen", "note"}
+        else None
+    )
+    if decision is not None or not any(sign.isalnum() for sign in rest):
+        return Intent(kind="unclear", text=message, near=decision)
+    return replace(_task(message, core, _instruction(message)), addressed=True)
+
+
+def _instruction(message: str) -> str:
+    """Return a message without the address at its beginning."""
+    text = folded(message)
+    match = _TOLD_FIRST.match(text)
+    return (
+        message
+        if match is None or not _TOLD.search(match.group() + " ")
+        else message[match.end() :].strip() or message
+    )
+
+
+def _question(message: str, core: str) -> Intent:
+    return Intent(kind="query", text=message, topic=questions.topic(core))
+
+
+def _task(message: str, core: str, instruction: str) -> Intent:
+    teams = phrases.wants_team(core)
+    return Intent(kind="start_custom", text=message, instruction=instruction, agent_teams=teams)
+
+
+def _commanded(message: str, core: str, found: Said) -> Intent:
+    try:
+        story = _story_of(found)
+    except Refused:
+        return Intent(kind="unclear", text=message, near=found.command)
+    note = _note(message, core, found)
+    intent = Intent(kind=found.command, text=message, story=story, note=note)
+    match found.command:
+        case "start_story":
+            return replace(intent, agent_teams=phrases.wants_team(core))
+        case "reopen":
+            step = found.step and (STEPS_IN_CHINESE.get(found.step) or canonical_step(found.step))
+            return replace(intent, step=step or None)
+        case "reject":
+            return _rejection(intent)
+    return intent
+
+
+def _story_of(found: Said) -> str | None:
+    """Return the story's id as it is written. Raises Refused (INVALID_STORY)."""
+    if found.story is None:
+        return None
+    story = found.story
+    # Folding made it small; ids of tickets are written in capitals.
+    return check_story_id(story.upper() if re.fullmatch(r"[a-z]+-\d+", story) else story)
+
+
+def _note(message: str, core: str, found: Said) -> str | None:
+    """Return the note as it was written: `core` is a piece of the folded message, sign for sign."""
+    if found.note_at < 0:
+        return None
+    start = folded(message).find(core)
+    return message[start + found.note_at :].strip() or None
+
+
+def _rejection(intent: Intent) -> Intent:
+    """Return a rejection with the reason that its note gives; a clarification, if it gives none."""
+    note = intent.note or ""
+    reason, end = phrases.reason_in(folded(note))
+    rest = note[end:].lstrip(" :,.;：，。；、-–—")
+    return replace(intent, reason=Reason(reason or "needs_clarification"), note=rest or None)

@@ -1,0 +1,285 @@
+"""The commands that can be given in a message, as people say them in English and Chinese.
+
+A phrase is a pattern for folded text (`chattext.folded`). It stands for its command only as a whole
+message, with what politeness, the thing it is about and a note may put around it: that is what keeps
+`approve the login page's design with Kim` from opening a gate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from handoffd.protocol.state import canonical_step
+
+Command = Literal[
+    "list", "detect", "approve", "reject", "start_story", "review", "triage", "reopen", "continue", "retry",
+    "skip", "abort", "pause", "note",
+]  # fmt: skip
+
+_BEFORE: Final = (
+    r"(?:(?:please|pls|plz|ok|okay|alright|now|then|let's|好的|好|請|麻煩|拜託|幫我|那就|那"
+    r"|就)(?![a-z])[\s,:!]*)*"
+)
+_AFTER: Final = (
+    r"(?:[\s,.!]*(?:please|pls|plz|thanks|thank you|thx|now|then|for now|吧|喔|哦|囉|啦|了|謝謝"
+    r"|感謝|一下))*[\s.!~]*$"
+)
+_OBJECT: Final = (
+    r"(?:\s*(?:(?:the|this|that|it|its|current|project|review|story|step|changes?|attempt"
+    r"|issues?|code|work|here)\b"
+    r"|這個|這一步|此|該|目前的?|故事|步驟|審查|專案|項目|變更|改動"
+    r"|工作))*(?:\s*(?P<story>us-\d+)\b)?(?:\s*(?:story|故事))?"
+)
+
+APPROVE: Final = r"(?:i approve|approved?|lgtm|核准|批准|通過|審查通過)"
+REJECT: Final = r"(?:i reject|reject(?:ed)?|退回|駁回|打回|不行|不通過|不核准)"
+STORY: Final = r"(?P<story>[a-z0-9][a-z0-9._-]{0,79})"
+TEAMS: Final = r"(?:agent[\s-]?teams?|(?<!user )\bagents\b|平行|並行|多個?\s*agents?|多代理)"
+
+_WITH_TEAMS: Final = (
+    rf"(?:[\s,]*(?:with|using|by|in|用|使用|以)?\s*(?:an?|several|multiple|多個)?\s*{TEAMS}(?:模式"
+    rf"|處理|執行)?)?"
+)
+_STARTING: Final = r"(?:start|begin|kick off|open|開始做?|開新|開|新開|啟動)"
+_WORKING: Final = (
+    r"(?:do|implement|work on|build|make|run|finish|take|start|begin|開始做?|開新|開|做|實作|執行"
+    r"|跑|開發|完成|處理|啟動)"
+)
+_ANY_STORY: Final = (
+    r"(?:\s*(?:a|an|the|new|next|一個|新的?|下一個)(?![a-z]))*\s*(?:user story|story|故事|需求)"
+)
+_TICKET: Final = r"(?P<story>[a-z][a-z0-9]*-\d+)"
+
+_WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
+    "list": (
+        r"(?:list|show)(?: me)?(?: (?:all|my|our|the))* projects?|all (?:my |the )?projects|projects",
+        r"project list|(?:what|which) projects(?: are there| do (?:i|we) have)?",
+        r"(?:列出|顯示|看)?(?:我的|全部|所有)?的?(?:專案|項目)(?:列表|清單)",
+        r"列出(?:全部|所有)?的?(?:專案|項目)?|(?:所有|全部)的?(?:專案|項目)|有哪些(?:專案|項目)",
+    ),
+    "detect": (
+        r"(?:detect|check)(?: the)?(?: framework)?(?: level)?|framework(?: level| status)?",
+        r"adoption(?: level)?|(?:is|does it use|uses?)?(?: there)?(?: an?| the)? framework(?: used| in use)?",
+        r"(?:這個專案|專案|這裡)?有沒有(?:用|使用)到?\s*(?:框架|framework)?",
+        r"(?:偵測|檢測|檢查)\s*(?:框架|framework)|框架|採用程度",
+    ),
+    "review": (
+        r"review(?: session)?|code review|security (?:scan|review)|health check",
+        r"審查|(?:程式碼|代碼|專案|安全)審查|安全掃描|健檢|健康檢查",
+    ),
+    "triage": (r"triage|分診|分類|處理\s*issues?|分類\s*issues?|分診\s*issues?",),
+    "continue": (
+        r"continue|dispatch|next(?: step)?|proceed|go(?: on| ahead)?|carry on|run|resume|keep going",
+        r"繼續(?:執行|做|跑)?|下一步|執行|接著做|接續|恢復|往下做",
+    ),
+    "retry": (r"retry|try (?:it )?again|once more", r"重試|再試(?:一次|一遍)?|重跑|重做"),
+    "skip": (r"skip|跳過|略過",),
+    "abort": (r"abort|cancel|中止|取消|終止|放棄",),
+    "pause": (
+        r"pause|stop|hold(?: on)?|stop for (?:today|now|tonight)|call it a day",
+        r"(?:that's |that is )?(?:all|it|enough) for (?:today|now)",
+        r"今天就?先?到(?:這裡|這邊|此)(?:為止)?|先?到這裡|先?暫停|先?停(?:下來|止)?|收工|休息",
+    ),
+}
+_COMMANDS: Final = {name: f"(?:{'|'.join(words)})" for name, words in _WORDS.items()}
+
+STEPS_IN_CHINESE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("情境", "場景"), "bdd"),
+    **dict.fromkeys(("規格差異", "差異", "設計"), "sdd-delta"),
+    **dict.fromkeys(("契約", "合約", "介面"), "contract"),
+    **dict.fromkeys(("骨架", "測試骨架"), "scaffold"),
+    **dict.fromkeys(("實作", "實現"), "impl"),
+    **dict.fromkeys(("記憶", "更新記憶"), "update-memory"),
+    "審查": "review",
+    "驗證": "verify",
+    "提交": "commit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A command that a message gives, with its words as places in the message. -1: there is none."""
+
+    command: Command
+    story: str | None = None
+    step: str | None = None
+    note_at: int = -1
+    loose: bool = False
+    """The note is set off by a word or a comma only, not by a colon or the like."""
+
+
+_NOTED: Final = (
+    r"(?:\s*(?::|;|\n|\s-+\s|—|–)\s*(?P<note>\S.*)"
+    r"|(?:\s*[,.!]\s*|\s+(?=(?:but|and|with|note|though|however|because|since)\b)|\s*(?=但"
+    r"|不過|記得|請|並|因為|注意))(?P<loose>\S.*))"
+)
+_PLAIN: Final = {
+    name: re.compile(f"^{_BEFORE}{words}{_OBJECT}{_AFTER}", re.DOTALL) for name, words in _COMMANDS.items()
+}
+_APPROVED: Final = re.compile(f"^{_BEFORE}{APPROVE}{_OBJECT}(?:{_AFTER}|{_NOTED}$)", re.DOTALL)
+_PRAISED: Final = re.compile(
+    rf"^{_BEFORE}{APPROVE}{_OBJECT}\s*"
+    r"(?P<praise>(?:looks? (?:good|great|fine)|good (?:job|work)|well done|great|nice(?: work)?"
+    r"|很好|做得好|沒問題|沒有問題|辛苦了?)[\s.!]*)$",
+)  # fmt: skip
+_REJECTED: Final = re.compile(f"^{_BEFORE}{REJECT}{_OBJECT}(?P<rest>.*)$", re.DOTALL)
+_REOPEN: Final = re.compile(
+    rf"^{_BEFORE}(?:re-?open|重開|重新開啟|重新打開)(?:\s*(?P<story>us-\d+)\b)?\s*(?:(?:(?:at"
+    rf"|from|to|with|the)\b|回到|到|在|從)\s*)*"
+    rf"(?P<step>(?!us-\d)[a-z][a-z0-9_-]*|[\u4e00-\u9fff]{{2,6}}?)(?:\s*(?:step|步驟"
+    rf"|開始))?(?:{_AFTER}|(?:{_NOTED}|\s+(?P<rest>\S.*))$)",
+    re.DOTALL,
+)
+_REOPEN_WHERE: Final = re.compile(rf"^{_BEFORE}(?:re-?open|重開|重新開啟|重新打開){_OBJECT}{_AFTER}")
+_KNOWN_STEPS: Final = frozenset(
+    {
+        "bdd",
+        "sdd-delta",
+        "contract",
+        "review",
+        "scaffold",
+        "impl",
+        "verify",
+        "commit",
+        "update-memory",
+        "custom",
+    }
+)
+
+_START: Final = (
+    re.compile(rf"^{_BEFORE}(?P<story>us-\d+)(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
+)
+_DONE_BY: Final = re.compile(
+    rf"^{_BEFORE}{_WORKING}?(?:\s*(?:the\s+)?(?:story|故事))?\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"
+)
+_NOTE: Final = re.compile(
+    rf"^{_BEFORE}(?:note(?: that)?|remark|remember|備[註注]|筆記|註記|記下"
+    rf"|提醒)(?![a-z])\s*[:,]?\s*(?P<note>\S.*)$",
+    re.DOTALL,
+)
+_ANY: Final = "|".join(
+    [APPROVE, REJECT, *(_COMMANDS[name] for name in ("continue", "retry", "skip", "abort"))]
+)
+_NEGATED: Final = re.compile(
+    rf"^{_BEFORE}(?:do not|don't|dont|never|not|no|不要|先不要|別|先別|還不要|勿"
+    rf"|不)\s*(?:yet\s*)?(?:{_ANY})(?![a-z]){_OBJECT}"
+)
+_BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
+_CONDITION: Final = re.compile(
+    r"(?:(?:but|and|though|only)\s+)*(?:if|once|when|after|unless|until|as soon as|provided|assuming|not)\b"
+    r"|但?(?:如果|若|要是|等|除非|之後|前提|只要|不)"
+)
+
+_REASONS: Final = (
+    (
+        "constitution_violation",
+        r"constitution(?:[\s_-]violation)?|違反(?:架構|憲法|原則)|架構違反|憲法|違憲|架構",
+    ),
+    ("scope_warning", r"scope(?:[\s_-]warning)?|too (?:big|large)|範圍(?:太大|警告)?|太大"),
+    ("nfr_missing", r"nfr(?:[\s_-]missing)?|非功能(?:需求)?|效能"),
+    ("test_timeout", r"(?:test[\s_-])?time[\s-]?(?:out|d out)|超時|逾時"),
+    (
+        "needs_clarification",
+        r"(?:needs?[\s_-])?clarif(?:ication|y)|unclear|(?:需要|請)?(?:說明|釐清)|不清楚|不明確",
+    ),
+)
+_REASON_FIRST: Final = re.compile(
+    r"^[\s:,(]*(?:" + "|".join(pattern for _, pattern in _REASONS) + r")\)?(?![a-z])"
+)
+
+
+def said(text: str) -> Said | None:
+    """Return the command that a folded, trimmed message is as a whole; None when it is none."""
+    for find in (_consent, _refusal, _start, _reopening):
+        if (found := find(text)) is not None:
+            return found
+    for name, pattern in _PLAIN.items():
+        if (match := pattern.match(text)) is not None:
+            return Said(name, story=match["story"])
+    match = _NOTE.match(text)
+    return None if match is None else Said("note", note_at=match.start("note"))
+
+
+def work_for_an_agent(text: str) -> Said | None:
+    """Return the start of a story that a folded message tells an agent to work on; None for anything else."""
+    match = _DONE_BY.match(text)
+    return _start(text) if match is None else Said("start_story", story=match["story"])
+
+
+def begun(text: str) -> Command | None:
+    """Return the command of a person's decision that a folded message begins with, or that it forbids."""
+    if (match := _BEGUN.match(text)) is not None:
+        return "approve" if match["approve"] else "reject"
+    return "approve" if _NEGATED.match(text) else None
+
+
+def reason_in(text: str) -> tuple[str | None, int]:
+    """Return the reason that a folded text gives, and where what follows begins (0: it begins with none)."""
+    first = _REASON_FIRST.match(text)
+    where = text if first is None else first.group()
+    reason = next((name for name, pattern in _REASONS if re.search(pattern, where)), None)
+    return reason, 0 if first is None else first.end()
+
+
+def wants_team(text: str) -> bool:
+    """Tell whether a folded message asks for an agent team."""
+    return re.search(TEAMS, text) is not None
+
+
+def _consent(text: str) -> Said | None:
+    match = _APPROVED.match(text)
+    if match is None:
+        match = _PRAISED.match(text)
+        return None if match is None else Said("approve", match["story"], note_at=match.start("praise"))
+    if match["loose"] is not None and _CONDITION.match(match["loose"]):
+        return None  # consent that depends on something is none yet
+    return _with_note("approve", match)
+
+
+def _refusal(text: str) -> Said | None:
+    match = _REJECTED.match(text)
+    if match is None:
+        return None
+    rest, at = match["rest"], match.start("rest")
+    if re.match(f"^{_AFTER}", rest):
+        return Said("reject", match["story"])
+    noted = re.match(f"^{_NOTED}$", rest, re.DOTALL)
+    if noted is not None:
+        where = noted.start("note") if noted["note"] is not None else noted.start("loose")
+        return Said("reject", match["story"], note_at=at + where)
+    return Said("reject", match["story"], note_at=at) if _REASON_FIRST.match(rest) else None
+
+
+def _with_note(command: Command, match: re.Match[str]) -> Said:
+    loose = match["loose"] is not None
+    group = "loose" if loose else "note"
+    return Said(command, match["story"], note_at=match.start(group), loose=loose)
+
+
+def _start(text: str) -> Said | None:
+    for pattern in _START:
+        if (match := pattern.match(text)) is not None:
+            groups = match.groupdict()
+            return Said("start_story", story=groups.get("story") or groups.get("bad"))
+    return None
+
+
+def _reopening(text: str) -> Said | None:
+    if (bare := _REOPEN_WHERE.match(text)) is not None:
+        return Said("reopen", bare["story"])
+    match = _REOPEN.match(text)
+    if match is None:
+        return None
+    at = max(match.start(name) for name in ("note", "loose", "rest"))
+    is_step = match["step"] in STEPS_IN_CHINESE or canonical_step(match["step"]) in _KNOWN_STEPS
+    if not is_step and match["note"] is None and at >= 0:
+        return None  # `reopen the dialog after a cancel` is work
+    return Said("reopen", match["story"], match["step"], note_at=at)

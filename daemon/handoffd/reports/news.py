@@ -1,0 +1,81 @@
+"""What happened, as news for a chat: from the journal's events to the few that a person wants to hear of.
+
+A step's end and the step after it are two decisions; the sentence that tells both needs the counts of
+the first one. So news are read off a row of events, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from handoffd.reports import standing
+from handoffd.reports.wording import Wording
+
+Json = Mapping[str, Any]
+
+
+def news(wording: Wording, events: Iterable[Json]) -> Iterator[tuple[int, str]]:
+    """Yield the numbers of events that are worth telling, each with its sentence."""
+    judged: dict[str, _Judged] = {}
+    for event in events:
+        known = judged.setdefault(event["project"], _Judged())
+        known.learn(event)
+        told = _told(wording, event, known)
+        if told is not None:
+            yield event["seq"], told
+
+
+class _Judged:
+    """What is known of one project so far: its story, and how its step's tests came out."""
+
+    def __init__(self) -> None:
+        self.story: str | None = None
+        self.counts: Json | None = None
+        self.attempt = 1
+
+    def learn(self, event: Json) -> None:
+        """Take what an event says about story, attempt and tests."""
+        fact, result = event["event"], event["result"]
+        self.story = result.get("story") or fact.get("story") or self.story
+        self.attempt = result.get("attempt") or self.attempt
+        if event["kind"] in {"executor_started", "started"}:
+            self.counts = None
+        found = fact.get("tests")
+        if (
+            isinstance(found, Mapping)
+            and isinstance(found.get("counts"), Mapping)
+            and found.get("verified", True)
+        ):
+            self.counts = found["counts"]
+
+
+def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
+    before, after = event["before"] or {}, event["after"] or {}
+    here, there = before.get("step"), after.get("step")
+    status = after.get("status")
+    words = {
+        "story": known.story or wording.say("standing.story"), "step": wording.step(here),
+        "next": wording.step(there), "attempt": known.attempt, "why": event["why"],
+        "tests": standing.counted(wording, known.counts),
+    }  # fmt: skip
+    if event["kind"] == "started" and here != there:
+        return wording.say("news.begins", **words)
+    if here is not None and there is not None and here != there:
+        return _moved(wording, before, after, words)
+    if status == before.get("status"):
+        return None
+    kind = {"failing": "failed", "needs_human": "human", "timeout": "timeout"}.get(str(status))
+    return None if kind is None else wording.say(f"news.{kind}", **words)
+
+
+def _moved(wording: Wording, before: Json, after: Json, words: dict[str, Any]) -> str:
+    if after["step"] == "done":
+        key = "done" if words["tests"] else "done_plainly"
+    elif before["status"] == "failing":
+        key = "back"
+    elif after["status"] == "needs_human":
+        key = "gate"
+    else:
+        key = "passed" if words["tests"] else "passed_plainly"
+    return wording.say(f"news.{key}", **words)

@@ -1,0 +1,121 @@
+"""What became of a message, as one short text: from the JSON of verbs and reads to a person's language.
+
+Whatever waits for a person ends with what to type. What was not done says why, what was understood,
+and what to type instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from handoffd.protocol.rules import Language
+from handoffd.reports import standing
+from handoffd.reports.asking import to_type
+from handoffd.reports.wording import Wording, wording
+
+Json = Mapping[str, Any]
+
+
+class Report:
+    """The texts in one language."""
+
+    def __init__(self, language: Language) -> None:
+        self.wording: Wording = wording(language)
+
+    def status(self, view: Json, *, topic: str = "status", lately: str | None = None) -> str:
+        """Return where a supervised project stands, with what was asked; `lately` is its last news."""
+        return _text(standing.standing(self.wording, view, topic=topic, lately=lately))
+
+    def query(self, found: Json) -> str:
+        """Return where a project stands that nobody supervises."""
+        return _text(standing.queried(self.wording, found))
+
+    def projects(self, views: Sequence[Json]) -> str:
+        """Return the supervised projects, a line for each."""
+        return _text(standing.projects(self.wording, views))
+
+    def framework(self, found: Json) -> str:
+        """Return which of the framework's files a project has."""
+        return _text(standing.framework(self.wording, found))
+
+    def session(self, kind: str, found: Json) -> str:
+        """Return what a prompt of `review` or `triage` is for."""
+        return self.wording.say(f"action.{kind}", count=len(found.get("issues") or ()))
+
+    def outcome(self, action: str, result: Json, track: Json | None = None) -> str:
+        """Return what became of a verb: `action` in a word, its `result`, and where the track stands now."""
+        step = result.get("step") or (track or {}).get("step")
+        story = result.get("story") or (track or {}).get("story") or self.wording.say("standing.story")
+        known = {
+            "story": story, "step": self.wording.step(step), "attempt": result.get("attempt"),
+            "reason": self.wording.reason(result.get("reason") or "needs_clarification"),
+            "minutes": standing.minutes(result.get("elapsed_min")),
+            "why": result.get("message") or result.get("reason") or "?",
+        }  # fmt: skip
+        lines = [self._at_gate(known) if self._waits_at_gate(action, result) else self._said(action, known)]
+        review = result.get("review") or ()
+        if review:
+            lines.append(self.wording.say("more.look_at", files=self.wording.listed(list(review))))
+        if action == "done" and result.get("next_story"):
+            lines.append(self.wording.say("action.next_story", story=result["next_story"]))
+        asked = None if action == "dispatched" else to_type(self.wording, result.get("next_command"))
+        return _text([*lines, asked])
+
+    def applied(self, applied: Json, next_step: str) -> str:
+        """Return that a step done by hand is done: `applied` is the answer of `apply`."""
+        state = applied["state"]
+        if applied["type"] != "applied" or state["status"] != "pass":
+            return _text([applied["message"], to_type(self.wording, applied.get("next_command"))])
+        told = standing.counted(self.wording, state.get("tests"))
+        key = "action.applied" if told else "news.passed_plainly"
+        known = {"story": state["story"], "step": self.wording.step(state["step"])}
+        return self.wording.say(key, **known, tests=told, next=self.wording.step(next_step))
+
+    def kept(self, track: Json | None, *, review: Sequence[str] = ()) -> str:
+        """Return that free text at a human gate was kept, and how the gate is answered."""
+        lines = [self.wording.say("action.kept")]
+        if track is not None:
+            lines.append(self._at_gate({"story": track["story"], "step": self.wording.step(track["step"])}))
+        if review:
+            lines.append(self.wording.say("more.look_at", files=self.wording.listed(list(review))))
+        return _text([*lines, self.wording.say("type.gate")])
+
+    def unclear(self, near: str | None, track: Json | None = None) -> str:
+        """Return that nothing was done, because nobody can know what is meant."""
+        if near is None:
+            return _text([self.wording.say("action.unclear"), self.wording.say("type.help")])
+        line = self.wording.say("action.unclear_decision", intent=self.wording.say(f"intent.{near}"))
+        gate = near in {"approve", "reject"}
+        asked = self.wording.say("type.gate") if gate else to_type(self.wording, _of(track, "next_command"))
+        return _text([line, asked or self.wording.say("type.help"), self.wording.say("type.work")])
+
+    def problem(self, error: Json, kind: str, **known: object) -> str:
+        """Return that something could not be done: an error's JSON, and the intent that was understood."""
+        code = f"error.{error.get('code')}"
+        why = self.wording.say(code, **known) if self.wording.has(code) else error["message"]
+        if self.wording.language == "en" and not known:
+            why = error["message"]  # it is English, and knows more
+        understood = self.wording.say("error.understood", intent=self.wording.say(f"intent.{kind}"))
+        asked = to_type(self.wording, error.get("next_command") or error.get("hint"))
+        return _text(
+            [self.wording.say("error.failed", why=why), understood, asked or self.wording.say("type.help")]
+        )
+
+    def _said(self, action: str, known: dict[str, Any]) -> str:
+        return self.wording.say(f"action.{action}", **known)
+
+    def _at_gate(self, known: Json) -> str:
+        return self.wording.say("standing.gate", story=known["story"], step=known["step"])
+
+    @staticmethod
+    def _waits_at_gate(action: str, result: Json) -> bool:
+        return action == "needs_human" and str(result.get("next_command")).startswith("handoffd approve")
+
+
+def _of(track: Json | None, key: str) -> Any:
+    return None if track is None else track.get(key)
+
+
+def _text(lines: Sequence[str | None]) -> str:
+    return "\n".join(line for line in lines if line)

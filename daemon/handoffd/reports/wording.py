@@ -1,0 +1,85 @@
+"""The sentences of reports, by language: data that ships in `config/reports/`.
+
+A template is a text with placeholders, `{story}`; nothing else in it means anything. What is put in
+comes from projects and agents: it is made one short line of printable characters first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from string import Formatter
+from typing import Any, Final, get_args
+
+from handoffd.protocol import yamltext
+from handoffd.protocol.rules import Language
+from handoffd.resources import shared
+
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+MAX_VALUE: Final = 300
+"""Characters of one value; a report is read on a phone."""
+
+_PUNCTUATION: Final[Mapping[Language, tuple[str, str, str]]] = {
+    "en": (". ", ", ", " → "), "zh-TW": ("。", "、", " → "),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The templates of one language, by dotted key."""
+
+    language: Language
+    templates: Mapping[str, str]
+
+    def say(self, key: str, /, **values: object) -> str:
+        """Return a sentence with its values in it."""
+        return self.templates[key].format_map({name: plain(value) for name, value in values.items()})
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is a sentence for something."""
+        return key in self.templates
+
+    def step(self, step: object) -> str:
+        """Return what people call a step; one of a project's own keeps its name."""
+        return self.templates.get(f"step.{step}") or plain(step)
+
+    def reason(self, reason: object) -> str:
+        """Return what people call a reason."""
+        return self.templates.get(f"reason.{reason}") or plain(reason)
+
+    def listed(self, items: list[str]) -> str:
+        """Return several things as one text."""
+        return _PUNCTUATION[self.language][1].join(items)
+
+    def path(self, items: list[str]) -> str:
+        """Return things that come one after the other."""
+        return _PUNCTUATION[self.language][2].join(items)
+
+
+@cache
+def wording(language: Language) -> Wording:
+    """Return the sentences of a language."""
+    path = shared("config", "reports", f"{language}.yaml")
+    sections: Mapping[str, Mapping[str, Any]] = yamltext.load(path.read_bytes(), str(path)).data
+    flat = {f"{section}.{key}": str(text) for section, keys in sections.items() for key, text in keys.items()}
+    return Wording(language, flat)
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """Return the names of the values that a template needs. Raises ValueError for anything but names."""
+    found = [
+        (name, spec, conversion)
+        for _, name, spec, conversion in Formatter().parse(template)
+        if name is not None
+    ]
+    if any(not name.isidentifier() or spec or conversion for name, spec, conversion in found):
+        raise ValueError(f"only names can stand between braces: {template}")
+    return frozenset(name for name, _, _ in found)
+
+
+def plain(value: object) -> str:
+    """Return a value as one short line of what can be seen."""
+    line = " ".join(str(value).split())
+    shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line[: 2 * MAX_VALUE])
+    return shown if len(shown) <= MAX_VALUE else shown[: MAX_VALUE - 1] + "…"

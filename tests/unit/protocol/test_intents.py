@@ -1,0 +1,134 @@
+"""What messages mean: a corpus in two languages, and what holds for any text at all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handoffd.protocol import yamltext
+from handoffd.protocol.intents import DISPATCHING, KINDS, Intent, classify, settled
+from handoffd.protocol.state import Reason
+from handoffd.protocol.story import is_story_id
+
+DATA = Path(__file__).parents[2] / "data" / "intents"
+CORPUS: list[dict[str, Any]] = [
+    entry
+    for path in sorted(DATA.glob("*.yaml"))
+    for entry in yamltext.load(path.read_text(encoding="utf-8"), file=path.name).data
+]
+QUESTION_WORDS = (
+    "what", "Why", "how", "HOW", "whether", "什麼", "什么", "為什麼", "为什么", "怎麼", "怎么", "如何",
+    "哪", "嗎", "吗", "是否", "有沒有", "誰", "多少",
+)  # fmt: skip
+WORDS = (
+    "approve", "核准", "LGTM", "reject", "退回", "start", "US-001", "story", "continue", "繼續", "status",
+    "測試", "the", "login", "page", ",", ":", "：", "retry", "fix", "修正", "，", "!", "\u200b", "agents",
+    "note", "reopen", "impl", "not",
+)  # fmt: skip
+ANY_TEXT = st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+
+
+@pytest.mark.parametrize("entry", CORPUS, ids=lambda entry: entry["say"])
+def test_the_corpus(entry: dict[str, Any]) -> None:
+    """Each phrase means what its line says."""
+    expected = {key: value for key, value in entry.items() if key != "say"}
+    found = asdict(classify(entry["say"]))
+
+    assert expected == {key: found[key] for key in expected}
+
+
+def test_the_corpus_is_large_and_half_chinese() -> None:
+    """Every kind of intent is in it, in both languages."""
+    chinese = [entry for entry in CORPUS if any("\u4e00" <= sign <= "\u9fff" for sign in entry["say"])]
+    kinds_in_chinese = {entry["kind"] for entry in chinese}
+    kinds_in_english = {entry["kind"] for entry in CORPUS if entry not in chinese}
+
+    assert len(CORPUS) >= 150
+    assert 0.4 <= len(chinese) / len(CORPUS) <= 0.6
+    assert (set(KINDS), set(KINDS)) == (kinds_in_chinese, kinds_in_english)
+    assert len({entry["say"] for entry in CORPUS}) == len(CORPUS)
+
+
+@given(ANY_TEXT)
+def test_any_text_means_something(text: str) -> None:
+    """Nothing raises, and what becomes part of a path can be one."""
+    intent = classify(text)
+
+    assert intent.kind in KINDS
+    assert intent.story is None or is_story_id(intent.story)
+    assert (intent.kind == "start_custom") == (intent.instruction is not None)
+
+
+def _mentions_cc(text: str) -> bool:
+    return "cc" in text.lower() or "claude" in text.lower() or "ｃｃ" in text.lower()
+
+
+@given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
+def test_a_question_never_dispatches(before: str, mark: str, after: str) -> None:
+    """Wherever in a message it is asked; only CC can be told to find something out."""
+    intent = classify(f"{before}{mark}{after}")
+
+    assert _mentions_cc(before + after) or intent.addressed or intent.kind not in DISPATCHING
+
+
+@given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
+def test_a_question_never_approves(before: str, mark: str, after: str) -> None:
+    """Not even one that begins like an approval."""
+    assert classify(f"{before}{mark}{after}").kind not in {"approve", "reject"}
+
+
+@given(ANY_TEXT)
+def test_what_does_not_say_so_never_approves(text: str) -> None:
+    """Consent has words of its own, and the message begins with them."""
+    if classify(text).kind == "approve":
+        begins = text.lower().replace("\u200b", "").lstrip(" ,:!，：")
+        assert any(word in begins for word in ("approve", "lgtm", "核准", "批准", "通過", "通过", "ｌｇｔｍ"))
+
+
+@given(
+    st.sampled_from(["approve", "LGTM", "核准", "通過"]),
+    st.sampled_from(["flow", "button", "users", "流程", "按鈕"]),
+)
+def test_words_after_a_decision_are_no_note(decision: str, noun: str) -> None:
+    """A note is set off from what it comes with."""
+    assert "unclear" == classify(f"{decision} {noun} is slow").kind
+
+
+@pytest.mark.parametrize(
+    "text", ["use whole cents", "ok", "👍", "the tests are flaky", "approve if it works", "金額用整數"]
+)
+def test_free_text_at_a_gate_is_a_note(text: str) -> None:
+    """All of it is kept, and it decides nothing."""
+    assert ("note", text) == ((intent := settled(classify(text), at_gate=True)).kind, intent.note)
+
+
+@pytest.mark.parametrize(
+    "text", ["approve", "退回 範圍太大", "status?", "list projects", "retry", "讓 CC 修正登入"]
+)
+def test_commands_questions_and_cc_stay_what_they_are_at_a_gate(text: str) -> None:
+    """The rule is for other text."""
+    assert classify(text) == settled(classify(text), at_gate=True)
+
+
+@given(ANY_TEXT)
+def test_a_gate_makes_no_consent_of_anything(text: str) -> None:
+    """What was no approval before is none there."""
+    intent = classify(text)
+
+    assert (settled(intent, at_gate=True).kind == "approve") == (intent.kind == "approve")
+    assert intent == settled(intent, at_gate=False)
+
+
+def test_nothing_is_kept_of_nothing() -> None:
+    """An empty note would only hide one that says something."""
+    assert "unclear" == settled(classify(" \u200b\n"), at_gate=True).kind
+
+
+def test_an_intent_is_a_value() -> None:
+    """Two messages that mean the same are equal but for their text."""
+    assert Intent(kind="reject", text="退回", reason=Reason.NEEDS_CLARIFICATION) == classify("退回")

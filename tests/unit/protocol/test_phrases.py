@@ -1,0 +1,99 @@
+"""Commands as whole messages. Most phrases are in tests/data/intents; here is what holds for all of them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from handoffd.protocol.phrases import (
+    STEPS_IN_CHINESE,
+    Command,
+    Said,
+    begun,
+    reason_in,
+    said,
+    wants_team,
+    work_for_an_agent,
+)
+
+ONE_EACH: dict[str, str] = {
+    "list": "list projects",
+    "detect": "framework",
+    "approve": "approve",
+    "reject": "退回",
+    "start_story": "us-1",
+    "review": "review",
+    "triage": "分診",
+    "reopen": "reopen",
+    "continue": "繼續",
+    "retry": "retry",
+    "skip": "skip",
+    "abort": "中止",
+    "pause": "暫停",
+    "note": "note: x",
+}
+
+
+def test_every_command_can_be_said() -> None:
+    """None of them has to be typed in a terminal."""
+    assert {name: name for name in get_args(Command)} == {
+        name: found.command for name, text in ONE_EACH.items() if (found := said(text))
+    }
+
+
+@pytest.mark.parametrize("command", sorted(set(ONE_EACH) - {"list", "detect", "note", "start_story"}))
+def test_politeness_and_the_thing_itself_change_nothing(command: str) -> None:
+    """Please, this story, thanks."""
+    found = said(f"please {ONE_EACH[command]} this story, thanks")
+
+    assert found is not None
+    assert command == found.command
+
+
+def test_a_note_is_set_off() -> None:
+    """By a sign, or by a word that begins one; its place is told."""
+    assert (Said("approve", note_at=9), Said("approve", note_at=8, loose=True)) == (
+        said("approve: x"),
+        said("approve but x"),
+    )
+    assert said("approve x") is None
+
+
+def test_consent_that_depends_on_something_is_none() -> None:
+    """With a colon it is a note that happens to begin so."""
+    assert said("approve, if it is green") is None
+    assert said("approve: if it is negative, show zero") is not None
+
+
+def test_what_begins_like_a_decision_is_known() -> None:
+    """And what forbids one."""
+    assert ("approve", "reject", "approve", None) == (
+        begun("approve x"), begun("退回單"), begun("不要核准"), begun("fix it"),
+    )  # fmt: skip
+
+
+def test_reasons_have_words_in_both_languages() -> None:
+    """One at the beginning counts before those in the text."""
+    assert ("scope_warning", 5) == reason_in("scope: the constitution is fine")
+    assert ("constitution_violation", 0) == reason_in("it breaks the constitution")
+    assert ("test_timeout", 2) == reason_in("超時")
+    assert (None, 0) == reason_in("no")
+
+
+def test_an_agent_is_told_to_do_a_story() -> None:
+    """Words for work mean a start there, and nowhere else."""
+    assert Said("start_story", story="us-7") == work_for_an_agent("implement us-7")
+    assert said("implement us-7") is None
+
+
+def test_teams() -> None:
+    """The words of the protocol; user agents are none."""
+    assert [True, True, True, True, False] == [
+        wants_team(text) for text in ("agent-teams", "three agents", "平行", "多 agent", "log user agents")
+    ]
+
+
+def test_steps_have_names_in_chinese() -> None:
+    """As people say them."""
+    assert ("impl", "verify") == (STEPS_IN_CHINESE["實作"], STEPS_IN_CHINESE["驗證"])

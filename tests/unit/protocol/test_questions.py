@@ -1,0 +1,50 @@
+"""Which messages ask, and about what. Whole messages are in tests/data/intents."""
+
+from __future__ import annotations
+
+import pytest
+
+from handoffd.protocol.questions import asks, begins_with_work, topic
+
+
+@pytest.mark.parametrize(
+    "text", ["fix this?", "say why", "is it green", "status", "please show the tests", "進度", "哪一步"]
+)
+def test_a_question_is_clear(text: str) -> None:
+    """By its mark, its words, or because it says nothing else."""
+    assert "clearly" == asks(text)
+
+
+@pytest.mark.parametrize("text", ["the tests on windows are slow", "登入的測試很慢"])
+def test_a_topic_in_passing_may_be_a_question(text: str) -> None:
+    """An answer too many costs nothing."""
+    assert "perhaps" == asks(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["fix the tests", "please add a step", "could you add a test", "加一個測試", "dark mode"]
+)
+def test_an_instruction_asks_nothing(text: str) -> None:
+    """Nor does what names nothing that can be asked about."""
+    assert asks(text) is None
+
+
+def test_relative_words_ask_only_without_work() -> None:
+    """`which` in an instruction belongs to what it is about."""
+    assert (None, "clearly") == (asks("fix the page which is slow"), asks("the page which is slow"))
+
+
+def test_a_question_has_a_topic() -> None:
+    """What stands in the way comes first, then tests, then steps."""
+    questions = ["why do the tests fail", "are the tests green", "what is left", "status", "hello?"]
+
+    assert ["blocked", "tests", "steps", "status", "status"] == [topic(text) for text in questions]
+
+
+def test_an_instruction_begins_with_work() -> None:
+    """Behind what is only polite."""
+    assert (True, True, False) == (
+        begins_with_work("could you please fix it") or begins_with_work("please fix it"),
+        begins_with_work("請修正登入"),
+        begins_with_work("the fix is late"),
+    )
