@@ -31,7 +31,6 @@ _BODY: Final[Mapping[str, Json]] = {
     "stories": {"type": "array", "items": _STORY},
     "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
     "flag": {"type": "boolean"},
-    "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
     "executors": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
     },
