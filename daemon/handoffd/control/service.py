@@ -197,8 +197,9 @@ class Service(Reads):
         """Give the project its first STATE; one that has a STATE is left as it is."""
         if (await self._supervision.view(root)).tracks:
             return
-        called: str = name or await to_thread.run_sync(project_name, root)
-        result = await self._supervision.give(root, Initialised(project=called))
+        if name is None:
+            name = await to_thread.run_sync(project_name, root)
+        result = await self._supervision.give(root, Initialised(project=name))
         if result.type == "error":
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
