@@ -111,4 +111,4 @@ def test_a_whole_story_by_hand_without_a_daemon(tmp_path: Path, monkeypatch: pyt
 
     untested = [(step, "pass", False) for step in ("bdd", "sdd-delta", "contract")]
     tested = [(step, "pass", True) for step in ("scaffold", "impl", "verify")]
-    assert [*untested, *tested, ("update-memory", "pass", False)] == judged
+    assert [*untested, *tested, ("update-memory", "pass", True)] == judged
