@@ -140,6 +140,25 @@ def test_an_approvals_note_is_in_the_next_prompt_and_its_retry(daemon: Daemon, t
     assert ["Mind the rounding." in text for text in prompts(project, "impl")] == [False]
 
 
+def test_a_reopened_story_goes_further_back_once(daemon: Daemon, tmp_path: Path) -> None:
+    """Verify fails without a reason: one step before where it was reopened; then as the table says."""
+    project = sample(tmp_path, script={"verify": ["pass", "fail", "fail", "pass"]})
+    start(daemon, project)
+    pass_review(daemon, project)
+    daemon.wait_at(project, "done", "pass")
+    before = len(daemon.runs(project))
+
+    assert "accepted" == daemon.verb("reopen", project, step="impl", note="Cents are lost.")["type"]
+    daemon.wait_at(project, "done", "pass")
+
+    steps = [run["step"] for run in daemon.runs(project)][before:]
+    assert ["impl", "verify", "scaffold", "impl", "verify", "impl", "verify", "update-memory"] == steps
+    assert "Cents are lost." in prompts(project, "impl")[1]
+    history = (project / ".ai/history.md").read_text()
+    assert 1 == history.count("### Reopen US-001 at impl")
+    assert "Cents are lost." in history
+
+
 def test_a_custom_instruction_is_in_every_attempts_prompt(daemon: Daemon, tmp_path: Path) -> None:
     """A custom task is custom, update-memory, done; its text stays through its attempts."""
     project = sample(tmp_path, script={"custom": ["fail", "pass"]})

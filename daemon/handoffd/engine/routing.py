@@ -153,7 +153,8 @@ def _escalate(situation: Situation) -> Moved | Decision:
             action=command("rollback", state.reopened_from, *forced) if place >= 0 else None,
             why="there is no earlier step to go back to",
         ).because(once)
-    return visit(situation.at(track), path[place - 1], why="verify failed after a reopening", route=once)
+    back = track.with_state(reopened_from=None)  # also for other tools that read the file: this was the once
+    return visit(situation.at(back), path[place - 1], why="verify failed after a reopening", route=once)
 
 
 def _after_timeout(situation: Situation) -> Moved | Decision:

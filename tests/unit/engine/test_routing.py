@@ -188,7 +188,7 @@ def reopened_at(step: str) -> Playbook:
 )
 def test_a_reopened_story_escalates_once_when_verify_fails(step: str, earlier: str) -> None:
     """The fault lies further up: one step before the one it was reopened at. After that, the table rules."""
-    play = reopened_at(step).step_fails().turn().expect(step=earlier, attempt=1)
+    play = reopened_at(step).step_fails().turn().expect(step=earlier, attempt=1, reopened_from=None)
     assert play.ledger.escalated
     again = Playbook(play.track.with_state(step="verify", status=Status.FAILING).with_ledger(dispatch=None))
     again.turn().expect(step="impl")
