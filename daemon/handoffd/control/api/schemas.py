@@ -31,7 +31,6 @@ _BODY: Final[Mapping[str, Json]] = {
     "stories": {"type": "array", "items": _STORY},
     "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
     "flag": {"type": "boolean"},
-    "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
     "executors": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
     },
@@ -96,7 +95,7 @@ def _of_url(parameter: UrlParameter) -> Json:
     if parameter.type == "number":
         schema = {"type": "integer", "minimum": 0, "maximum": MOST}
     elif parameter.type == "flag":
-        schema["enum"] = ["1", "true", "0", "false"]
+        schema["enum"] = ["1", "true", "0", "false", ""]
     elif parameter.choices:
         schema["enum"] = list(parameter.choices)
     elif parameter.pattern:
