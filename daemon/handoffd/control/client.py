@@ -56,17 +56,19 @@ class Client:
         return self._answer("POST", path, body)
 
     @contextmanager
-    def stream(self, path: str, **query: object) -> Iterator[Stream]:
+    def stream(
+        self, path: str, headers: Mapping[str, str] | None = None, **query: object
+    ) -> Iterator[Stream]:
         """Lend an answer that comes in pieces, for as long as the caller reads it."""
         with closing(self._connect(None)) as connection:
-            response = _response(connection, "GET", _with_query(path, query), None)
+            response = _response(connection, "GET", _with_query(path, query), None, headers)
             if response.status != http.client.OK:
                 raise _error(response.status, _decoded(response.read()))
             yield Stream(response)
 
     def lines(self, path: str, **query: object) -> Iterator[Json]:
         """Yield the objects of an answer that has one a line, as they come."""
-        with self.stream(path, **query) as stream:
+        with self.stream(path, None, **query) as stream:
             yield from map(_decoded, stream.lines())
 
     def daemon_pid(self) -> int:
@@ -156,12 +158,16 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _response(
-    connection: _UnixConnection, method: str, path: str, body: Json | None
+    connection: _UnixConnection,
+    method: str,
+    path: str,
+    body: Json | None,
+    headers: Mapping[str, str] | None = None,
 ) -> http.client.HTTPResponse:
     raw = None if body is None else json.dumps(body).encode()
-    headers = {} if raw is None else {"Content-Type": "application/json"}
+    kind = {} if raw is None else {"Content-Type": "application/json"}
     try:
-        connection.request(method, path, raw, headers)
+        connection.request(method, path, raw, {**kind, **(headers or {})})
         return connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         raise _broken(error) from error

@@ -31,6 +31,8 @@ Names = Mapping[str, str]
 NOBODY: Final[Names] = {}
 
 MOST_EVENTS = 1000
+BATCH: Final = 100
+"""Events that are held for one follower: many of them follow, and some read slowly."""
 _EXIT: Final = TypeAdapter(Exit)
 _TESTS: Final = TypeAdapter(TestEvidence)
 
@@ -166,13 +168,17 @@ async def follow(
     if missing is not None:
         yield missing
         after = missing["next"] - 1
+    left_out = [one for one in await journal.left_out() if one[0] >= after]
     while True:
         newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
-        batch = await journal.events(after, project, MOST_EVENTS)
+        batch = await journal.events(after, project, BATCH)
         called = names()
         for event in batch:
+            while left_out and left_out[0][1] <= event.seq:
+                before, beyond = left_out.pop(0)
+                yield {"type": "gap", "after": before, "next": beyond, "why": "a backup was restored"}
             yield event_json(event, called)
-        full = len(batch) == MOST_EVENTS
+        full = len(batch) == BATCH
         after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)
         if not full and not await _newer(journal, after, closing):
             return

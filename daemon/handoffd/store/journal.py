@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
-from handoffd.store import queries, tables, usage
+from handoffd.store import queries, soundness, tables, usage
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
 from handoffd.store.readers import Readers
@@ -149,6 +149,11 @@ class Journal:
         """Return at most `limit` events with a number above `after`, in order; of one root or of all."""
         query = partial(queries.events, after=after, project=project, limit=limit)
         return await self._readers.run("read the events", query)
+
+    async def left_out(self) -> tuple[tuple[int, int], ...]:
+        """Return the numbers around what each restore of a backup has left out of the history."""
+        found = await self._readers.run("read the restores", soundness.restores)
+        return tuple((int(one["after"]), int(one["next"])) for one in found)
 
     async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
         """Return at most `limit` dispatches, newest first; of one root or of all."""

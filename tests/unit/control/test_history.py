@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -15,9 +17,11 @@ from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Ex
 from handoffd.engine.results import NeedsHuman
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.engine.usage import Usage
+from handoffd.errors import StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 from handoffd.store.journal import Journal
+from handoffd.store.records import StoredEvent
 
 OTHER = TrackKey("/srv/api")
 
@@ -157,6 +161,39 @@ async def test_numbers_from_another_journal_are_answered_with_a_gap(journal: Jou
         key: lines[0][key] for key in ("type", "after", "next")
     }
     assert "only one" == lines[1]["why"]
+
+
+async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -> None:
+    """Also for a reader that was there before, and of one project alone."""
+
+    class Restored:
+        newest = 9
+
+        async def left_out(self) -> tuple[tuple[int, int], ...]:
+            return ((2, 8),)
+
+        async def newer_than(self, seq: int) -> None:
+            raise StoreError(f"nothing comes after {seq}")
+
+        async def events(self, after: int, project: str | None, limit: int) -> Sequence[StoredEvent]:
+            kept = [one for one in stored if one.seq > after]
+            return kept[:limit]
+
+    await journal.commit(record())
+    (first,) = await journal.events()
+    stored = [replace(first, seq=seq) for seq in (1, 2, 8, 9)]
+    closing = anyio.Event()
+    closing.set()
+
+    async def told(after: int) -> list[int]:
+        lines = follow(cast("Journal", Restored()), after, KEY.project, closing)
+        return [line["seq"] if line["type"] == "event" else -line["next"] async for line in lines]
+
+    with anyio.fail_after(60):
+        assert [1, 2, -8, 8, 9] == await told(0)
+        assert [-8, 8, 9] == await told(2)
+        assert [-8, 8, 9] == await told(5)
+        assert [9] == await told(8)
 
 
 async def test_where_nothing_is_missing_there_is_no_gap(journal: Journal) -> None:

@@ -19,7 +19,7 @@ from handoffd.errors import Refused
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
-_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False, "": None}
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 _MOST_NAME: Final = 100
 
 
@@ -46,11 +46,15 @@ def _of_url(endpoint: Endpoint, request: Request) -> dict[str, Any]:
             raise _bad(f"unknown parameter {name[:80]!r} (allowed: {allowed})")
         if names.count(name) > 1:
             raise _bad(f"{name} is given more than once")
-    places: Mapping[str, Mapping[str, str]] = {"query": request.query_params, "path": request.path_params}
+    places: Mapping[str, Mapping[str, str]] = {
+        "query": request.query_params, "path": request.path_params, "header": request.headers,
+    }  # fmt: skip
     return {one.name: _value(one, places[one.place].get(one.name)) for one in endpoint.url}
 
 
 def _value(parameter: UrlParameter, text: str | None) -> Any:
+    if text == "" and parameter.type == "flag":
+        return True
     if not text:
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")

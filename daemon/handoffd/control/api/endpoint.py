@@ -24,16 +24,16 @@ MOST: Final = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlParameter:
-    """A value in the URL.
+    """A value in the URL, or in a header.
 
-    `number` is a whole one from 0; above `most` it counts as `most`. `flag` is 1, true, 0 or false.
-    One that is left out, or empty, is `default`.
+    `number` is a whole one from 0; above `most` it counts as `most`. `flag` is 1, true, 0 or false, and
+    true when only its name is there. One that is left out, or empty, is `default`.
     """
 
     name: str
     help: str
     type: Literal["text", "number", "flag"] = "text"
-    place: Literal["query", "path"] = "query"
+    place: Literal["query", "path", "header"] = "query"
     required: bool = False
     default: Any = None
     most: int = MOST

@@ -95,7 +95,7 @@ def _of_url(parameter: UrlParameter) -> Json:
     if parameter.type == "number":
         schema = {"type": "integer", "minimum": 0, "maximum": MOST}
     elif parameter.type == "flag":
-        schema["enum"] = ["1", "true", "0", "false"]
+        schema["enum"] = ["1", "true", "0", "false", ""]
     elif parameter.choices:
         schema["enum"] = list(parameter.choices)
     elif parameter.pattern:

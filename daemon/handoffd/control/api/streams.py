@@ -12,22 +12,30 @@ from handoffd.control.api.endpoint import PROJECT, Asked, Endpoint, UrlParameter
 from handoffd.control.api.shapes import EventsAnswer
 from handoffd.control.history import MOST_EVENTS, Json, follow
 from handoffd.control.runlog import pieces
+from handoffd.control.sse import MEDIA, EventStream
 
+NDJSON: Final = "application/x-ndjson"
 RUN_HEADER: Final = "X-Handoffd-Run"
 
 
 async def _events(asked: Asked) -> Json | Response:
     after, project = asked.given["after"], asked.given["project"]
-    if asked.given["follow"]:
-        root = asked.service.root_of(project)
-        start = asked.service.journal.newest if after is None else after
-        return StreamingResponse(_lines(asked, start, root), media_type="application/x-ndjson")
+    sent = asked.given["stream"] or MEDIA in asked.request.headers.get("accept", "")
+    if sent or asked.given["follow"]:
+        seen = asked.given["Last-Event-ID"] if sent else None  # of a reader that comes back by itself
+        coming = _coming(asked, after if seen is None else seen, asked.service.root_of(project))
+        return EventStream(coming) if sent else StreamingResponse(_lines(coming), media_type=NDJSON)
     return {"events": await asked.service.events(after, project, asked.given["limit"])}
 
 
-async def _lines(asked: Asked, after: int, root: str | None) -> AsyncIterator[str]:
+def _coming(asked: Asked, after: int | None, root: str | None) -> AsyncIterator[Json]:
     service = asked.service
-    async for event in follow(service.journal, after, root, asked.closing, service.names):
+    start = service.journal.newest if after is None else after
+    return follow(service.journal, start, root, asked.closing, service.names)
+
+
+async def _lines(coming: AsyncIterator[Json]) -> AsyncIterator[str]:
+    async for event in coming:
         yield json.dumps(event, ensure_ascii=False) + "\n"
 
 
@@ -42,7 +50,7 @@ _FOLLOW: Final = UrlParameter(name="follow", type="flag", help="go on as more co
 STREAMS: Final = (
     Endpoint(
         name="events", path="/v1/events",
-        help="What happened, oldest first; with `follow` one object a line, as they come.",
+        help="What happened, oldest first; as they come with `follow` (one object a line) or `stream`.",
         url=(
             PROJECT,
             UrlParameter(
@@ -53,8 +61,16 @@ STREAMS: Final = (
                 name="limit", type="number", default=500, most=MOST_EVENTS, help="how many; at most 1000"
             ),
             _FOLLOW,
+            UrlParameter(
+                name="stream", type="flag", default=False,
+                help="go on as server-sent events; so does `Accept: text/event-stream`",
+            ),
+            UrlParameter(
+                name="Last-Event-ID", place="header", type="number",
+                help="of a stream: the last number that is known, in place of `after`",
+            ),
         ),
-        answer=_events, shape=EventsAnswer, media=("application/json", "application/x-ndjson"),
+        answer=_events, shape=EventsAnswer, media=("application/json", NDJSON, MEDIA),
     ),
     Endpoint(
         name="log", path="/v1/log", media=("application/octet-stream",),

@@ -65,7 +65,7 @@ def test_a_parameter_of_the_url_has_its_limits() -> None:
     assert {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 5} == schema(
         type="number", default=5
     )
-    assert {"type": "string", "enum": ["1", "true", "0", "false"], "default": "false"} == schema(
+    assert {"type": "string", "enum": ["1", "true", "0", "false", ""], "default": "false"} == schema(
         type="flag", default=False
     )
     assert {"type": "string", "enum": ["a"]} == schema(choices=("a",))
