@@ -15,12 +15,14 @@ from typing import Any
 
 import handoffd
 from handoffd.directories import default_files
+from handoffd.directories import home as default_home
 from handoffd.doctor import (
     account,
     daemon,
     descriptors,
     executors,
     git,
+    hooks,
     inotify,
     patience,
     projects,
@@ -165,6 +167,9 @@ def _surroundings(subject: Subject, seen: _Seen, pid: int | None, service: Servi
     looks = {"git": partial(git.gather, roots, subject.environ)}
     found = patience.answers(looks, subject.answer_s).get("git")
     yield from git.check(found) if found is not None else ()
+    home = str(default_home(subject.environ))
+    scan = patience.answers({"hooks": partial(hooks.gather, home, roots)}, FOLDER_S).get("hooks")
+    yield from hooks.check(scan) if scan is not None else ()
     yield from account.check(account.gather(pid, service))
     yield from sandbox.check(sandbox.gather(executors.environment_of(pid).get("PATH")))
     yield from supervision.check(supervision.gather(pid, service))

@@ -123,7 +123,8 @@ class Manual:
             return
         async with self._loop():
             with anyio.move_on_after(within_s):
-                while self._checked() is not None:  # noqa: ASYNC110 – its end is a commit like any other
+                # A commit is shown in STATE.json a moment later, and whoever asked may look there next.
+                while self._checked() is not None or self._track.standing.behind:  # noqa: ASYNC110
                     await anyio.sleep(LOOK_S)
 
     def _checked(self) -> Dispatch | None:

@@ -67,10 +67,10 @@ def test_the_command_works_from_anywhere(root: Path, handoffd: Commands) -> None
     """As Claude Code runs it: by a shell, in the project, with a PATH of its own."""
     handoffd("hooks", "install")
     (entry,) = json.loads(_settings(root).read_text(encoding="utf-8"))["hooks"]["Stop"][0]["hooks"]
+    argv, env = ["/bin/sh", "-c", entry["command"]], {"PATH": "/usr/bin:/bin"}
     said = subprocess.run(
-        ["/bin/sh", "-c", entry["command"]],
-        input=event("/"), cwd=root, env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+        argv, input=event("/"), cwd=root, env=env, capture_output=True, timeout=60, check=False
+    )
 
     assert (0, b"", b"") == (said.returncode, said.stdout, said.stderr)
 

@@ -14,7 +14,10 @@ from tests.support.hooking import event, hook
 @pytest.mark.parametrize("words", [(), ("--config", "/nowhere/handoffd.yaml")])
 def test_a_hook_is_answered_before_anything_is_imported(alone: Path, words: tuple[str, ...]) -> None:
     """Click alone takes as long as all the rest."""
-    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from handoffd.cli.start import main; main()"
+    code = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules)); "
+        "from handoffd.cli.start import main; main()"
+    )
     said = subprocess.run(
         [sys.executable, "-c", code, *words, "hook"],
         input=event(alone), env=environment(alone), capture_output=True, timeout=60, check=True,

@@ -25,7 +25,7 @@ from handoffd.store.lock import acquire, daemon_lock_path
 from handoffd.watch.shard import LIMIT_REACHED
 
 CHECKS = ["settings", "daemon", "state", "projects", "watches", "descriptors", "executors"]
-CHECKS += ["git", "account", "sandbox", "supervision"]
+CHECKS += ["git", "hooks", "account", "sandbox", "supervision"]
 
 
 @pytest.fixture
