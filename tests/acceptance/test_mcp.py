@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,14 +27,16 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @asynccontextmanager
-async def session(daemon: Daemon, *options: str, **variables: str) -> AsyncIterator[Client]:
-    """Lend a client whose server is a process of ours."""
+async def session(
+    daemon: Daemon, *options: str, mode: str = "auto", **variables: str
+) -> AsyncIterator[Client]:
+    """Lend a client whose server is a process of ours. `legacy` begins as clients before 2026 do."""
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "handoffd", "--config", str(daemon.base / "handoffd.yaml"), "mcp", *options],
         env={"PYTHONPATH": str(REPOSITORY / "daemon"), **variables},
     )
-    async with Client(parameters) as client:
+    async with Client(parameters, mode=mode) as client:
         yield client
 
 
@@ -100,8 +103,14 @@ async def every_read(client: Client, name: str) -> None:
         if tool.annotations is not None and tool.annotations.read_only_hint
     ]
     for tool in reads:
-        answer = await client.call_tool(tool, {} if tool in {"projects", "limits"} else {"project": name})
+        given = {"projects": {}, "limits": {}, "list_projects": {"folder": "/tmp"}}.get(
+            tool, {"project": name}
+        )
+        answer = await client.call_tool(tool, given)
         assert not answer.is_error, (tool, answer.content)
+    assert ("review", "scaffold") == itemgetter("step", "next_step")(
+        await told(client, "query", project=name)
+    )
     tail = await told(client, "log_tail", project=name, lines=5)
     assert tail["lines"]
     assert tail["run"] in {run["run"] for run in (await told(client, "runs", project=name))["runs"]}
@@ -153,7 +162,7 @@ async def test_a_daemon_that_dies_in_between_is_done_without(tmp_path: Path) -> 
     project = sample(tmp_path)
     with running(tmp_path) as daemon:
         daemon.verb("init", project)
-        async with session(daemon, "--allow-approvals") as client:
+        async with session(daemon, "--allow-approvals", mode="legacy") as client:
             assert (await told(client, "status"))["daemon"]
 
             daemon.kill()

@@ -43,6 +43,9 @@ class Offer:
 def project_of(given: Json) -> str | None:
     """Return what to call a project by. A word is a name, wherever this server was started."""
     word = given.get("project")
-    if word is None:
-        return None
-    return os.path.abspath(os.path.expanduser(word)) if word.startswith(("/", "~")) else str(word)
+    return None if word is None else path_of(word)
+
+
+def path_of(word: str) -> str:
+    """Return a path as the service takes it; a word that is none stays as it is."""
+    return os.path.abspath(os.path.expanduser(word)) if word.startswith(("/", "~")) else word

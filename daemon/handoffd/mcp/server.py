@@ -26,6 +26,7 @@ from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.mcp import resources
 from handoffd.mcp.answers import failure, result_of
 from handoffd.mcp.arguments import checked
+from handoffd.mcp.inspections import INSPECTIONS
 from handoffd.mcp.offer import Offer
 from handoffd.mcp.prompts import PROMPTS
 from handoffd.mcp.reads import READS
@@ -91,7 +92,7 @@ def build(place: Place, last_lines: LastLines, *, approvals: bool) -> Server[Any
 
 def offers(last_lines: LastLines, *, approvals: bool) -> dict[str, Offer]:
     """Return every tool by its name."""
-    reads = (*READS, tail_offer(last_lines))
+    reads = (*READS, tail_offer(last_lines), *INSPECTIONS)
     return {offer.name: offer for offer in (*reads, *verb_offers(approvals=approvals))}
 
 

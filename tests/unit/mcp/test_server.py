@@ -13,6 +13,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from handoffd.cli.log import last_lines
 from handoffd.engine.requests import Approved
 from handoffd.entrance.place import Place
+from handoffd.mcp.inspections import INSPECTIONS
 from handoffd.mcp.reads import READS
 from handoffd.mcp.server import build, offers
 from handoffd.mcp.verbs import verb_offers
@@ -25,7 +26,9 @@ def _client(control: Controlled, *, approvals: bool = False) -> Client:
 
 def test_no_two_tools_share_a_name() -> None:
     """A read and a verb could."""
-    assert len(offers(last_lines, approvals=True)) == len(READS) + 1 + len(verb_offers(approvals=True))
+    assert len(offers(last_lines, approvals=True)) == len(READS) + len(INSPECTIONS) + 1 + len(
+        verb_offers(approvals=True)
+    )
 
 
 async def test_tools_tell_what_they_do(control: Controlled) -> None:
