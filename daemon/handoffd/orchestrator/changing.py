@@ -79,7 +79,7 @@ def rollback(words: Words, environ: Mapping[str, str]) -> Said:
     answer = _moved(root, environ, "rollback", step=step, force=words.has(FORCE))
     if answer["type"] == "error":
         renamed = {"NEEDS_FORCE": "BOOTSTRAP_NEEDS_FORCE"}.get(answer["code"], answer["code"])
-        return refused("rollback", {**answer, "code": renamed, "recoverable": False}, FAILED)
+        return refused("rollback", {**answer, "code": renamed}, FAILED)
     return Said((f'Rolled back to step "{answer["step"]}" {_standing(root, answer)}',))
 
 
@@ -89,7 +89,7 @@ def reopen(words: Words, environ: Mapping[str, str]) -> Said:
     step = words.needed(1, "target-step", "Example: orchestrator reopen ./project impl")
     answer = _moved(root, environ, "reopen", step=step, note=words.at(2) or None)
     if answer["type"] == "error":
-        return refused("reopen", {**answer, "recoverable": False}, FAILED)
+        return refused("reopen", answer, FAILED)
     story = (_state(root) or {}).get("story")
     return Said((f'Reopened story "{story}" at step "{answer["step"]}" {_standing(root, answer)}',))
 

@@ -134,7 +134,7 @@ def _nothing_dispatched(verb: str, answer: Json) -> Said:
 
 
 def _why(answer: Json) -> str:
-    if answer["type"] in {"already_running"}:
+    if answer["type"] == "already_running":
         return f"{answer['step']}, for {answer['elapsed_min']} min"
     return str(answer.get("summary") or answer.get("reason") or answer.get("message"))
 
