@@ -41,7 +41,7 @@ def peek(words: Words, environ: Mapping[str, str]) -> Said:
     answer = Door(root, environ).peek()
     if answer.get("type") == "error":
         return refused("peek", answer, code=0)
-    if answer["prompt"] is None:
+    if answer["prompt"] is None or answer["result"]["type"] == "timeout":
         return _nothing_dispatched("peek", answer["result"])
     return _with_prompt("peek", {**answer, **_named(root, answer)}, "nothing was changed")
 
