@@ -134,9 +134,11 @@ async def _parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[
     lock = await _lock(settings, lock_within_s)
     try:
         journal = await Journal.open(settings.journal)
+        descriptors = Descriptors(RESERVE)
         try:
-            yield _services(settings, journal, Descriptors(RESERVE))
+            yield _services(settings, journal, descriptors)
         finally:
+            descriptors.close()  # this process may go on, and give the next verb
             with anyio.CancelScope(shield=True):  # what is queued for the journal must reach it
                 await journal.close()
     finally:

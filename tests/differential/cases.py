@@ -281,7 +281,8 @@ def _looks() -> Iterator[Case]:
     quiet = {"PROJECT_MEMORY.md": File("# Memory\n\n## ISSUES\n- [x] a typo\n")}
     long = {"PROJECT_MEMORY.md": File("## NEXT\n" + "- one more thing\n" * 60 + "\n## ISSUES\n")}
     folders = {
-        "level 2": at("impl", "pending"), "level 1": Folder(some), "level 0": Folder(), "done": at("done", "pass"),
+        "level 2": at("impl", "pending"), "level 1": Folder(some), "level 0": Folder(),
+        "done": at("done", "pass"),
         "no open issues": Folder(quiet), "much to do": Folder(long),
         "package.json without a name": Folder({"package.json": File("{}")}),
         "package.json that is none": Folder({"package.json": File("{")}),

@@ -73,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What all the differences come to: those that no rule explains, and how many cases each rule explains."""
+    """What the differences come to: those that no rule explains, and how many cases each rule does."""
 
     unexplained: tuple[Difference, ...]
     explained: Mapping[str, int]
@@ -85,14 +85,31 @@ class Judgement:
 
 
 def differences(case: str, verb: str, theirs: Json, ours: Json) -> list[Difference]:
-    """Return every value in which two outcomes differ; of stdout of two kinds, only what kinds they are."""
+    """Return every value in which two outcomes differ.
+
+    Where the programs went different ways (stdout is of two kinds), only those are compared: what kind it
+    is, and where the story stands. All the rest follows from that.
+    """
     kinds = gist(theirs["stdout"]), gist(ours["stdout"])
     if kinds[0] != kinds[1]:
-        theirs, ours = {**theirs, "stdout": kinds[0]}, {**ours, "stdout": kinds[1]}
+        theirs, ours = (
+            {**one, "stdout": kind, "state": standing(one["state"])}
+            for one, kind in zip((theirs, ours), kinds, strict=True)
+        )
+    elif isinstance(theirs["state"], Mapping) != isinstance(ours["state"], Mapping):
+        theirs, ours = ({**one, "state": standing(one["state"])} for one in (theirs, ours))
     one, other = flat(theirs), flat(ours)
     paths = dict.fromkeys([*one, *other])
     pairs = ((path, one.get(path, ABSENT), other.get(path, ABSENT)) for path in paths)
     return [Difference(case, verb, path, a, b) for path, a, b in pairs if not _identical(a, b)]
+
+
+def standing(state: Json) -> Json:
+    """Return in short where a STATE.json says that a story stands."""
+    if not isinstance(state, Mapping):
+        return state
+    said = [str(state.get("step")), str(state.get("status")), f"attempt {state.get('attempt')}"]
+    return " ".join(said)
 
 
 def gist(stdout: Json) -> str:

@@ -41,8 +41,7 @@ def ours(words: Sequence[str], base: Path) -> Spoken:
         try:
             main(words)
         except SystemExit as exited:
-            assert isinstance(exited.code, int)
-            return Spoken(exited.code, out.getvalue(), err.getvalue())
+            return Spoken(int(exited.code or 0), out.getvalue(), err.getvalue())
         finally:
             shutil.rmtree(base / "state", ignore_errors=True)
     raise AssertionError("the program did not exit")

@@ -55,7 +55,7 @@ def files_of(root: Path) -> frozenset[str]:
 def flat(value: Json, at: str = "") -> dict[str, Json]:
     """Return an outcome as values by path; objects also have their keys, in order, under `path{}`."""
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        value = {str(number): item for number, item in enumerate(value)}
+        value = {str(item.get("dir", number)): item for number, item in enumerate(value)}
     if isinstance(value, Mapping):
         inner = {f"{at}{{}}": " ".join(value)} if at and at != "made" else {}
         for key, item in value.items():

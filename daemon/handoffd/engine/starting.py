@@ -40,7 +40,8 @@ def _not_startable(situation: Situation, event: Started) -> Decision | None:
     if situation.in_flight and here:
         message = f"{event.story} is in flight at {situation.state.step}"
         return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
-    if event.story in situation.ledger.stories_done:
+    # A story that another tool brought to its end is in STATE alone.
+    if event.story in situation.ledger.stories_done or (here and situation.done):
         busy = situation.in_flight or situation.state.status is Status.RUNNING
         anew = _asked_again(event, queue=busy, force=True)
         again = command("reopen", "STEP") if here and situation.done else anew

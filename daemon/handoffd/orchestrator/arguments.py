@@ -1,4 +1,4 @@
-"""The words after `orchestrator`, taken as the reference takes them: by position, flags where it looks for them.
+"""The words after `orchestrator`, taken as the reference takes them: by position.
 
 What is copied from a chat or a document carries characters that nobody sees; they are removed, as in
 the reference. It removes everything beyond ASCII with them, and so a Chinese message: that we keep.

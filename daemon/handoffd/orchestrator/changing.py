@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,14 @@ from handoffd.orchestrator.door import Door, Json, no_state
 from handoffd.orchestrator.said import FAILED, Said, refused
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
+POINTER = "CLAUDE.md"
 REASONS = "constitution_violation, needs_clarification, nfr_missing, scope_warning, test_timeout"
 
 
 def init(words: Words, environ: Mapping[str, str]) -> Said:
     """Give the project its first STATE.json, and a pointer for agents."""
     root, name = words.root(), words.needed(1, "project-name")
-    before = _state(root)
+    before, pointed = _state(root), os.path.lexists(os.path.join(root, POINTER))
     answer = Door(root, environ).give("init", name=name)
     if answer["type"] == "error":
         return refused("init", answer)
@@ -24,7 +26,7 @@ def init(words: Words, environ: Mapping[str, str]) -> Said:
         lines = [f'Initialized .ai/STATE.json for "{name}"']
     else:
         lines = [f"STATE.json already exists (step: {before.get('step')}, status: {before.get('status')})"]
-    if "CLAUDE.md" in answer["created"]:
+    if POINTER in answer["created"] and not pointed:
         lines.append("Created CLAUDE.md (CC will auto-detect ACF on session start)")
     return Said(tuple(lines), tuple(answer["warnings"]))
 
@@ -79,7 +81,7 @@ def rollback(words: Words, environ: Mapping[str, str]) -> Said:
     answer = _moved(root, environ, "rollback", step=step, force=words.has(FORCE))
     if answer["type"] == "error":
         renamed = {"NEEDS_FORCE": "BOOTSTRAP_NEEDS_FORCE"}.get(answer["code"], answer["code"])
-        return refused("rollback", {**answer, "code": renamed, "recoverable": False}, FAILED)
+        return refused("rollback", {**answer, "code": renamed}, FAILED)
     return Said((f'Rolled back to step "{answer["step"]}" {_standing(root, answer)}',))
 
 
@@ -89,7 +91,7 @@ def reopen(words: Words, environ: Mapping[str, str]) -> Said:
     step = words.needed(1, "target-step", "Example: orchestrator reopen ./project impl")
     answer = _moved(root, environ, "reopen", step=step, note=words.at(2) or None)
     if answer["type"] == "error":
-        return refused("reopen", {**answer, "recoverable": False}, FAILED)
+        return refused("reopen", answer, FAILED)
     story = (_state(root) or {}).get("story")
     return Said((f'Reopened story "{story}" at step "{answer["step"]}" {_standing(root, answer)}',))
 

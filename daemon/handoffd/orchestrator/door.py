@@ -7,20 +7,21 @@ happens by itself, at level 1: nothing is dispatched because of it.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from handoffd.control.client import Client
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused
 
 if TYPE_CHECKING:
     from handoffd.control.service import Service
+    from handoffd.settings import Settings
 
 Json = dict[str, Any]
-
-_T = TypeVar("_T")
 
 
 class Door:
@@ -32,7 +33,7 @@ class Door:
         self._by = account()
 
     def give(self, verb: str, **arguments: Any) -> Json:
-        """Return what became of a verb, and of the checks it led to. Raises HandoffdError if nobody can say."""
+        """Return what became of a verb, and of the checks it led to. Raises HandoffdError."""
         body = {**arguments, "project": self.root, "by": self._by}
         answer: Json = {"checking": True}
         while answer.get("checking"):  # a daemon lets its callers go before long checks have ended
@@ -43,10 +44,28 @@ class Door:
         return answer
 
     def peek(self) -> Json:
-        """Return what the next turn would do."""
-        return self._answer(
-            lambda client: client.get("/v1/peek", project=self.root), lambda service: service.peek(self.root)
-        )
+        """Return what the next turn would do. A project that nobody supervises is not supervised for it."""
+
+        def known() -> Json:
+            return either(
+                self._place,
+                lambda client: client.get("/v1/peek", project=self.root),
+                lambda: self._alone(lambda service: service.peek(self.root)),
+            ).json
+
+        try:
+            return known()
+        except NotFound:
+            return _or_error(self._aside)
+        except Refused as error:
+            return _as_answer(error)
+
+    def _aside(self) -> Json:
+        """Look at the project as if there were nothing else, and forget about it."""
+        with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:
+            nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
+            settings = self._place.settings().model_copy(update=nowhere)
+            return self._alone(self._known(lambda service: service.peek(self.root)), settings)
 
     def _answer(self, ask: Callable[[Client], Json], call: Callable[[Service], Awaitable[Json]]) -> Json:
         def through(client: Client) -> Json:
@@ -56,6 +75,9 @@ class Door:
                 client.post("/v1/verbs/add", {"project": self.root, "by": self._by})
                 return ask(client)
 
+        return _or_error(lambda: either(self._place, through, lambda: self._alone(self._known(call))).json)
+
+    def _known(self, call: Callable[[Service], Awaitable[Json]]) -> Callable[[Service], Awaitable[Json]]:
         async def supervised(service: Service) -> Json:
             try:
                 return await call(service)
@@ -63,21 +85,29 @@ class Door:
                 await service.call("add", self.root, {}, self._caller())
                 return await call(service)
 
-        try:
-            return either(self._place, through, lambda: self._alone(supervised)).json
-        except (Refused, NotFound) as error:
-            told = {"type": "error", "code": error.code, "message": error.message, "recoverable": False}
-            return {**told, "next_command": error.hint}
+        return supervised
 
-    def _alone(self, work: Callable[[Service], Awaitable[_T]]) -> _T:
+    def _alone(self, work: Callable[[Service], Awaitable[Json]], settings: Settings | None = None) -> Json:
         from handoffd.entrance import offline
 
-        return offline.alone(self._place.settings(), work)
+        return offline.alone(settings or self._place.settings(), work)
 
     def _caller(self) -> Any:
         from handoffd.control.service import Caller
 
         return Caller(pid=os.getpid(), by=self._by)
+
+
+def _or_error(give: Callable[[], Json]) -> Json:
+    try:
+        return give()
+    except (Refused, NotFound) as error:
+        return _as_answer(error)
+
+
+def _as_answer(error: HandoffdError) -> Json:
+    told = {"type": "error", "code": error.code, "message": error.message, "recoverable": False}
+    return {**told, "next_command": error.hint}
 
 
 def no_state(message: str) -> Json:

@@ -45,7 +45,8 @@ def queried(root: str) -> dict[str, Any]:
         values = read_state(root).values
     except NoState:
         gone = {"next_step", "last_error", "warnings"}
-        return {name: value for name, value in found.items() if name not in gone}
+        told = {name: value for name, value in found.items() if name not in gone}
+        return {**told, "status": "not_initialized"}
     values["next_step"] = found["next_step"]
     told = {name: values[name] for name in _OF_STATE if name in values}
     head = {name: values[name] for name in ("project", "task_type") if name in values}

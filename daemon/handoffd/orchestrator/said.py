@@ -28,15 +28,15 @@ def as_json(value: Any, *err: str, code: int = 0) -> Said:
 def refused(verb: str, error: Mapping[str, Any], code: int | None = None) -> Said:
     """Return an error as the reference prints it: JSON for programs, a line and what to type for people.
 
-    `error` has `code`, `message` and `recoverable`, perhaps `step` and, of ours, `next_command`. The exit
-    code is 2 for what may work later, else 1, unless `code` is given.
+    `error` has `code`, `message`, perhaps `recoverable`, and of ours `next_command`. The exit code is 2
+    for what may work later, else 1, unless `code` is given: then nothing is said to be recoverable.
     """
-    names = ("type", "code", "message", "step", "recoverable")
-    shown = {name: error[name] for name in names if error.get(name) is not None}
+    recoverable = bool(error.get("recoverable")) and code is None
+    shown = {"type": "error", "code": error["code"], "message": error["message"], "recoverable": recoverable}
     err = [f"[{verb}] ERROR ({error['code']}): {error['message']}"]
     if error.get("next_command"):
         err.append(f"  next: {error['next_command']}")
-    given = RECOVERABLE if error.get("recoverable") else FAILED
+    given = RECOVERABLE if recoverable else FAILED
     return as_json(shown, *err, code=given if code is None else code)
 
 

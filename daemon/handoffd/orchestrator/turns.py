@@ -41,7 +41,7 @@ def peek(words: Words, environ: Mapping[str, str]) -> Said:
     answer = Door(root, environ).peek()
     if answer.get("type") == "error":
         return refused("peek", answer, code=0)
-    if answer["prompt"] is None:
+    if answer["prompt"] is None or answer["result"]["type"] == "timeout":
         return _nothing_dispatched("peek", answer["result"])
     return _with_prompt("peek", {**answer, **_named(root, answer)}, "nothing was changed")
 
@@ -134,7 +134,7 @@ def _nothing_dispatched(verb: str, answer: Json) -> Said:
 
 
 def _why(answer: Json) -> str:
-    if answer["type"] in {"already_running"}:
+    if answer["type"] == "already_running":
         return f"{answer['step']}, for {answer['elapsed_min']} min"
     return str(answer.get("summary") or answer.get("reason") or answer.get("message"))
 

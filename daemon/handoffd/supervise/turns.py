@@ -12,6 +12,7 @@ from handoffd.engine.decision import Decision
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced
 from handoffd.engine.requests import PromptTaken
+from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
 from handoffd.protocol.state import Status
@@ -77,10 +78,16 @@ class Turns:
     async def peek(self, track: Track) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
         """Return what the next turn would decide, with the prompt if it would dispatch.
 
-        Of an attempt that others have in hand it is that attempt's prompt.
+        Of a story at level 1 that is what somebody would get who took the prompt; of an attempt that others
+        have in hand it is that attempt's.
         """
         event, decision = await self.next(track)
-        if not dispatches(decision) and not _is_others(track):
+        by_hand = not track.ledger.automatic and track.state is not None and track.state.story is not None
+        if by_hand:
+            taken = await self.taken(track, "peek")
+            decision = decide(track, taken, self._files.rules, self._services.clock.now())
+        given_away = isinstance(decision.result, Dispatched)
+        if not dispatches(decision) and not given_away and not _is_others(track):
             return decision, event, None, ()
         prompt, warnings = await self._preparation.prompt(decision.track, event.dispatch)
         return decision, event, prompt, warnings

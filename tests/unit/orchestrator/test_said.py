@@ -10,10 +10,11 @@ from handoffd.orchestrator.said import Said, as_json, broken, refused
 def test_an_error_has_the_keys_of_the_reference_in_their_order() -> None:
     """What is ours beyond them goes to stderr."""
     error = {
-        "message": "no", "recoverable": False, "type": "error", "code": "X", "step": None, "next_command": "y z",
+        "message": "no", "recoverable": True, "type": "error", "code": "X",
+        "step": "impl", "next_command": "y z",
     }  # fmt: skip
 
-    said = refused("approve", error)
+    said = refused("approve", error, 1)
 
     assert ["type", "code", "message", "recoverable"] == list(json.loads(said.out[0]))
     assert (("[approve] ERROR (X): no", "  next: y z"), 1) == (said.err, said.code)

@@ -1,0 +1,210 @@
+"""`auto`: a message in, what it asks for done, JSON out.
+
+What a message means is `protocol/intents.py`'s to say, and what follows is what the verb of that name
+does. The reference calls results by `action` here, and leaves out what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from handoffd.orchestrator.arguments import Words
+from handoffd.orchestrator.door import Door, Json, no_state
+from handoffd.orchestrator.reading import framework, listed, queried
+from handoffd.orchestrator.said import FAILED, Said, as_json
+from handoffd.orchestrator.statefile import BadState, NoState, read_state
+
+if TYPE_CHECKING:
+    from handoffd.protocol.intents import Intent
+
+_CHARACTERS: Final = 2000
+_QUERIED: Final = {"memory": "PROJECT_MEMORY.md", "handoff": ".ai/HANDOFF.md"}
+_TURNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "dispatched": ("step", "attempt", "next_step", "prompt", "fw_lv"),
+    "done": ("story", "summary"),
+    "needs_human": ("step", "message"),
+    "blocked": ("step", "reason"),
+    "already_running": ("step", "elapsed_min", "last_error"),
+    "timeout": ("step", "elapsed_min", "last_error"),
+    "error": ("code", "message", "step", "recoverable"),
+}
+"""The keys of what a turn may lead to, behind `action` and before `caller_instruction`."""
+
+_PLAIN: Final = {"retry": "retried", "skip": "skipped", "abort": "aborted", "pause": "paused"}
+SUPERVISED: Final = "SUPERVISED"
+
+
+def auto(words: Words, environ: Mapping[str, str]) -> Said:
+    """Do what a message asks for, and say what came of it."""
+    root = words.root()
+    message = words.rest(1).strip()
+    if not message:
+        words.needed(len(words.given), "message", 'Example: orchestrator auto ./project "目前狀態如何"')
+    answer = answered(root, message, environ)
+    told = [f"[auto] {answer['action']}: {_gist(answer)}"]
+    return as_json(answer, *told, code=FAILED if answer["action"] == "error" else 0)
+
+
+def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
+    """Return what came of a message about the project at `root`."""
+    from handoffd.protocol.intents import classify, settled
+
+    intent = settled(classify(message), at_gate=_at_gate(root))
+    if (look := _LOOKS.get(intent.kind)) is not None:
+        return look(root)
+    door = Door(root, environ)
+    if intent.kind == "continue":
+        return _turn(door)
+    if intent.kind in {"start_story", "start_custom"}:
+        return _started(door, intent)
+    if intent.kind == "unclear":
+        near = f"; for `{intent.near}`, say that alone" if intent.near else ""
+        return _failed({"code": "UNCLEAR", "message": f"it is not clear what to do{near}"})
+    if (missing := _without_state(root)) is not None:
+        return _failed(missing)
+    return _decided(door, intent)
+
+
+def _decided(door: Door, intent: Intent) -> Json:
+    """Give the verb that a person's decision is."""
+    match intent.kind:
+        case "approve":
+            answer, told = door.give("approve", note=intent.note), _given("approved", note=intent.note)
+        case "reject":
+            reason = str(intent.reason)
+            answer = door.give("reject", reason=reason, note=intent.note)
+            told = _given("rejected", reason=reason, note=intent.note)
+        case "reopen":
+            answer = door.give("reopen", step=intent.step or "", note=intent.note)
+            story = read_state(door.root).values.get("story")
+            told = _given("reopened", story=story, step=answer.get("step"), message=answer.get("message"))
+        case "note":
+            answer = door.give("note", text=intent.note or intent.text)
+            told = _given("noted", message=answer.get("message"), next_command=answer.get("next_command"))
+        case _:
+            answer = door.give(intent.kind)
+            told = _given(_PLAIN[intent.kind], step=answer.get("step"), message=answer.get("message"))
+    return _failed(answer) if answer["type"] == "error" else told
+
+
+def _started(door: Door, intent: Intent) -> Json:
+    if intent.kind == "start_story":
+        answer = door.give("start", story=intent.story, agent_teams=intent.agent_teams, manual=True)
+    else:
+        text = intent.instruction or intent.text
+        answer = door.give("custom", text=text, agent_teams=intent.agent_teams, manual=True)
+    if answer["type"] == "error":
+        return _failed(answer)
+    turn = _turn(door)
+    if turn.get("code") != SUPERVISED:
+        return turn
+    told = {name: answer[name] for name in ("step", "message", "caller_instruction")}
+    return {"action": "started", **told}  # at level 2 the daemon goes on by itself
+
+
+def _turn(door: Door) -> Json:
+    """Take the next turn and return what the reference calls its result."""
+    if (missing := _without_state(door.root)) is not None:
+        answer: Json = {**missing, "caller_instruction": "nothing was begun here: start a story first"}
+    else:
+        answer = door.give("dispatch")
+    if answer["type"] == "dispatched":
+        answer |= {"next_step": queried(door.root)["next_step"], "fw_lv": framework(door.root)["level"]}
+    if answer["type"] == "timeout":
+        answer["last_error"] = answer["message"]
+    names = _TURNS[answer["type"]]
+    shown = {
+        name: answer[name] for name in names if name in answer and (name, answer[name]) != ("step", None)
+    }
+    instruction = answer.get("caller_instruction") or answer.get("next_command")
+    return {"action": answer["type"], **shown, "caller_instruction": instruction}
+
+
+def _query(root: str) -> Json:
+    try:
+        data = queried(root)
+    except BadState as error:
+        return {"action": "error", "message": str(error)}
+    return _given("query", data=data, **{key: _beginning(root, file) for key, file in _QUERIED.items()})
+
+
+def _detect(root: str) -> Json:
+    return {"action": "detected", "framework": framework(root)}
+
+
+def _list(root: str) -> Json:
+    return {"action": "listed", "projects": listed(root)}
+
+
+def _review(root: str) -> Json:
+    from handoffd.inspection.sessions import review
+
+    found = review(root)
+    return {"action": "review", "prompt": found.prompt, "fw_lv": found.fw_lv}
+
+
+def _triage(root: str) -> Json:
+    from handoffd.errors import Refused
+    from handoffd.inspection.sessions import triage
+
+    try:
+        found = triage(root)
+    except Refused as error:
+        return _failed({"code": error.code, "message": error.message})
+    told = {"prompt": found.prompt, "issues": list(found.issues), "fw_lv": found.fw_lv}
+    return {"action": "triage", **told}
+
+
+_LOOKS: Final[Mapping[str, Callable[[str], Json]]] = {
+    "query": _query, "detect": _detect, "list": _list, "review": _review, "triage": _triage,
+}  # fmt: skip
+
+
+def _at_gate(root: str) -> bool:
+    """Return whether the story waits at a step for people."""
+    from handoffd.inspection.table import table_of
+
+    try:
+        values = read_state(root).values
+    except (NoState, BadState):
+        return False
+    rule = table_of(root).steps.get(values["step"])
+    return rule is not None and rule.requires_human and values["status"] in ("pending", "needs_human")
+
+
+def _without_state(root: str) -> Json | None:
+    try:
+        read_state(root)
+    except (NoState, BadState) as error:
+        return no_state(str(error))
+    return None
+
+
+def _beginning(root: str, file: str) -> str | None:
+    from handoffd.errors import StoreError
+    from handoffd.store.projection import read_project_file
+
+    try:
+        seen = read_project_file(Path(root), file, 1024 * 1024)
+    except StoreError:
+        return None
+    return None if seen is None else seen.content.decode("utf-8", errors="replace")[:_CHARACTERS]
+
+
+def _failed(error: Json) -> Json:
+    return {"action": "error", "code": error["code"], "message": error["message"]}
+
+
+def _given(action: str, **values: Any) -> Json:
+    """Return an answer without what is not known, as JSON.stringify leaves it out."""
+    return {"action": action, **{name: value for name, value in values.items() if value is not None}}
+
+
+def _gist(answer: Json) -> str:
+    for name in ("message", "summary", "reason", "step", "story"):
+        if answer.get(name):
+            return str(answer[name])
+    data = answer.get("data")
+    return f"{data['project']}, step {data['step']}, {data['status']}" if data else "done"
