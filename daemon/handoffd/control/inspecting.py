@@ -7,8 +7,8 @@ person would type next. Reading changes nothing, anywhere.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from pathlib import Path
+import stat
+from dataclasses import asdict, replace
 from shlex import quote
 from typing import Final, get_args
 
@@ -26,7 +26,9 @@ from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequis
 from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import list_projects
+from handoffd.mending import remedies
 from handoffd.protocol.rules import DONE, Language
+from handoffd.protocol.story import MAX_PATH_CHARACTERS
 
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 _STATUS: Final = TypeAdapter(ProjectStatus)
@@ -59,25 +61,36 @@ class Inspecting:
 
     async def list_projects(self, folder: str) -> Json:
         """Return the projects that lie in a folder; an absolute path."""
+        if not folder.startswith("/"):
+            hint = "handoffd list-projects FOLDER"
+            raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
         found = await to_thread.run_sync(list_projects, await to_thread.run_sync(_folder, folder))
         return {"folder": folder, "projects": [asdict(one) for one in found]}
 
     async def check_prereqs(self, project: str) -> Json:
         """Return which files the step in hand reads and cannot find. A warning, never more."""
-        root, _ = await self._found(project)
-        check = await to_thread.run_sync(check_prerequisites, root)
+        root, view = await self._found(project)
+        with remedies(root):
+            check = await to_thread.run_sync(check_prerequisites, root)
+        if view is None and check.next_command is not None:
+            added = f"{command_for(root, 'add')} && {check.next_command}"
+            check = replace(check, next_command=added)
         return {**asdict(check), "project": root, "caller_instruction": _about_files(check)}
 
     async def review(self, project: str, language: str | None = None) -> Json:
         """Return the prompt for a session that examines a project and changes nothing."""
         root, _ = await self._found(project)
-        made = await to_thread.run_sync(sessions.review, root, _checked(language), self._language)
+        chosen = _checked(language)
+        with remedies(root):
+            made = await to_thread.run_sync(sessions.review, root, chosen, self._language)
         return _session(root, made, "give it to an executor in that folder; a person acts on its report")
 
     async def triage(self, project: str, language: str | None = None) -> Json:
         """Return the prompt for a session that sorts a project's open issues into a plan."""
         root, _ = await self._found(project)
-        made = await to_thread.run_sync(sessions.triage, root, _checked(language), self._language)
+        chosen = _checked(language)
+        with remedies(root):
+            made = await to_thread.run_sync(sessions.triage, root, chosen, self._language)
         return _session(root, made, "give it to an executor in that folder; a person decides on its plan")
 
     async def _found(self, project: str) -> tuple[str, ProjectView | None]:
@@ -96,10 +109,14 @@ class Inspecting:
 def _folder(project: str) -> str:
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
-    folder = Path(os.path.realpath(project))
-    if not folder.is_dir():
-        raise NotFound(f"{project} is no folder", hint=f"ls {quote(os.path.dirname(project))}")
-    return str(folder)
+    try:
+        folder = os.path.realpath(project)
+        if stat.S_ISDIR(os.stat(folder).st_mode):
+            return folder
+    except (OSError, ValueError):  # also names that are too long, or hold what no name can
+        pass
+    shown = project[:MAX_PATH_CHARACTERS]
+    raise NotFound(f"{shown} is no folder", hint=f"ls {quote(os.path.dirname(shown))}")
 
 
 def _standing(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:

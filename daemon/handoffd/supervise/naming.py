@@ -22,8 +22,7 @@ def root_called(name: str, projects: Mapping[str, Project]) -> str:
     if name in projects:
         return name  # without a look at the disk, which may not answer
     path = Path(name)
-    # Only absolute paths: a name means nothing relative to wherever the daemon runs.
-    resolved = path.resolve() if path.is_absolute() else None
+    resolved = _resolved(path)
     for folder in (resolved, *resolved.parents) if resolved else ():
         if str(folder) in projects:
             return str(folder)
@@ -36,6 +35,14 @@ def root_called(name: str, projects: Mapping[str, Project]) -> str:
     known = _listed(sorted(name_of(project) for project in projects.values()))
     message = f"no supervised project is called or lies at {name} (known: {known})"
     raise NotFound(message, hint=command_for(name, "add") if path.is_absolute() else "handoffd projects")
+
+
+def _resolved(path: Path) -> Path | None:
+    """Return where a path leads; None for a name: it means nothing relative to wherever the daemon runs."""
+    try:
+        return path.resolve() if path.is_absolute() else None
+    except (OSError, RuntimeError, ValueError):  # links in a circle, and characters that no path can have
+        return None
 
 
 def _listed(names: list[str]) -> str:

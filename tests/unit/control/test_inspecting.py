@@ -10,7 +10,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.inspection.making import write, write_state
 
 from handoffd.control.inspecting import Inspecting
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import InvalidFile, NotFound, Refused
 
 
 async def test_an_empty_folder_can_be_asked_everything(tmp_path: Path) -> None:
@@ -86,7 +86,11 @@ async def test_missing_files_are_told_with_the_command_that_makes_them(tmp_path:
     found = await Inspecting(None).check_prereqs(str(tmp_path))
 
     assert (False, "bdd") == (found["ok"], found["suggested_rollback"])
-    assert f"handoffd rollback {tmp_path} bdd" in found["caller_instruction"]
+    command = f"handoffd rollback {tmp_path} bdd"
+    assert f"handoffd add {tmp_path} && {command}" == found["next_command"]
+    supervised = Inspecting(MemorySupervision(project_view(str(tmp_path), track_view())))
+    assert command == (await supervised.check_prereqs(str(tmp_path)))["next_command"]
+    assert found["caller_instruction"].endswith(found["next_command"])
 
 
 async def test_prompts_are_in_the_language_that_was_asked_for(tmp_path: Path) -> None:
@@ -102,11 +106,24 @@ async def test_prompts_are_in_the_language_that_was_asked_for(tmp_path: Path) ->
     assert "en, zh-TW" in caught.value.message
 
 
+async def test_a_file_that_is_wrong_comes_with_the_command_that_opens_it(tmp_path: Path) -> None:
+    """Where the file is, and not where the asker stands."""
+    write_state(tmp_path)
+    write(tmp_path, ".ai/step-rules.yaml", "steps: [\n")
+    write(tmp_path, ".ai/prompts/en/review_session.j2", "{{ nothing }}")
+
+    for read in (Inspecting(None).check_prereqs, Inspecting(None).review):
+        with pytest.raises(InvalidFile) as caught:
+            await read(str(tmp_path))
+        assert f"{tmp_path}/.ai/" in (caught.value.hint or "")
+
+
 async def test_what_is_nowhere_is_not_found(tmp_path: Path) -> None:
     """Neither a name that nobody knows, nor a path that leads nowhere."""
+    write(tmp_path, "file")
     for asked in (Inspecting(None), Inspecting(MemorySupervision())):
-        for name in ("shop", str(tmp_path / "gone")):
+        for name in ("shop", str(tmp_path / "gone"), "/" + "x" * 5_000, "/a\0b", str(tmp_path / "file")):
             with pytest.raises(NotFound):
                 await asked.detect(name)
-        with pytest.raises(NotFound):
-            await asked.list_projects("work")
+            with pytest.raises((NotFound, Refused)):
+                await asked.list_projects(name)

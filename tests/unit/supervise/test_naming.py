@@ -85,3 +85,12 @@ async def test_of_many_projects_some_are_named(tmp_path: Path) -> None:
             root_called("shop", many)
         for project in many.values():
             project.dismiss()
+
+
+def test_a_path_that_leads_nowhere_is_no_project(tmp_path: Path) -> None:
+    """Links in a circle, a name that is too long, a character that no path can have."""
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+
+    for name in (str(tmp_path / "round" / "x"), "/" + "x" * 5_000, "/a\0b"):
+        with pytest.raises(NotFound):
+            root_called(name, {})

@@ -41,7 +41,7 @@ def test_of_a_supervised_project_the_journal_is_asked(control: Controlled) -> No
     ("path", "code"),
     [
         ("detect", "BAD_ARGUMENT"),
-        ("list-projects?folder=work", "NOT_FOUND"),
+        ("list-projects?folder=work", "BAD_ARGUMENT"),
         ("query?project=nobody", "NOT_FOUND"),
         ("review?project=shop&language=fr", "BAD_ARGUMENT"),
         ("triage?project=/", "NO_MEMORY"),
