@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -18,6 +19,8 @@ from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
 from handoffd.store.journal import Journal
 from handoffd.store.records import Committed, Record
+
+_T = TypeVar("_T")
 
 
 class Controlled:
@@ -38,6 +41,10 @@ class Controlled:
         self.tcp_port: int | None = None
         """The loopback port, if there is one."""
 
+    def run(self, work: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+        """Return what `work` returns, run where the server runs."""
+        return self._portal.call(work, *arguments)
+
     def commit(self, record: Record) -> Committed:
         """Have something happen."""
         return self._portal.call(self.journal.commit, record)
@@ -52,16 +59,18 @@ def controlled(
     on_stop: Callable[[], None] = lambda: None,
     tcp: bool = False,
     gates: bool = False,
+    state: Path | None = None,
 ) -> Iterator[Controlled]:
     """Lend a server that answers; it is stopped as the daemon stops it.
 
-    With `tcp`, on a loopback port, too; `gates` as in the settings. `inside` tells which processes belong
+    `state` is a folder whose journal it goes on with. With `tcp`, on a loopback port, too; `gates` as in
+    the settings. `inside` tells which processes belong
     to executors: tests may themselves be run by one.
     """
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
         runtime = Path(name)
-        journal = portal.call(Journal.open, runtime / "state" / "journal.db")
+        journal = portal.call(Journal.open, (state or runtime / "state") / "journal.db")
         lent = Controlled(portal, runtime, journal, supervision)
 
         def stop(executors: bool) -> None:

@@ -108,6 +108,12 @@ class Daemon:
         """End the daemon without any chance to tidy up."""
         self._end(signal.SIGKILL)
 
+    def lost(self) -> None:
+        """Wait for a daemon that ends by something else than us."""
+        assert self._process is not None
+        self._process.wait(60)
+        self._process = None
+
     def stop(self, *, executors: bool) -> None:
         """Ask the daemon over its API to end, and wait for it."""
         assert self._process is not None

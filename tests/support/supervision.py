@@ -107,7 +107,7 @@ class MemorySupervision:
         self.lifted.append((account, by))
         return Lifted(projects=tuple(self.projects), problems=self.unlifted)
 
-    async def give(self, project: str, verb: Verb) -> Result:
+    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
         """Keep the verb; a project that is initialised has a track from then on."""
         self.given.append((project, verb))
         if isinstance(verb, Initialised):

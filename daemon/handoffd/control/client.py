@@ -57,7 +57,7 @@ class Client:
 
     @contextmanager
     def stream(
-        self, path: str, headers: Mapping[str, str] | None = None, **query: object
+        self, path: str, headers: Mapping[str, str] | None = None, /, **query: object
     ) -> Iterator[Stream]:
         """Lend an answer that comes in pieces, for as long as the caller reads it."""
         with closing(self._connect(None)) as connection:
@@ -68,7 +68,7 @@ class Client:
 
     def lines(self, path: str, **query: object) -> Iterator[Json]:
         """Yield the objects of an answer that has one a line, as they come."""
-        with self.stream(path, None, **query) as stream:
+        with self.stream(path, **query) as stream:
             yield from map(_decoded, stream.lines())
 
     def daemon_pid(self) -> int:

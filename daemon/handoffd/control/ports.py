@@ -44,8 +44,11 @@ class Supervision(Protocol):
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its journal stay. Refused while it runs."""
 
-    async def give(self, project: str, verb: Verb) -> Result:
-        """Put a verb before the engine and return what it said."""
+    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+        """Put a verb before the engine and return what it said.
+
+        `request` is the key it came with, recorded together with what follows from it.
+        """
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
         """Give the next attempt away, to a person or another tool; return its prompt if there is one."""

@@ -6,6 +6,7 @@ The same answers for every entrance: socket, command line, with a daemon and wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,10 @@ class Reads(Inspecting):
         self._runs_dir = runs_dir
         self.daemon = daemon
         self._next_tries = next_tries
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._clock.now()
 
     async def status(self, project: str | None = None) -> Json:
         """Return every project's status, or one's."""

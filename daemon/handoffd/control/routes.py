@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from handoffd.control.api.asking import asked
 from handoffd.control.api.endpoint import Endpoint
+from handoffd.control.api.idempotency import Replies, answered
 from handoffd.control.api.problems import error_json, status_of
 from handoffd.control.api.table import ENDPOINTS
 from handoffd.control.service import Service
@@ -32,16 +33,21 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 def application(service: Service, closing: anyio.Event) -> Starlette:
     """Return the API over `service`; its streams end when `closing` is set."""
-    routes = [_route(endpoint, service, closing) for endpoint in ENDPOINTS]
+    replies = Replies(service)
+    routes = [_route(endpoint, service, closing, replies) for endpoint in ENDPOINTS]
     return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
 
 
-def _route(endpoint: Endpoint, service: Service, closing: anyio.Event) -> Route:
+def _route(endpoint: Endpoint, service: Service, closing: anyio.Event, replies: Replies) -> Route:
     async def answer(request: Request) -> Response:
-        given = await endpoint.answer(await asked(endpoint, request, service, closing))
-        if isinstance(given, Response):
-            return given
-        return JSONResponse(given, 409 if given.get("type") == "error" else 200)
+        question = await asked(endpoint, request, service, closing)
+
+        async def do() -> Response:
+            given = await endpoint.answer(question)
+            return given if isinstance(given, Response) else answered(given)
+
+        key = question.caller.request
+        return await do() if key is None else await replies.once(key, question, endpoint, do)
 
     route = Route(endpoint.path, _answering(answer), name=endpoint.name, methods=[endpoint.method])
     route.methods = {endpoint.method}  # no HEAD: of a stream it would never end

@@ -43,12 +43,14 @@ _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
 class Caller:
     """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.
 
-    `pid` None: nobody knows, it came over TCP. `vouched`: it counts as a person all the same.
+    `pid` None: nobody knows, it came over TCP. `vouched`: it counts as a person all the same. `request` is
+    the key that is recorded with what comes of it, so that it is known when it is asked for again.
     """
 
     pid: int | None
     by: str
     vouched: bool = False
+    request: str | None = None
 
 
 class Service(Reads):
@@ -106,14 +108,15 @@ class Service(Reads):
         if verb in self._manual_verbs:
             return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
         if verb == "start":
-            return await self._start(await self._ready(project), given, caller.by)
+            return await self._start(await self._ready(project), given, caller)
         if verb == "custom":
             label = given.pop("label")
             story = label or f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
             task = {**given, "story": story, "task_type": "custom", "instruction": given["text"]}
             del task["text"]
-            return await self._start(await self._ready(project), task, caller.by)
-        return await self._give(self._supervision.find(project), EVENTS[verb](given, caller.by))
+            return await self._start(await self._ready(project), task, caller)
+        root = self._supervision.find(project)
+        return await self._give(root, EVENTS[verb](given, caller.by), caller.request)
 
     def _check_executors(self, spec: VerbSpec, project: str, names: tuple[str, ...]) -> None:
         known = self._supervision.executors()
@@ -139,14 +142,19 @@ class Service(Reads):
             message = f"{rule}: it was asked for by a process of an executor"
             raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
-    async def _start(self, root: str, given: Mapping[str, Any], by: str) -> Json:
+    async def _start(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         asked = {name: value for name, value in given.items() if name != "manual"}
-        started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=by, **asked)
-        return await self._give(root, started)
+        started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=caller.by, **asked)
+        return await self._give(root, started, caller.request)
 
-    async def _give(self, root: str, verb: Verb) -> Json:
-        return await self._told(root, await self._supervision.give(root, verb))
+    async def _give(self, root: str, verb: Verb, request: str | None) -> Json:
+        return await self._told(root, await self._supervision.give(root, verb, request))
+
+    async def recalled(self, seq: int) -> Json:
+        """Return the answer to a verb by its event's number: the result of then, and what is next now."""
+        (event,) = await self.journal.events(seq - 1, None, 1)
+        return await self._with_next(event.key.project, addressed(event.result, event.key.project))
 
     async def _hand_out(self, root: str, by: str) -> Json:
         result, prompt = await self._supervision.hand_out(root, by)
@@ -170,7 +178,9 @@ class Service(Reads):
 
         After a refusal that is what the engine advises; else what follows from where the track stands now.
         """
-        result = addressed(plain(_RESULT, of_engine), root)
+        return await self._with_next(root, addressed(plain(_RESULT, of_engine), root))
+
+    async def _with_next(self, root: str, result: Json) -> Json:
         view = await self._supervision.view(root)
         track = view.tracks[0] if view.tracks else None
         if result["type"] != "error":

@@ -34,6 +34,7 @@ from handoffd.store.records import (
     StoredTrack,
     UsageSum,
 )
+from handoffd.store.requests import Requests
 from handoffd.store.rulebooks import RuleTexts
 from handoffd.store.schema import refuse_newer, version_of
 from handoffd.store.writer import Work, Writer
@@ -58,6 +59,8 @@ class Journal:
         self._writer = None if connection is None else Writer(connection, path, self._committed)
         self.outbox = Outbox(self._readers.run, self._write)
         """Notices on their way to people."""
+        self.requests = Requests(self._write)
+        """What came with a key, so that it is done once."""
 
     @classmethod
     async def open(cls, path: Path) -> Journal:

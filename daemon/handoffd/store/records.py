@@ -29,7 +29,7 @@ class Record:
 
     `track` is the track afterwards; `state_text` is the STATE.json to be projected, or None when
     the projection stays as it is. `at` is the time the engine was told, and `rules` what it decided
-    by: with both, the decision can be made again.
+    by: with both, the decision can be made again. `request` is the key of whoever asked for it, if any.
     """
 
     key: TrackKey
@@ -42,6 +42,7 @@ class Record:
     state_text: str | None
     rules: RuleBook | None = None
     grounds: tuple[Ground, ...] = ()
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

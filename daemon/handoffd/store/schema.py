@@ -102,7 +102,15 @@ _USAGE: Step = (
     "CREATE INDEX dispatches_by_end ON dispatches (ended_at) WHERE input_tokens IS NOT NULL",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE)
+_REQUESTS: Step = (
+    # What came with an idempotency key: the event it became, in whose transaction, and its answer.
+    """CREATE TABLE requests (
+        key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, at TEXT NOT NULL,
+        seq INTEGER REFERENCES events (seq), status INTEGER, body TEXT) STRICT""",
+    "CREATE INDEX requests_by_age ON requests (at)",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS)
 VERSION = len(STEPS)
 
 

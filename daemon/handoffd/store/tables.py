@@ -94,6 +94,8 @@ def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
     if prepared.digest is not None:
         _remember_projection(db, key, prepared.digest, seq)
     write_dispatches(db, key, seq, prepared.begun, prepared.learned, prepared.verdict)
+    if prepared.record.request is not None:
+        db.execute("UPDATE requests SET seq = coalesce(seq, ?) WHERE key = ?", (seq, prepared.record.request))
     return Committed(seq=seq, effects=_add_effects(db, seq, prepared))
 
 

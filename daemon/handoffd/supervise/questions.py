@@ -23,6 +23,8 @@ class Question:
     """An event whose sender may wait for the decision. `event` None: it is the track's turn."""
 
     event: Event | None
+    request: str | None = None
+    """The key of the request it came with, if any."""
     answered: anyio.Event = field(default_factory=anyio.Event)
     decision: Decision | None = None
     error: Exception | None = None
@@ -56,12 +58,12 @@ class Questions:
         """Whether nobody will ever take a question out again."""
         return self._closed
 
-    def put(self, event: Event | None) -> Question:
+    def put(self, event: Event | None, request: str | None = None) -> Question:
         """Append a question; once this is closed it fails at once, and never raises here.
 
         Who posts a fact (a watcher, a slot that became free) is not to suffer from a track that ends.
         """
-        question = Question(event)
+        question = Question(event, request)
         if self._closed:
             question.fail(given_up())
         else:

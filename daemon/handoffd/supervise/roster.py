@@ -217,8 +217,10 @@ class Roster:
         await self._services.journal.remove_project(root, self._services.clock.now())
         return stored
 
-    async def give(self, project: str, verb: Verb) -> Result:
+    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
         """Put a verb before the engine, after a look at the disk, and return what it said.
+
+        `request` is the key it came with.
 
         Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
         file that waits to be mended, or be judged by rules that nobody has read.
@@ -229,7 +231,7 @@ class Roster:
             raise Refused(
                 message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
             )
-        return (await found.main.give(verb)).result
+        return (await found.main.give(verb, request)).result
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
         """Give the next attempt away; return its prompt if there is one."""

@@ -51,8 +51,12 @@ class Standing:
         """What people must know of: a file or a journal that cannot be written."""
         return self.stuck or self.error
 
-    async def commit(self, event: Event, decision: Decision) -> tuple[PendingEffect, ...]:
+    async def commit(
+        self, event: Event, decision: Decision, request: str | None = None
+    ) -> tuple[PendingEffect, ...]:
         """Make a decision happen, show it, and return the orders that follow from it.
+
+        `request` is the key of whoever asked for it.
 
         Raises StoreError, with nothing changed, when the journal cannot take it.
         """
@@ -73,6 +77,7 @@ class Standing:
             state_text=text,
             rules=basis.rules if basis else None,
             grounds=decision.grounds,
+            request=request,
         )
         committed = await self._services.journal.commit(record)
         self._book(event, decision.track)

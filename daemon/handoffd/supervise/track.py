@@ -81,16 +81,16 @@ class TrackSupervisor:
         """Let the track take its turn, if it has one."""
         self._questions.put(None)
 
-    async def give(self, event: Event) -> Decision:
-        """Hand in an event and return what was decided.
+    async def give(self, event: Event, request: str | None = None) -> Decision:
+        """Hand in an event and return what was decided. `request`: the key that is recorded with it.
 
         Raises HandoffdError when it was not recorded: the consumer answers every question, and when
         it ends or cannot write the journal, it fails those that wait.
         """
         async with self._alone:
             if self._tasks is None and not self._questions.closed:
-                return await self._apply(event)
-        return await self._questions.put(event).decided()
+                return await self._apply(event, request)
+        return await self._questions.put(event, request).decided()
 
     async def settle(self, event: Event) -> None:
         """Hand in a fact and return when it is committed, however long the journal is unwritable."""
@@ -147,7 +147,7 @@ class TrackSupervisor:
     async def _answer(self, question: Question) -> None:
         try:
             if question.event is not None:
-                question.decision = await self._apply_stubbornly(question.event)
+                question.decision = await self._apply_stubbornly(question.event, question.request)
             await self._take_turn()
         except HandoffdError as error:
             self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
@@ -158,12 +158,12 @@ class TrackSupervisor:
         finally:
             question.answered.set()
 
-    async def _apply_stubbornly(self, event: Event) -> Decision:
+    async def _apply_stubbornly(self, event: Event, request: str | None) -> Decision:
         """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""
         try:
             while True:
                 try:
-                    return await self._apply(event)
+                    return await self._apply(event, request)
                 except StoreError as error:
                     if not must_not_be_lost(event):
                         raise
@@ -174,25 +174,25 @@ class TrackSupervisor:
         finally:
             self.standing.stuck = None
 
-    async def _apply(self, event: Event) -> Decision:
+    async def _apply(self, event: Event, request: str | None = None) -> Decision:
         try:
-            return await self._decide(event)
+            return await self._decide(event, request)
         except StoreError as error:
             if error.code != "UNWRITABLE":
                 raise
             # An agent's output may hold half a character. The journal could never take that, so
             # the event is what it would have read again.
-            return await self._decide(decode_event(encode(event)))
+            return await self._decide(decode_event(encode(event)), request)
 
-    async def _decide(self, event: Event) -> Decision:
+    async def _decide(self, event: Event, request: str | None) -> Decision:
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it nobody has it
-        await self._commit(event, decision)
+        await self._commit(event, decision, request)
         return decision
 
-    async def _commit(self, event: Event, decision: Decision) -> None:
-        orders = await self.standing.commit(event, decision)
+    async def _commit(self, event: Event, decision: Decision, request: str | None = None) -> None:
+        orders = await self.standing.commit(event, decision, request)
         self._give_back()
         if self._tasks is None:
             self._left += orders

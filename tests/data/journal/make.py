@@ -132,7 +132,13 @@ async def _notices(journal: Journal) -> None:
 async def _make(path: Path, version: int) -> None:
     journal = Journal(path, _opened(path, version), 0)
     try:
-        for record in _records(version):
+        records = _records(version)
+        if version >= 5:
+            await journal.requests.claim("key-1", "fingerprint", _at(0))
+            await journal.requests.claim("key-2", "fingerprint", _at(0))
+            await journal.requests.answer("key-2", 200, '{"type": "reloaded"}')
+            records = (replace(records[0], request="key-1"), *records[1:])
+        for record in records:
             await journal.commit(record)
         for effect in (1, 2):
             await journal.effect_done(effect)

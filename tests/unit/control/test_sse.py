@@ -51,7 +51,7 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(control: Controlled) -> N
     for why in ("one", "two", "three"):
         control.commit(record(why=why))
 
-    with control.client.stream("/v1/events", headers={"Last-Event-ID": "2"}, stream=1, after=0) as stream:
+    with control.client.stream("/v1/events", {"Last-Event-ID": "2"}, stream=1, after=0) as stream:
         assert "three" == next(messages(stream.lines()))["data"]["why"]
 
 
@@ -59,7 +59,7 @@ def test_the_media_type_asks_for_it_too(control: Controlled) -> None:
     """As a browser does."""
     control.commit(record(why="one"))
 
-    with control.client.stream("/v1/events", headers={"Accept": "text/event-stream"}, after=0) as stream:
+    with control.client.stream("/v1/events", {"Accept": "text/event-stream"}, after=0) as stream:
         assert "one" == next(messages(stream.lines()))["data"]["why"]
 
 

@@ -10,6 +10,7 @@ import anyio
 from starlette.requests import Request
 
 from handoffd.control.api.endpoint import MOST, Asked, Endpoint, UrlParameter
+from handoffd.control.api.idempotency import key_of
 from handoffd.control.gate import CALLER, From
 from handoffd.control.history import Json
 from handoffd.control.service import Caller, Service
@@ -28,7 +29,7 @@ async def asked(endpoint: Endpoint, request: Request, service: Service, closing:
     try:
         given = _of_url(endpoint, request)
         body = await _in_time(request) if endpoint.method == "POST" else {}
-        caller = _caller(request, body.get("by"))
+        caller = _caller(endpoint, request, body.get("by"))
         if not endpoint.raw:
             given.update(values(endpoint.body or (), body))
     except Refused as refused:
@@ -76,13 +77,14 @@ def _number(parameter: UrlParameter, text: str) -> int:
     return min(int(text), parameter.most)
 
 
-def _caller(request: Request, by: object) -> Caller:
+def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
+    key = key_of(request, endpoint) if endpoint.method == "POST" else None
     source = request.scope[CALLER]  # set by what stands between the socket and the application
     assert isinstance(source, From)
     if by is not None and not isinstance(by, str):
         raise _bad("by must be a text: the name to record")
     name = by[:_MOST_NAME] if by and by.isprintable() else "api"
-    return Caller(pid=source.pid, by=name, vouched=source.vouched)
+    return Caller(pid=source.pid, by=name, vouched=source.vouched, request=key)
 
 
 async def _in_time(request: Request) -> Json:

@@ -63,8 +63,9 @@ class Endpoint:
 
     `answer` turns a request into a JSON object (409 when its `type` is `error`), or into a response of
     its own. `shape` is the type of that object, anything pydantic can describe, `media` what it comes as.
-    `body` None: nothing can be sent along. `raw`: `answer` checks the body itself. `hint`: how a person
-    would ask, after a bad request.
+    `body` None: nothing can be sent along. `raw`: `answer` checks the body itself. `keyed`: it may come
+    with an idempotency key. `one_event`: what comes of it is one event at most, whose result is the answer.
+    `hint`: how a person would ask, after a bad request.
     """
 
     name: str
@@ -75,6 +76,8 @@ class Endpoint:
     url: tuple[UrlParameter, ...] = ()
     body: tuple[Parameter, ...] | None = None
     raw: bool = False
+    keyed: bool = True
+    one_event: bool = False
     shape: Any = dict[str, Any]
     media: tuple[str, ...] = ("application/json",)
     hint: str | None = None

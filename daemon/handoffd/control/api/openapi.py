@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 import handoffd
 from handoffd.control.api.endpoint import Endpoint
+from handoffd.control.api.idempotency import HEADER, MOST_KEY
 from handoffd.control.api.problems import PROBLEMS, Problem
 from handoffd.control.api.schemas import body_schema, url_parameter
 from handoffd.control.api.shapes import Error
@@ -25,6 +26,13 @@ _INFO: Final = {
     "version": handoffd.__version__,
     "description": "Every verb and every question of handoffd. Over the Unix socket no token is needed.",
     "license": {"name": "MIT", "identifier": "MIT"},
+}
+_KEY: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "carried out once: repeated within 24 hours, the request gets the answer of then",
+    "schema": {"type": "string", "pattern": f"^[!-~]{{1,{MOST_KEY}}}$"},
 }
 _SERVERS: Final = [
     {
@@ -50,6 +58,7 @@ def document(endpoints: Sequence[Endpoint]) -> Json:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "parameters": {HEADER: _KEY},
             "responses": {one.name: _response(one) for one in PROBLEMS},
             "schemas": schemas,
         },
@@ -79,8 +88,11 @@ def _operation(endpoint: Endpoint, shape: Json) -> Json:
     for problem in PROBLEMS:
         responses[str(problem.status)] = {"$ref": f"#/components/responses/{problem.name}"}
     operation: Json = {"operationId": endpoint.name, "summary": endpoint.help, "responses": responses}
-    if endpoint.url:
-        operation["parameters"] = [url_parameter(one) for one in endpoint.url]
+    parameters = [url_parameter(one) for one in endpoint.url]
+    if endpoint.method == "POST" and endpoint.keyed:
+        parameters.append({"$ref": f"#/components/parameters/{HEADER}"})
+    if parameters:
+        operation["parameters"] = parameters
     if endpoint.body is not None:
         needed = any(one.required for one in endpoint.body)
         content = {JSON: {"schema": body_schema(endpoint.body)}}

@@ -23,8 +23,10 @@ from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
 from handoffd.errors import Refused
 
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
+_EVENTS: Final = frozenset({"start", "custom", *EVENTS})
+
 _SHAPES: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("start", "custom", *EVENTS), ResultOfVerb),
+    **dict.fromkeys(_EVENTS, ResultOfVerb),
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
 }  # fmt: skip
 """What verbs answer; an object of its own that is not described here, for any other."""
@@ -55,7 +57,7 @@ def _verb(spec: VerbSpec) -> Endpoint:
     return Endpoint(
         name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
         body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
-        shape=_SHAPES.get(spec.name, dict[str, Any]),
+        one_event=spec.name in _EVENTS, shape=_SHAPES.get(spec.name, dict[str, Any]),
     )  # fmt: skip
 
 
@@ -79,6 +81,6 @@ ORDERS: Final = (
         name="stop", path="/v1/stop", method="POST",
         help="End the daemon; executors go on unless told otherwise.",
         body=(Parameter(name="executors", type="flag", help="end the executors first"),),
-        answer=_stop, shape=Stopping,
+        keyed=False, answer=_stop, shape=Stopping,
     ),
 )  # fmt: skip

@@ -47,8 +47,8 @@ PROBLEMS: Final = (
         status=408, name="TooSlow", codes=("REQUEST_TIMEOUT",), when="the body did not arrive in time"
     ),
     Problem(
-        status=409, name="Conflict", codes=(), others=True,
-        when="refused: by the engine (the body is its result), or because something is locked",
+        status=409, name="Conflict", codes=("IDEMPOTENCY_CONFLICT", "REQUEST_CUT_SHORT"), others=True,
+        when="refused: by the engine (the body is its result), because something is locked, or by its key",
     ),
     Problem(status=413, name="TooLarge", codes=("TOO_LARGE",), when="the body is too large"),
     Problem(

@@ -1,0 +1,144 @@
+"""The control API of a real daemon: what is asked once is done once, and a reader misses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.daemon import REPOSITORY, Daemon, sample
+from tests.support.eventually import eventually_sync
+
+_ARMED = """
+import os, signal, sqlite3
+from handoffd import failpoints
+
+def act(point, subject):
+    if point != "after_commit" or not os.path.exists(os.environ["TEST_ARMED"]):
+        return
+    query = "SELECT 1 FROM requests WHERE status IS NULL AND " + os.environ["TEST_WHEN"]
+    db = sqlite3.connect(os.environ["TEST_JOURNAL"])
+    found = db.execute(query).fetchone()
+    db.close()
+    if found:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+failpoints.arm(act)
+"""
+"""Kills its process as soon as the journal says what the test waits for."""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that is not running yet."""
+    made = Daemon(tmp_path)
+    yield made
+    made.close()
+
+
+def client(daemon: Daemon) -> httpx.Client:
+    """Return a client of its socket."""
+    transport = httpx.HTTPTransport(uds=str(daemon.socket))
+    return httpx.Client(transport=transport, base_url="http://handoffd", timeout=60)
+
+
+def note(daemon: Daemon, project: Path, key: str) -> httpx.Response:
+    """Return the answer to a note under a key."""
+    body = {"project": str(project), "text": "mind the rounding"}
+    with client(daemon) as asker:
+        return asker.post("/v1/verbs/note", json=body, headers={"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize(("when", "replayed"), [("seq IS NOT NULL", True), ("seq IS NULL", False)])
+def test_a_verb_is_given_once_though_the_daemon_is_killed_before_it_answers(
+    daemon: Daemon, tmp_path: Path, when: str, replayed: bool
+) -> None:
+    """After its event was committed it is told, before that it is done: one note in either case."""
+    armed, hooks = tmp_path / "armed", tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(_ARMED)
+    daemon.environment = {
+        "PYTHONPATH": f"{hooks}:{REPOSITORY / 'daemon'}", "TEST_ARMED": str(armed), "TEST_WHEN": when,
+        "TEST_JOURNAL": str(daemon.state_dir / "journal.db"),
+    }  # fmt: skip
+    project = sample(tmp_path)
+    daemon.start()
+    daemon.verb("init", project)
+    armed.touch()
+    with pytest.raises(httpx.TransportError):
+        note(daemon, project, "a")
+    daemon.lost()
+    armed.unlink()
+
+    daemon.start()
+    first, second = note(daemon, project, "a"), note(daemon, project, "a")
+
+    assert (200, 200) == (first.status_code, second.status_code)
+    assert (replayed, True) == tuple("Idempotent-Replay" in one.headers for one in (first, second))
+    assert first.json() == second.json()
+    assert ["noted"] == [event["kind"] for event in daemon.events(project) if event["kind"] == "noted"]
+
+
+def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Path) -> None:
+    """Over the port, by the number of the last event; what came meanwhile is not missed."""
+    port = _free_port()
+    daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
+    project = sample(tmp_path)
+    try:
+        daemon.start()
+        daemon.verb("init", project)
+        daemon.verb("note", project, text="one")
+        seen = _read(daemon, port, {}, lambda found: "noted" in [kind for _, kind in found])
+        daemon.kill()
+        daemon.start()
+        daemon.verb("note", project, text="two")
+        rest = _read(daemon, port, {"Last-Event-ID": str(seen[-1][0])}, bool)
+    finally:
+        daemon.close()
+
+    numbers = [number for number, _ in seen + rest]
+    assert list(range(1, numbers[-1] + 1)) == numbers
+
+
+def _read(daemon: Daemon, port: int, headers: dict[str, str], enough: Any) -> list[tuple[int, str]]:
+    """Return numbers and kinds of events from the beginning, or from behind the last one that was seen."""
+    token = (daemon.state_dir / "control.token").read_text().strip()
+    found: list[tuple[int, str]] = []
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as asker:
+        given = {"Authorization": f"Bearer {token}", **headers}
+        with asker.stream("GET", "/v1/events?stream=1&after=0", headers=given) as answer:
+            assert 200 == answer.status_code
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    found.append((event["seq"], event["kind"]))
+                    if enough(found):
+                        return found
+    raise AssertionError(found)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+def test_nobody_gets_in_without_the_token(tmp_path: Path) -> None:
+    """And `handoffd token` prints what is in the file that only its owner can read."""
+    port = _free_port()
+    daemon = Daemon(tmp_path, {"control": {"tcp": {"port": port}}})
+    try:
+        daemon.start()
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as asker:
+            assert 401 == asker.get("/v1/status").status_code
+    finally:
+        daemon.close()
+
+    assert 0o600 == os.stat(daemon.state_dir / "control.token").st_mode & 0o777
+    assert eventually_sync(lambda: not daemon.processes())
