@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench bench-stream chaos test-executors schema clean
+.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -23,6 +23,9 @@ bench: $(READY)  ## Hand-off to next executor, with 1,000 idle projects, beside 
 
 bench-stream: $(READY)  ## Memory of the daemon after 1 GiB of an agent's stream, beside that after 10 MiB
 	@$(BIN)/python -m tests.benchmarks.stream_memory --check $(ARGS)
+
+bench-hook: $(READY)  ## How long Claude Code waits for a hook of ours, beside a Python that does nothing
+	@$(BIN)/python -m tests.benchmarks.hook_latency $(ARGS)
 
 chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUNDS=10000 SEED=1 DAEMONS=4)
 	@$(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) \

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.commands import environment, program
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.hooking import ARGV, event, hand_over, hook, state_in
 
@@ -146,12 +146,10 @@ def test_inside_a_run_of_ours_nothing_is_applied(daemon: Daemon, tmp_path: Path)
 
 def test_an_attempt_of_the_daemon_s_own_is_nobody_else_s(daemon: Daemon, tmp_path: Path) -> None:
     """A person who looks in with another session is asked for nothing, and hands nothing in."""
-    root = tmp_path / "shop"
-    (root / ".ai").mkdir(parents=True)
-    (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
-    (root / ".ai/rehearsal.json").write_text('{"steps": {"bdd": {"do": "hang"}}}', encoding="utf-8")
+    root = sample(tmp_path, script={"bdd": ["hang"]})
     daemon.verb("start", root, story="US-001")
     daemon.wait_at(root, "bdd", "running")
+    eventually_sync((root / ".ai/rehearsal-count.json").exists)
     asked = hook(event(root), env_of(daemon))
     hand_over(root)
     handed = hook(event(root), env_of(daemon))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import Any
 
 from handoffd.cli.wording import minutes, plain
@@ -70,7 +71,12 @@ def _initialised(answer: Json) -> list[str]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
     lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
+    lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
     return [*lines, f"  next: {plain(command_for(answer['project'], 'start', 'STORY'))}"]
+
+
+def _hooks_of(project: str) -> str:
+    return f"handoffd hooks install --project {quote(project)}"
 
 
 def _added(answer: Json) -> list[str]:

@@ -18,6 +18,10 @@ from handoffd.hooks.finding import Standing, find_root, look
 from handoffd.hooks.place import folders, home
 from handoffd.hooks.reply import TOLD, Reply
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handoffd.store.latest import Latest
+
 RUN_VARIABLE = "HANDOFFD_RUN"
 """In the environment of every executor of ours: the daemon hears its hand-off when it ends."""
 
@@ -78,21 +82,36 @@ class _House:
 
     def theirs(self, root: str) -> bool:
         """Return whether others make the latest attempt in a project that is looked after."""
+        found = self._latest(root)
+        return found is not None and found.known and found.theirs
+
+    def _latest(self, root: str) -> Latest | None:
         from handoffd.store.latest import latest
 
-        found = latest(os.path.join(self._state_dir, "journal.db"), root)
-        return found is not None and found.known and found.theirs
+        return latest(os.path.join(self._state_dir, "journal.db"), root)
 
     def apply(self, standing: Standing) -> dict[str, object] | None:
         """Apply the project's hand-off: through the daemon, else alone; None when that is done later."""
+        path = os.path.join(self._runtime_dir, "control.sock")
+        answer = self._ask(path, standing.root) if os.path.lexists(path) else None
+        return answer if answer is not None else self._without_daemon(standing)
+
+    def _ask(self, path: str, root: str) -> dict[str, object] | None:
         from handoffd.hooks.asking import ask
+
+        return ask(path, "apply", {"project": root, "by": "a hook"}, LIMIT_S)
+
+    def _without_daemon(self, standing: Standing) -> dict[str, object] | None:
         from handoffd.hooks.checks import may_be_checked
+        from handoffd.hooks.memory import remembered
         from handoffd.hooks.turns import later
 
-        body: dict[str, object] = {"project": standing.root, "by": "a hook"}
-        answer = ask(os.path.join(self._runtime_dir, "control.sock"), "apply", body, LIMIT_S)
-        if answer is not None:
-            return answer
+        found = self._latest(standing.root)
+        if found is None or not found.known:
+            return {"type": "error", "code": "NOT_FOUND"}
+        before = remembered(self.folder, standing)
+        if before is not None:
+            return before
         alone = partial(self._alone, standing)
         if may_be_checked(standing.root, standing.state.get("step")):
             return alone()
@@ -100,21 +119,28 @@ class _House:
         return None
 
     def _alone(self, before: Standing) -> dict[str, object] | None:
-        """Apply a hand-off without a daemon, unless another hook has done it meanwhile."""
+        """Apply a hand-off with the daemon's own parts, unless another hook has done it meanwhile."""
+        from handoffd.hooks.memory import remember, remembered
         from handoffd.hooks.turns import turn
 
         with turn(self.folder, before.root):
             now = look(before.root)
-            if now is None or now.status != before.status:
+            if now is None or now.status != before.status or remembered(self.folder, now) is not None:
                 return None
-            from handoffd.entrance.asking import give
-            from handoffd.entrance.place import Place
-            from handoffd.errors import HandoffdError
+            result = self._given(before.root)
+            if result.get("type") != "error" or result.get("code") == "MALFORMED_HANDOFF":
+                remember(self.folder, now, result)  # anything else may be over the next time
+            return result
 
-            try:
-                return give(Place(config=self._config, environ=self._environ), "apply", before.root, {}).json
-            except HandoffdError as error:
-                return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    def _given(self, root: str) -> dict[str, object]:
+        from handoffd.entrance.asking import give
+        from handoffd.entrance.place import Place
+        from handoffd.errors import HandoffdError
+
+        try:
+            return give(Place(config=self._config, environ=self._environ), "apply", root, {}).json
+        except HandoffdError as error:
+            return {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
 
 
 def _say(reply: Reply) -> None:

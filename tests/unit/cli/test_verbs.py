@@ -154,6 +154,7 @@ def test_add_remove_trust_and_init_say_what_they_did(
         "  wrote CLAUDE.md",
         "  tests: none found; an agent's word counts until test.command is set in .ai/handoffd.yaml",
         "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step makes them",
+        f"  Claude Code by hand: handoffd hooks install --project {root}   (applies its hand-offs)",
         f"  next: handoffd start {root} STORY",
     ] == handoffd("init", str(root)).lines
     assert ["in force from now on: test.command"] == handoffd("trust", "shop").lines

@@ -97,6 +97,20 @@ def test_a_handoff_is_applied_once_and_nobody_waits_for_it(root: Path, env: dict
     eventually_sync(lambda: _kinds(root, env).count("handoff_arrived") == 1)
 
 
+def test_what_nobody_waited_for_is_told_by_the_next_hook(root: Path, env: dict[str, str]) -> None:
+    """Once; and it is not tried again, for the same hand-off."""
+    (root / ".ai/HANDOFF.md").write_text("---\nstatus: [\n", encoding="utf-8")
+    first = hook(event(root, "SubagentStop"), env)
+    eventually_sync(lambda: bool(list((root.parent / "state/hooks").glob("*.last"))))
+    said = [hook(event(root), env) for _ in range(2)]
+
+    assert (0, "", [2, 0]) == (first.code, first.err, [one.code for one in said])
+    assert "the hand-off cannot be read" in said[0].err
+    hand_over(root)
+    assert 0 == hook(event(root), env).code
+    eventually_sync(lambda: state_in(root)["status"] == "pass")
+
+
 def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str]) -> None:
     """It waits for the check, says what failed, and is silent the next time."""
     hand_over(checked)
