@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -135,8 +136,10 @@ async def test_a_project_with_an_odd_name_is_reached_by_it(daemon: Daemon, tmp_p
     daemon.verb("init", project)
     assert ODD == daemon.get("/v1/status", project=str(project))["projects"][0]["name"]
 
-    async with session(daemon) as client:
+    async with session(daemon, "--language", "zh-TW") as client:
         (view,) = (await told(client, "status", project=ODD))["projects"]
+        report, _ = (await client.call_tool("query", {"project": ODD})).content
+        assert re.search("[一-龥]", report.text)  # type: ignore[union-attr]
         uri = f"handoffd://project/{quote(ODD, safe='')}/state"
         (content,) = (await client.read_resource(uri)).contents
 

@@ -10,6 +10,7 @@ import click
 
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
+from handoffd.protocol.rules import Language
 
 REQUIREMENT: Final = "mcp>=2,<3"
 """What the extra of the same name installs."""
@@ -21,8 +22,11 @@ REQUIREMENT: Final = "mcp>=2,<3"
     is_flag=True,
     help="Also offer what is for people: approve, retry, trust and the like.",
 )
+@click.option(
+    "--language", type=click.Choice(["en", "zh-TW"]), help="Of reports (default: that of the settings)."
+)
 @click.pass_obj
-def mcp(place: Place, allow_approvals: bool) -> None:
+def mcp(place: Place, allow_approvals: bool, language: Language | None) -> None:
     """Be an MCP server on standard input and output, for a chat agent.
 
     Tools are the reads and verbs of this command line. Without --allow-approvals none of them opens a
@@ -39,4 +43,12 @@ def mcp(place: Place, allow_approvals: bool) -> None:
         click.echo("  next: claude mcp add handoffd -- handoffd mcp", err=True)
     from handoffd.cli.log import last_lines
 
-    serve(place, last_lines, approvals=allow_approvals)
+    serve(place, last_lines, language or _language(place), approvals=allow_approvals)
+
+
+def _language(place: Place) -> Language:
+    """Return the language of the settings; settings that are wrong are no reason not to answer."""
+    try:
+        return place.settings().language
+    except HandoffdError:
+        return "en"

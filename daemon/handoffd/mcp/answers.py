@@ -20,16 +20,17 @@ MOST_CHARS: Final = 400_000
 NO_DAEMON: Final = "No daemon runs: what was asked for is recorded, and `handoffd run` goes on from here."
 
 
-def result_of(answer: Answer, *, changes: bool) -> types.CallToolResult:
+def result_of(answer: Answer, report: str | None = None, *, changes: bool) -> types.CallToolResult:
     """Return an answer as the result of a tool; what the engine refused is an error.
 
-    `changes`: the tool is a verb; then it is said when no daemon is there to go on.
+    `report` is told first. `changes`: the tool is a verb; then it is said when no daemon is there to go on.
     """
     refused = answer.json.get("type") == "error"
     shown = _text(answer.json)
     if len(shown) > MOST_CHARS:
         return failure(_too_large(len(shown)))
-    texts = [shown] if answer.daemon or refused or not changes else [NO_DAEMON, shown]
+    idle = None if answer.daemon or refused or not changes else NO_DAEMON
+    texts = [text for text in (report, idle, shown) if text]
     return _result(texts, {**answer.json, "daemon": answer.daemon}, is_error=refused)
 
 

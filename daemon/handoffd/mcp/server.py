@@ -21,17 +21,20 @@ from mcp.shared.exceptions import MCPError
 import handoffd
 from handoffd.control.verbs import usage
 from handoffd.control.vocabulary import VERBS
+from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.mcp import resources
 from handoffd.mcp.answers import failure, result_of
 from handoffd.mcp.arguments import checked
 from handoffd.mcp.inspections import INSPECTIONS
-from handoffd.mcp.offer import Offer
+from handoffd.mcp.offer import Json, Offer
 from handoffd.mcp.prompts import PROMPTS
 from handoffd.mcp.reads import READS
 from handoffd.mcp.tail import LastLines, tail_offer
+from handoffd.mcp.telling import Teller
 from handoffd.mcp.verbs import verb_offers
+from handoffd.protocol.rules import Language
 
 _T = TypeVar("_T")
 _Context = ServerRequestContext[Any]
@@ -59,12 +62,12 @@ so, in so many words, for this project and now. Free text is no consent; when in
 """
 
 
-def serve(place: Place, last_lines: LastLines, *, approvals: bool) -> None:
+def serve(place: Place, last_lines: LastLines, language: Language, *, approvals: bool) -> None:
     """Answer one client until it closes our standard input. The arguments are those of `build`."""
     # The thread that reads standard input cannot be called back, so Ctrl-C would wait for another line.
     # Nothing is lost by ending at once: what was begun is the daemon's, or one transaction of the journal.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = build(place, last_lines, approvals=approvals)
+    server = build(place, last_lines, language, approvals=approvals)
 
     async def run() -> None:
         async with stdio_server() as (requests, answers):
@@ -73,9 +76,9 @@ def serve(place: Place, last_lines: LastLines, *, approvals: bool) -> None:
     anyio.run(run)
 
 
-def build(place: Place, last_lines: LastLines, *, approvals: bool) -> Server[Any]:
+def build(place: Place, last_lines: LastLines, language: Language = "en", *, approvals: bool) -> Server[Any]:
     """Return the server; `approvals` has it offer the verbs that are for people."""
-    desk = _Desk(place, offers(last_lines, approvals=approvals))
+    desk = _Desk(place, offers(last_lines, approvals=approvals), Teller(place, language))
     return Server(
         "handoffd",
         version=handoffd.__version__,
@@ -97,9 +100,10 @@ def offers(last_lines: LastLines, *, approvals: bool) -> dict[str, Offer]:
 
 
 class _Desk:
-    def __init__(self, place: Place, offered: Mapping[str, Offer]) -> None:
+    def __init__(self, place: Place, offered: Mapping[str, Offer], teller: Teller) -> None:
         self._place = place
         self._offers = offered
+        self._teller = teller
 
     # --- tools -----------------------------------------------------------------------------------
     async def list_tools(self, _: _Context, __: _Page) -> types.ListToolsResult:
@@ -109,10 +113,14 @@ class _Desk:
         try:
             offer = self._offer(asked.name, _named(asked.arguments))
             given = checked(offer.name, offer.schema, asked.arguments)
-            answer = await _in_thread(lambda: offer.run(self._place, given))
+            answer, report = await _in_thread(lambda: self._answered(offer, given))
         except HandoffdError as error:
             return failure(error)
-        return result_of(answer, changes=not offer.reads)
+        return result_of(answer, report, changes=not offer.reads)
+
+    def _answered(self, offer: Offer, given: Json) -> tuple[Answer, str | None]:
+        answer = offer.run(self._place, given)
+        return answer, self._teller.report_of(offer, answer)
 
     def _offer(self, name: str, project: str | None) -> Offer:
         if name in self._offers:
