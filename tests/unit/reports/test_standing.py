@@ -34,7 +34,9 @@ TRACK: dict[str, Any] = {
 
 def view(**changes: Any) -> dict[str, Any]:
     """Return a project with one track."""
-    own = {key: changes.pop(key) for key in ("condition", "detail", "paused_by", "name") if key in changes}
+    own: dict[str, Any] = {
+        key: changes.pop(key) for key in ("condition", "detail", "paused_by", "name") if key in changes
+    }
     return {
         "name": "shop",
         "condition": "ok",
