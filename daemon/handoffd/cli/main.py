@@ -29,6 +29,7 @@ INTERRUPTED = 130
 LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("handoffd.cli.status:status", "Show every project: where it stands and what it waits for."),
     "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
+    "auto": ("handoffd.cli.auto:auto", "Do what a message means, in English or Chinese, as in a chat."),
     "peek": ("handoffd.cli.peek:peek", "Show what the next turn of a project would do, with its prompt."),
     "query": (
         "handoffd.cli.inspecting:query",
@@ -86,6 +87,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "start", "custom", "approve", "reject", "retry", "skip", "abort", "pause", "resume", "note",
         "use", "budget", "rollback", "reopen", "confirm", "level",
     ),
+    "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),

@@ -60,6 +60,8 @@ class TrackView:
     parked: tuple[str, ...]
     steps: tuple[str, ...]
     """The steps of its pipeline in passing order, for progress displays."""
+    gate: bool = False
+    """Whether it stands at a step that a person decides, and is not decided."""
     activity: str | None = None
     """What the running executor did last, by its own output; one line."""
     last_output_at: datetime | None = None

@@ -40,4 +40,5 @@ def _verb(command: str) -> str | None:
     except ValueError:
         return None
     ours = len(words) > 1 and words[0] == "handoffd" and not {"&&", ";", "||"} & set(words)
-    return words[1] if ours else None
+    with_options = any(word.startswith("--") for word in words[2:]) and words[1:2] != ["status"]
+    return words[1] if ours and not with_options else None

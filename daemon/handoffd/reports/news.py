@@ -63,10 +63,21 @@ def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
         return wording.say("news.begins", **words)
     if here is not None and there is not None and here != there:
         return _moved(wording, before, after, words)
-    if status == before.get("status"):
-        return None
     kind = {"failing": "failed", "needs_human": "human", "timeout": "timeout"}.get(str(status))
-    return None if kind is None else wording.say(f"news.{kind}", **words)
+    if kind is not None and status != before.get("status"):
+        return wording.say(f"news.{kind}", **words)
+    return _noticed(wording, event, words)
+
+
+def _noticed(wording: Wording, event: Json, words: dict[str, Any]) -> str | None:
+    """Return what people are told of a story that stands where it stood: a limit, a cap, a warning."""
+    orders = [order for order in event["orders"] if order.get("kind") == "notify"]
+    if not orders or orders[0].get("notice") not in {"blocked", "warning"}:
+        return None
+    rules = " ".join(str(ground.get("rule")) for ground in event["rules"])
+    ended = (event["event"].get("exit") or {}).get("end")
+    kind = "budget" if "cap" in rules else "limit" if ended == "limit" else orders[0]["notice"]
+    return wording.say(f"news.{kind}", **{**words, "why": orders[0]["text"]})
 
 
 def _moved(wording: Wording, before: Json, after: Json, words: dict[str, Any]) -> str:

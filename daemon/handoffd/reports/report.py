@@ -23,9 +23,15 @@ class Report:
     def __init__(self, language: Language) -> None:
         self.wording: Wording = wording(language)
 
-    def status(self, view: Json, *, topic: str = "status", lately: str | None = None) -> str:
-        """Return where a supervised project stands, with what was asked; `lately` is its last news."""
-        return _text(standing.standing(self.wording, view, topic=topic, lately=lately))
+    def status(
+        self, view: Json, *, topic: str = "status", lately: str | None = None, review: Sequence[str] = ()
+    ) -> str:
+        """Return where a supervised project stands, with what was asked.
+
+        `lately` is its last news, `review` the files that a person looks at before a decision.
+        """
+        lines = standing.standing(self.wording, view, topic=topic, lately=lately)
+        return _text([lines[0], self._look_at(review), *lines[1:]])
 
     def query(self, found: Json) -> str:
         """Return where a project stands that nobody supervises."""
@@ -53,10 +59,10 @@ class Report:
             "minutes": standing.minutes(result.get("elapsed_min")),
             "why": result.get("message") or result.get("reason") or "?",
         }  # fmt: skip
-        lines = [self._at_gate(known) if self._waits_at_gate(action, result) else self._said(action, known)]
-        review = result.get("review") or ()
-        if review:
-            lines.append(self.wording.say("more.look_at", files=self.wording.listed(list(review))))
+        lines: list[str | None] = [
+            self._at_gate(known) if self._waits_at_gate(action, result) else self._said(action, known)
+        ]
+        lines.append(self._look_at(result.get("review") or ()))
         if action == "done" and result.get("next_story"):
             lines.append(self.wording.say("action.next_story", story=result["next_story"]))
         asked = None if action == "dispatched" else to_type(self.wording, result.get("next_command"))
@@ -77,9 +83,7 @@ class Report:
         lines = [self.wording.say("action.kept")]
         if track is not None:
             lines.append(self._at_gate({"story": track["story"], "step": self.wording.step(track["step"])}))
-        if review:
-            lines.append(self.wording.say("more.look_at", files=self.wording.listed(list(review))))
-        return _text([*lines, self.wording.say("type.gate")])
+        return _text([*lines, self._look_at(review), self.wording.say("type.gate")])
 
     def unclear(self, near: str | None, track: Json | None = None) -> str:
         """Return that nothing was done, because nobody can know what is meant."""
@@ -97,10 +101,16 @@ class Report:
         if self.wording.language == "en" and not known:
             why = error["message"]  # it is English, and knows more
         understood = self.wording.say("error.understood", intent=self.wording.say(f"intent.{kind}"))
-        asked = to_type(self.wording, error.get("next_command") or error.get("hint"))
+        if "name" in known:
+            asked: str | None = self.wording.say("type.project", **known)
+        else:
+            asked = to_type(self.wording, error.get("next_command") or error.get("hint"))
         return _text(
             [self.wording.say("error.failed", why=why), understood, asked or self.wording.say("type.help")]
         )
+
+    def _look_at(self, files: Sequence[str]) -> str | None:
+        return self.wording.say("more.look_at", files=self.wording.listed(list(files))) if files else None
 
     def _said(self, action: str, known: dict[str, Any]) -> str:
         return self.wording.say(f"action.{action}", **known)

@@ -63,7 +63,7 @@ def _kind(track: Json, paused_by: str | None) -> str:
     if status == "pass":
         return "passed"
     if status in {"failing", "timeout"}:
-        return status
+        return str(status)
     return "waiting" if track.get("waits_for") else "pending"
 
 
@@ -101,14 +101,13 @@ def counted(
 
 def following(track: Json) -> str:
     """Return the step after the one in hand, on its way to the end."""
-    ahead = _ahead(track)
-    return ahead[0] if ahead else "done"
+    return next(iter(_ahead(track)), "done")
 
 
 def _ahead(track: Json) -> list[str]:
     steps = list(track.get("steps") or ())
     here = steps.index(track["step"]) if track["step"] in steps else -1
-    return steps[here + 1 :]
+    return [str(step) for step in steps[here + 1 :]]
 
 
 def _why(wording: Wording, track: Json) -> str:

@@ -101,7 +101,18 @@ async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) ->
         waits_for=waits_for(project, track, slots),
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
+        gate=_at_gate(project, track.track),
     )
+
+
+def _at_gate(project: Project, track: Track) -> bool:
+    """Return whether a person's decision is what comes next, held up by something else or not."""
+    state = track.state
+    if state is None or state.story is None or track.ledger.closed:
+        return False
+    rule = project.files.rules.steps.get(state.step)
+    undecided = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
+    return undecided and rule is not None and rule.requires_human
 
 
 def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""`handoffd auto`: a message instead of a command, as a chat layer would send it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import plain
+from handoffd.control.client import Json
+from handoffd.entrance.asking import Answer, account, either
+from handoffd.entrance.place import Place
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[PROJECT] TEXT...")
+@click.option("--language", type=click.Choice(["en", "zh-TW"]), help="Of the report; else the message's own.")
+@json_option
+@click.pass_obj
+def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bool) -> None:
+    """Do what TEXT means, in English or Chinese, and say what became of it.
+
+    A question is answered, a command is done, what CC is told to do is started; what is unclear changes
+    nothing. With --json also what was understood, and the prompt of a step that was taken.
+    """
+    project, text = _sorted_out(place, words)
+    answer = _ask(place, project, text, language)
+    if as_json:
+        print_json(answer.json)
+    else:
+        _show(answer.json)
+    if answer.json["action"] == "error":
+        click.get_current_context().exit(1)
+
+
+def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str, str]:
+    """Return the project, and the message: a first word that is a path or a known name is no part of it."""
+    first, rest = words[0], words[1:]
+    if rest and (_is_path(first) or (not first.isspace() and first in _names(place))):
+        return place.project(first), " ".join(rest)
+    return place.project(None), " ".join(words)
+
+
+def _is_path(word: str) -> bool:
+    return word in {".", ".."} or word.startswith(("/", "./", "../", "~")) or os.path.isdir(word)
+
+
+def _names(place: Place) -> set[str]:
+    """Return the names of the supervised projects."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.projects())
+
+    known = either(place, lambda client: client.get("/v1/projects"), without)
+    return {project["name"] for project in known.json["projects"]}
+
+
+def _ask(place: Place, project: str, text: str, language: str | None) -> Answer:
+    by = account()
+
+    def without() -> Json:
+        from handoffd.control.messages import Messages, only_reads
+        from handoffd.control.service import Caller
+        from handoffd.entrance import offline
+
+        caller = Caller(pid=os.getpid(), by=by)
+        work = offline.look if only_reads(text) else offline.alone
+        return work(
+            place.settings(), lambda service: Messages(service).answer(project, text, caller, language)
+        )
+
+    body = {"project": project, "text": text, "by": by, "language": language}
+    return either(place, lambda client: client.post("/v1/messages", body), without)
+
+
+def _show(answer: Json) -> None:
+    """Print the report; of a step that was taken, the prompt behind it, for it is to be carried out."""
+    click.echo(plain(answer["report"], lines=True), err=answer["action"] == "error")
+    prompt = (answer["result"] or {}).get("prompt")
+    if prompt:
+        click.echo(f"\n{plain(prompt, lines=True)}")

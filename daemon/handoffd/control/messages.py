@@ -1,0 +1,313 @@
+"""Messages from a chat: text in; what it means, what became of it and a report in words out.
+
+The text is understood by rules (`protocol/intents.py`); what follows is a verb or a read like any
+other, with the same guard: an agent that writes into its own chat approves nothing. Whatever goes
+wrong, the answer tells what was understood and what to type instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from handoffd.control.history import Json
+from handoffd.control.progress import Progress
+from handoffd.control.service import Caller, Service
+from handoffd.engine.commands import command_for
+from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.protocol.addressing import Directed, directed
+from handoffd.protocol.chattext import folded, is_chinese
+from handoffd.protocol.intents import READING, Intent, Kind, classify, settled
+from handoffd.protocol.questions import begins_with_work
+from handoffd.protocol.rules import Language
+from handoffd.protocol.story import same_story
+from handoffd.reports.news import news
+from handoffd.reports.report import Report
+from handoffd.reports.wording import LANGUAGES
+
+_EVENTS_READ: Final = 60
+"""How many events are looked through for the last news; a step's end is rarely further away."""
+
+_NAMES_TOLD: Final = 12
+
+_DONE: Final[Mapping[Kind, str]] = {
+    "approve": "approved", "reject": "rejected", "retry": "retried", "skip": "skipped", "abort": "aborted",
+    "pause": "paused", "note": "noted", "reopen": "reopened",
+}  # fmt: skip
+"""Intents that are the verb of the same name, and the word for what became of it."""
+
+_WITHOUT_PROJECT: Final[frozenset[Kind]] = frozenset({"query", "list", "unclear"})
+_INSTRUCTIONS: Final[Mapping[str, str]] = {
+    "unclear": "nothing was done; show the report to the person and wait, and do not guess what was meant",
+    "listed": "these are the projects that are supervised; tell them",
+    "detected": "this is how far the project has taken up the framework; tell it",
+    "query": "this is where things stand; tell it, and dispatch nothing because of it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    action: str
+    result: Json | None
+    report: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """One message on its way: who sent it, about which project, and where that stands."""
+
+    caller: Caller
+    intent: Intent
+    report: Report
+    root: str | None
+    view: Json | None
+    """Of a supervised project, as `status` tells it."""
+
+    @property
+    def project(self) -> str:
+        """The project's root; a message that needs one has one."""
+        assert self.root is not None
+        return self.root
+
+    @property
+    def track(self) -> Json | None:
+        """The track in hand."""
+        tracks = self.view["tracks"] if self.view else ()
+        return tracks[0] if tracks else None
+
+    @property
+    def at_gate(self) -> bool:
+        """Whether a person's decision is what comes next."""
+        return bool(self.track and self.track["gate"])
+
+
+class Messages:
+    """Answers messages about the projects of `service`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def answer(
+        self, project: str | None, text: str, caller: Caller, language: str | None = None
+    ) -> Json:
+        """Do what a message means, and return what became of it.
+
+        `project` is the one that is talked of: a name or an absolute path; a message may name another.
+        `language` is that of the report, else the message's own. What cannot be done is answered with the
+        action `error`. Raises Refused (BAD_ARGUMENT) for a language that there is not.
+        """
+        report = Report(_language(language, text))
+        meant = directed(text, self._service.names().values())
+        talk = _Talk(caller, meant.intent, report, None, None)
+        try:
+            talk = await self._about(talk, project, meant)
+            outcome = await self._do(talk)
+        except HandoffdError as error:
+            outcome = _problem(talk, error)
+        return _answer(talk, outcome)
+
+    async def _about(self, talk: _Talk, project: str | None, meant: Directed) -> _Talk:
+        """Return the talk with its project, and with what its message means there."""
+        name = meant.project if meant.firm else project or meant.project
+        root, supervised = self._found(name)
+        if root is None and talk.intent.kind not in _WITHOUT_PROJECT:
+            raise _no_project(list(self._service.names().values()))
+        view = await self._service.project(root) if root and supervised else None
+        there = replace(talk, root=root, view=view)
+        return replace(there, intent=settled(talk.intent, at_gate=there.at_gate))
+
+    def _found(self, name: str | None) -> tuple[str | None, bool]:
+        """Return a project's root, and whether it is supervised; the only one there is for no name."""
+        if name is None:
+            roots = list(self._service.names())
+            return (roots[0], True) if len(roots) == 1 else (None, False)
+        try:
+            return self._service.root_of(name), True
+        except NotFound:
+            if name.startswith("/"):
+                return name, False
+            raise
+
+    async def _do(self, talk: _Talk) -> _Outcome:
+        kind = talk.intent.kind
+        if kind in _DONE:
+            return await self._verb(talk)
+        others: Mapping[Kind, Callable[[_Talk], Awaitable[_Outcome]]] = {
+            "query": self._query, "list": self._list, "detect": self._detect, "unclear": self._unclear,
+            "review": self._session, "triage": self._session, "start_story": self._start,
+            "start_custom": self._start, "continue": self._continue,
+        }  # fmt: skip
+        return await others[kind](talk)
+
+    # --- reads -----------------------------------------------------------------------------------
+    async def _query(self, talk: _Talk) -> _Outcome:
+        if talk.root is None:
+            listed = await self._list(talk)
+            return _Outcome("query", listed.result, listed.report)
+        result = await self._service.query(talk.root)
+        if talk.view is None:
+            text = talk.report.query(result)
+        else:
+            lately = await self._lately(talk)
+            review = await self._review(talk) if talk.at_gate else ()
+            topic = talk.intent.topic or "status"
+            text = talk.report.status(talk.view, topic=topic, lately=lately, review=review)
+        if not talk.intent.sure or begins_with_work(folded(talk.intent.text)):
+            text += "\n" + talk.report.wording.say("type.work")
+        return _Outcome("query", result, text)
+
+    async def _lately(self, talk: _Talk) -> str | None:
+        """Return the last news of a story that is under way."""
+        if talk.track is None or talk.track["status"] not in {"running", "pending"}:
+            return None
+        events = await self._service.events(None, talk.root, _EVENTS_READ)
+        told = [sentence for _, sentence in news(talk.report.wording, events)]
+        return told[-1] if told else None
+
+    async def _list(self, talk: _Talk) -> _Outcome:
+        views = (await self._service.status())["projects"]
+        return _Outcome("listed", await self._service.projects(), talk.report.projects(views))
+
+    async def _detect(self, talk: _Talk) -> _Outcome:
+        found = await self._service.detect(talk.project)
+        return _Outcome("detected", found, talk.report.framework(found))
+
+    async def _session(self, talk: _Talk) -> _Outcome:
+        kind = talk.intent.kind
+        ask = self._service.review if kind == "review" else self._service.triage
+        found = await ask(talk.project, talk.report.wording.language)
+        return _Outcome(kind, found, talk.report.session(kind, found))
+
+    async def _unclear(self, talk: _Talk) -> _Outcome:
+        return _Outcome("unclear", None, talk.report.unclear(talk.intent.near, talk.track))
+
+    # --- verbs -----------------------------------------------------------------------------------
+    async def _verb(self, talk: _Talk) -> _Outcome:
+        intent = talk.intent
+        _check_story(talk)
+        if intent.kind == "reopen" and intent.step is None:
+            hint = command_for(talk.project, "reopen", "STEP")
+            raise Refused("at which step shall it be reopened?", code="STEP_MISSING", hint=hint)
+        result = await self._service.call(intent.kind, talk.project, _arguments(intent), talk.caller)
+        if result["type"] != "error" and intent.kind == "note" and talk.at_gate:
+            return _Outcome("noted", result, talk.report.kept(talk.track, review=await self._review(talk)))
+        return await self._told(talk, _DONE[intent.kind], result)
+
+    async def _review(self, talk: _Talk) -> list[str]:
+        """Return the files to look at where a person is to decide, as they were named when it was asked."""
+        events = await self._service.events(None, talk.project, _EVENTS_READ)
+        named = (event["result"].get("review") for event in reversed(events))
+        return list(next(filter(None, named), ()))
+
+    async def _start(self, talk: _Talk) -> _Outcome:
+        intent = talk.intent
+        if intent.kind == "start_custom":
+            verb, what = "custom", {"text": intent.instruction}
+        elif intent.story is not None:
+            verb, what = "start", {"story": intent.story}
+        else:
+            hint = command_for(talk.project, "start", "STORY")
+            raise Refused("which story shall be started?", code="STORY_MISSING", hint=hint)
+        given = {**what, "agent_teams": True} if intent.agent_teams else what
+        action, result = await Progress(self._service, talk.caller).start(talk.project, verb, given)
+        return await self._told(talk, action, result)
+
+    async def _continue(self, talk: _Talk) -> _Outcome:
+        _check_story(talk)
+        if talk.view is None:
+            raise NotFound(f"nobody supervises {talk.project}", hint=command_for(talk.project, "init"))
+        action, result = await Progress(self._service, talk.caller).go_on(talk.project)
+        return await self._told(talk, action, result)
+
+    async def _told(self, talk: _Talk, action: str, result: Json) -> _Outcome:
+        """Return what became of a verb, in words that know where the track stands now."""
+        if result["type"] == "error":
+            return _Outcome("error", result, talk.report.problem(result, talk.intent.kind))
+        view = await self._service.project(talk.project)
+        track = view["tracks"][0] if view["tracks"] else None
+        if action == "needs_human" and talk.at_gate and not result.get("review"):
+            result = {**result, "review": await self._review(talk)}
+        text = talk.report.outcome(action, {**_asked(talk.intent), **result}, track)
+        if result.get("applied"):
+            text = f"{talk.report.applied(result['applied'], result.get('step') or 'done')}\n{text}"
+        if not self._service.daemon and view["level"] == 2:
+            text += "\n" + talk.report.wording.say("more.no_daemon")
+        return _Outcome(action, result, text)
+
+
+def only_reads(text: str) -> bool:
+    """Tell whether a message asks for nothing but a look, whatever projects there are."""
+    intent = classify(text)
+    return intent.sure and intent.kind in READING - {"unclear"}
+
+
+def _arguments(intent: Intent) -> Json:
+    if intent.kind == "note":
+        return {"text": intent.note}
+    given: Json = (
+        {"note": intent.note} if intent.note and intent.kind in {"approve", "reject", "reopen"} else {}
+    )
+    if intent.kind == "reject" and intent.reason is not None:
+        given["reason"] = str(intent.reason)
+    if intent.kind == "reopen":
+        given["step"] = intent.step
+    return given
+
+
+def _asked(intent: Intent) -> Json:
+    """Return what a report tells of the message itself."""
+    return {} if intent.reason is None else {"reason": str(intent.reason)}
+
+
+def _check_story(talk: _Talk) -> None:
+    """Refuse a verb for a story that is not the one in hand: it would hit another one."""
+    given, track = talk.intent.story, talk.track
+    here = track["story"] if track else None
+    if given is None or here is None or same_story(given, here):
+        return
+    hint = command_for(talk.project, "status")
+    error = Refused(f"{given} is not in hand, {here} is", code="WRONG_STORY", hint=hint)
+    error.details = {"given": given, "story": here}
+    raise error
+
+
+def _no_project(names: list[str]) -> Refused:
+    names = sorted(names, key=lambda name: (name.startswith("/"), name))  # a path is the name of several
+    told = ", ".join(names[:_NAMES_TOLD]) or "–"
+    error = Refused(f"which project? There are: {told}", code="PROJECT_MISSING", hint="handoffd projects")
+    error.details = {"names": told, "name": names[0]} if names else {"names": told}
+    return error
+
+
+def _language(given: str | None, text: str) -> Language:
+    if given is None:
+        return "zh-TW" if is_chinese(text) else "en"
+    found = next((language for language in LANGUAGES if language == given), None)
+    if found is None:
+        message = f"there are no reports in {given[:20]!r}; allowed: {', '.join(LANGUAGES)}"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd auto --help")
+    return found
+
+
+def _problem(talk: _Talk, error: HandoffdError) -> _Outcome:
+    told: Json = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    known = {name: value for name, value in error.details.items() if isinstance(value, str)}
+    return _Outcome("error", {**told, **error.details}, talk.report.problem(told, talk.intent.kind, **known))
+
+
+def _answer(talk: _Talk, outcome: _Outcome) -> Json:
+    said: dict[str, Any] = {name: value for name, value in asdict(talk.intent).items() if value is not None}
+    advice = (outcome.result or {}).get("caller_instruction") or _INSTRUCTIONS.get(
+        outcome.action, "show the report to the person"
+    )
+    return {
+        "type": "message",
+        "project": talk.root,
+        "intent": {**said, "reason": str(talk.intent.reason)} if talk.intent.reason else said,
+        "action": outcome.action,
+        "result": outcome.result,
+        "report": outcome.report,
+        "language": talk.report.wording.language,
+        "caller_instruction": advice,
+    }

@@ -1,0 +1,90 @@
+"""`handoffd auto`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands
+from tests.support.controlled import Controlled
+
+from handoffd.engine.requests import Approved
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("shop", "approve"),
+        ("/srv/shop", "approve"),
+        ("approve", "@shop"),
+        ("shop: approve",),
+        ("shop", "核准"),
+    ],
+)
+def test_the_project_may_stand_before_the_text_or_in_it(
+    control: Controlled, handoffd: Commands, words: tuple[str, ...]
+) -> None:
+    """By name, or by path."""
+    said = handoffd("auto", *words)
+
+    assert (0, "") == (said.code, said.err)
+    [(root, verb)] = control.supervision.given
+    assert ("/srv/shop", True) == (root, isinstance(verb, Approved))
+
+
+def test_a_text_needs_no_quotes(control: Controlled, handoffd: Commands) -> None:
+    """Its words are put together."""
+    said = handoffd("auto", "what", "is", "the", "status", "of", "shop", "--json")
+
+    assert ("query", "/srv/shop") == (said.json["action"], said.json["project"])
+
+
+def test_the_report_is_in_the_language_of_choice(control: Controlled, handoffd: Commands) -> None:
+    """Else in the message's own."""
+    assert "審查已核准 ✓" == handoffd("auto", "shop", "approve", "--language", "zh-TW").lines[0]
+    assert "審查已核准 ✓" == handoffd("auto", "shop", "核准").lines[0]
+    assert 2 == handoffd("auto", "shop", "approve", "--language", "tlh").code
+
+
+def test_what_could_not_be_done_is_an_error(control: Controlled, handoffd: Commands) -> None:
+    """On standard error, with what was understood."""
+    said = handoffd("auto", "shop", "approve US-9")
+
+    assert (1, "") == (said.code, said.out)
+    assert "Understood: approve" in said.err
+    assert 1 == handoffd("auto", "shop", "approve US-9", "--json").code
+
+
+def test_a_prompt_follows_the_report(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+    """It is to be carried out."""
+    said = handoffd("auto", str(tmp_path), "review the project")
+
+    assert "a prompt for a review session; give it to an agent, it changes nothing" == said.lines[0]
+    assert len(said.lines) > 3
+
+
+def test_without_a_daemon_it_works_as_well(alone: Path, handoffd: Commands, tmp_path: Path) -> None:
+    """A question leaves no trace; a start hands out a prompt, and `continue` hears what was handed over."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "PROJECT_CONTEXT.md").write_text("A shop.\n")
+
+    asked = handoffd("auto", str(shop), "狀態", "--json").json
+    assert ("query", "not_initialized") == (asked["action"], asked["result"]["status"])
+    assert ["PROJECT_CONTEXT.md"] == [path.name for path in shop.iterdir()]
+
+    taken = handoffd("auto", str(shop), "開始 US-001", "--json").json
+    assert ("dispatched", "bdd", 1) == (taken["action"], taken["result"]["step"], taken["result"]["attempt"])
+    assert taken["result"]["prompt"]
+    assert "running" == json.loads((shop / ".ai/STATE.json").read_text())["status"]
+    assert "already_running" == handoffd("auto", str(shop), "繼續", "--json").json["action"]
+
+    (shop / ".ai/HANDOFF.md").write_text(
+        "---\nstory: US-001\nstep: bdd\nattempt: 1\nstatus: pass\n---\nDone.\n"
+    )
+    said = handoffd("auto", str(shop), "繼續")
+    assert [
+        "US-001 情境完成 ✓ 進入規格差異",
+        "US-001 規格差異第 1 次：提示詞在這裡。寫出交接檔才算完成",
+    ] == said.lines[:2]

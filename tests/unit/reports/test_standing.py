@@ -1,0 +1,224 @@
+"""Where a project stands, in the words of both languages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handoffd.reports.standing import counted, framework, projects, queried, standing
+from handoffd.reports.wording import wording
+
+EN, ZH = wording("en"), wording("zh-TW")
+TRACK: dict[str, Any] = {
+    "story": "US-005",
+    "step": "impl",
+    "attempt": 2,
+    "max_attempts": 5,
+    "status": "running",
+    "phase": "executing",
+    "elapsed_min": 3.4,
+    "reason": None,
+    "waits_for": None,
+    "last_error": None,
+    "blocked_by": [],
+    "backlog": [],
+    "tests": None,
+    "tests_measured": None,
+    "failing_tests": [],
+    "gate": False,
+    "next_command": None,
+    "steps": ["bdd", "review", "impl", "verify", "update-memory"],
+}
+
+
+def view(**changes: Any) -> dict[str, Any]:
+    """Return a project with one track."""
+    own: dict[str, Any] = {
+        key: changes.pop(key) for key in ("condition", "detail", "paused_by", "name") if key in changes
+    }
+    return {
+        "name": "shop",
+        "condition": "ok",
+        "detail": None,
+        "paused_by": None,
+        **own,
+        "tracks": [{**TRACK, **changes}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "english", "chinese"),
+    [
+        (
+            {},
+            "US-005: implementation is running, attempt 2 of 5, for 3 min",
+            "US-005 實作進行中，第 2/5 次，已 3 分鐘",
+        ),
+        (
+            {"phase": "checking"},
+            "US-005: implementation is handed over and being checked",
+            "US-005 實作已交付，正在檢查",
+        ),
+        ({"status": "pending"}, "US-005: implementation is next", "US-005 接下來是實作"),
+        (
+            {"status": "pending", "waits_for": "a slot"},
+            "US-005: implementation waits: a slot",
+            "US-005 實作等待中：a slot",
+        ),
+        (
+            {"status": "pass", "tests": {"pass": 44, "fail": 0, "skip": 0}},
+            "US-005: implementation is done ✓ all tests pass (44/44); next is verification",
+            "US-005 實作完成 ✓ 測試全過（44/44），接下來是驗證",
+        ),
+        ({"step": "done", "status": "pass"}, "US-005 is done ✓", "US-005 全部完成 ✓"),
+        ({"story": None, "status": "pending"}, "no story is in hand", "目前沒有進行中的 story"),
+        (
+            {"paused_by": "eve", "status": "pending"},
+            "US-005: implementation; paused by eve",
+            "US-005 實作，已由 eve 暫停",
+        ),
+        (
+            {"condition": "invalid_state", "detail": "line 3"},
+            "the project cannot be worked on: line 3",
+            "專案目前無法運作：line 3",
+        ),
+    ],
+)
+def test_where_it_stands(changes: dict[str, Any], english: str, chinese: str) -> None:
+    """In one line."""
+    assert [[english], [chinese]] == [standing(words, view(**changes)) for words in (EN, ZH)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "chinese", "asked"),
+    [
+        (
+            {
+                "step": "review",
+                "status": "needs_human",
+                "gate": True,
+                "next_command": "handoffd approve /srv/shop",
+            },
+            "US-005 審查等你決定",
+            "請輸入「核准」",
+        ),
+        (
+            {
+                "status": "needs_human",
+                "blocked_by": ["max_attempts_exceeded"],
+                "last_error": "boom",
+                "next_command": "handoffd retry /srv/shop",
+            },
+            "US-005 實作失敗，次數已用完：boom",
+            "請輸入「重試」",
+        ),
+        (
+            {
+                "status": "needs_human",
+                "reason": "scope_warning",
+                "next_command": "handoffd note /srv/shop TEXT",
+            },
+            "US-005 實作需要你處理：超出範圍",
+            "請輸入「備註：",
+        ),
+        (
+            {"status": "timeout", "last_error": "10 min", "next_command": "handoffd retry /srv/shop"},
+            "US-005 實作逾時：10 min",
+            "請輸入「重試」",
+        ),
+        (
+            {
+                "status": "pending",
+                "waits_for": "the budget",
+                "next_command": "handoffd budget /srv/shop --usd 8",
+            },
+            "US-005 實作等待中：the budget",
+            "請在終端機輸入：handoffd budget",
+        ),
+        (
+            {"step": "done", "status": "pass", "next_command": "handoffd start /srv/shop STORY"},
+            "US-005 全部完成 ✓",
+            "請輸入「開始 US-001」",
+        ),
+    ],
+)
+def test_what_waits_for_a_person_ends_with_what_to_type(
+    changes: dict[str, Any], chinese: str, asked: str
+) -> None:
+    """Whatever it waits for."""
+    lines = standing(ZH, view(**changes))
+
+    assert chinese == lines[0]
+    assert lines[-1].startswith(asked)
+
+
+def test_a_project_without_a_state_can_be_started() -> None:
+    """It was never begun."""
+    lines = standing(EN, {"condition": "not_initialized", "detail": None, "tracks": []})
+
+    assert ["no story was ever started here", EN.say("type.start")] == lines
+
+
+def test_what_was_asked_is_answered() -> None:
+    """Tests, steps to come, what stands in the way, and who waits behind it."""
+    busy = view(
+        status="failing",
+        last_error="2 fail",
+        waits_for="a slot",
+        backlog=["US-6"],
+        tests={"pass": 42, "fail": 2, "skip": 0},
+        failing_tests=["a", "b", "c", "d"],
+        tests_measured=False,
+    )
+
+    assert "Tests: 2 of 44 tests fail: a, b, c… (its own word)" in standing(EN, busy, topic="tests")
+    assert "Still to come: verification → memory update" in standing(EN, busy, topic="steps")
+    assert "原因：a slot" in standing(ZH, busy, topic="blocked")
+    assert "Waiting behind it: US-6" in standing(EN, busy)
+    assert "Lately: news" in standing(EN, busy, lately="news")
+    assert "Tests: nothing was measured yet" in standing(EN, view(), topic="tests")
+    assert "沒有剩下的步驟" in standing(ZH, view(step="update-memory"), topic="steps")
+
+
+def test_no_counts_are_no_words() -> None:
+    """Nothing was run."""
+    assert [None, None] == [counted(EN, None), counted(EN, {"pass": 0, "fail": 0, "skip": 3})]
+
+
+def test_a_folder_that_nobody_supervises() -> None:
+    """From its files alone."""
+    found = {
+        **TRACK,
+        "status": "needs_human",
+        "step": "review",
+        "next_step": "impl",
+        "next_command": "handoffd add /x",
+    }
+    del found["gate"], found["steps"]
+
+    assert ["US-005 審查需要你處理：?", "請在終端機輸入：handoffd add /x"] == queried(ZH, found)
+    for status, line in (
+        ("not_initialized", "這裡還沒開始過任何 story"),
+        ("invalid_state", "專案目前無法運作：bad"),
+    ):
+        changed = {**found, "status": status, "step": "none", "last_error": "bad"}
+        assert line == queried(ZH, changed)[0]
+    assert "US-005 is done ✓" == queried(EN, {**found, "step": "done", "status": "pass"})[0]
+
+
+def test_a_list_of_projects() -> None:
+    """A line for each; of none, how to begin."""
+    assert ["2 projects:", "shop: no story is in hand", "b: US-005 is done ✓"] == projects(
+        EN, [view(story=None, status="pending"), view(name="b", step="done", status="pass")]
+    )
+    assert ["目前沒有受管理的專案", "請在終端機輸入：handoffd add PROJECT"] == projects(ZH, [])
+
+
+def test_how_far_the_framework_is_taken_up() -> None:
+    """All, some or nothing of it."""
+    some = {"has_state": True, "has_memory": False, "level": 1}
+
+    assert ["採用程度 1：有：state；缺：memory"] == framework(ZH, some)
+    assert ["adoption level 2: everything is there"] == framework(EN, {"has_state": True, "level": 2})
+    assert ["adoption level 0: nothing of it is there"] == framework(EN, {"has_state": False, "level": 0})
