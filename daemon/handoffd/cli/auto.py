@@ -9,7 +9,8 @@ import click
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain
 from handoffd.control.client import Json
-from handoffd.entrance.asking import Answer, account, either
+from handoffd.entrance.asking import either
+from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
 
 
@@ -25,7 +26,7 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
     nothing. With --json also what was understood, and the prompt of a step that was taken.
     """
     project, text = _sorted_out(place, words)
-    answer = _ask(place, project, text, language)
+    answer = say(place, project, text, language)
     if as_json:
         print_json(answer.json)
     else:
@@ -56,24 +57,6 @@ def _names(place: Place) -> set[str]:
 
     known = either(place, lambda client: client.get("/v1/projects"), without)
     return {project["name"] for project in known.json["projects"]}
-
-
-def _ask(place: Place, project: str, text: str, language: str | None) -> Answer:
-    by = account()
-
-    def without() -> Json:
-        from handoffd.control.messages import Messages, only_reads
-        from handoffd.control.service import Caller
-        from handoffd.entrance import offline
-
-        caller = Caller(pid=os.getpid(), by=by)
-        work = offline.look if only_reads(text) else offline.alone
-        return work(
-            place.settings(), lambda service: Messages(service).answer(project, text, caller, language)
-        )
-
-    body = {"project": project, "text": text, "by": by, "language": language}
-    return either(place, lambda client: client.post("/v1/messages", body), without)
 
 
 def _show(answer: Json) -> None:

@@ -9,6 +9,7 @@ Everything here can be imported from `handoffd` itself: `from handoffd import di
 
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused
 from handoffd.inspection.checklist import generate_checklist
+from handoffd.library.messages import Intent, Reply, auto, classify
 from handoffd.library.reads import (
     check_prerequisites,
     detect_framework,
@@ -53,17 +54,21 @@ __all__ = [
     "Dispatched",
     "Finished",
     "HandoffdError",
+    "Intent",
     "InvalidFile",
     "NeedsHuman",
     "NotFound",
     "Reason",
     "Refused",
+    "Reply",
     "State",
     "Status",
     "TimedOut",
     "apply_handoff",
     "approve_review",
+    "auto",
     "check_prerequisites",
+    "classify",
     "detect_framework",
     "dispatch",
     "generate_checklist",
