@@ -77,7 +77,7 @@ class Inspecting:
         if not folder.startswith("/"):
             hint = "handoffd list-projects FOLDER"
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
-        found = await self._look(list_projects, await self._look(_folder, folder))
+        found = await self._look(list_projects, await self._look(folder_at, folder))
         return {"folder": folder, "projects": [asdict(one) for one in found]}
 
     async def check_prereqs(self, project: str) -> Json:
@@ -119,7 +119,7 @@ class Inspecting:
                     raise
             else:
                 return root, await self._supervised.view(root)
-        return await self._look(_folder, project), None
+        return await self._look(folder_at, project), None
 
     async def _look(self, look: Callable[[str, *_Ts], _T], path: str, *others: *_Ts) -> _T:
         """Return what `look` finds at a path, in a thread. Raises StoreError when that does not answer.
@@ -142,7 +142,8 @@ def _resolved(path: str) -> str:
         return path.replace("\0", "?")
 
 
-def _folder(project: str) -> str:
+def folder_at(project: str) -> str:
+    """Return where a path leads, without links. Raises NotFound for what is no path or no folder."""
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
     try:
