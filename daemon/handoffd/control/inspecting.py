@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from shlex import quote
-from typing import Final, get_args
+from typing import Final, TypeVar, TypeVarTuple, get_args
 
+import anyio
 from anyio import to_thread
 from pydantic import TypeAdapter
 
@@ -19,7 +21,7 @@ from handoffd.control.client import Json
 from handoffd.control.ports import Supervision
 from handoffd.engine.commands import command_for, mending
 from handoffd.engine.views import ProjectView
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.inspection import sessions
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
@@ -30,24 +32,35 @@ from handoffd.mending import remedies
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 
+LOOK_S: Final = 30.0
+"""For so long a folder may take to answer."""
+MOST_THREADS: Final = 16
+
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _STATUS: Final = TypeAdapter(ProjectStatus)
 
 
 class Inspecting:
     """Questions about projects, by the names of those in `supervision` and by the path of any folder.
 
-    `language` is that of prompts where neither the asker nor the project says another.
+    `language` is that of prompts where neither the asker nor the project says another; a folder that does
+    not answer for `look_s` seconds is given up.
     """
 
-    def __init__(self, supervision: Supervision | None, language: Language = "en") -> None:
+    def __init__(
+        self, supervision: Supervision | None, language: Language = "en", *, look_s: float = LOOK_S
+    ) -> None:
         self._supervised = supervision
         self._language = language
+        self._look_s = look_s
+        self._threads = anyio.CapacityLimiter(MOST_THREADS)
 
     async def detect(self, project: str) -> Json:
         """Return which of the protocol's files there are, and the level of adoption that follows."""
         root, _ = await self._found(project)
-        return asdict(await to_thread.run_sync(detect_framework, root))
+        return asdict(await self._look(detect_framework, root))
 
     async def query(self, project: str) -> Json:
         """Return where a project stands: its files' word first, then the journal's, if it is supervised.
@@ -55,7 +68,7 @@ class Inspecting:
         `level` 0 is without a STATE.json, 1 by hand, 2 by the daemon.
         """
         root, view = await self._found(project)
-        status = await to_thread.run_sync(query_project_status, root)
+        status = await self._look(query_project_status, root)
         told: Json = _STATUS.dump_python(status, mode="json")
         return {**told, **_standing(root, status, view)}
 
@@ -64,14 +77,14 @@ class Inspecting:
         if not folder.startswith("/"):
             hint = "handoffd list-projects FOLDER"
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
-        found = await to_thread.run_sync(list_projects, await to_thread.run_sync(_folder, folder))
+        found = await self._look(list_projects, await self._look(folder_at, folder))
         return {"folder": folder, "projects": [asdict(one) for one in found]}
 
     async def check_prereqs(self, project: str) -> Json:
         """Return which files the step in hand reads and cannot find. A warning, never more."""
         root, view = await self._found(project)
         with remedies(root):
-            check = await to_thread.run_sync(check_prerequisites, root)
+            check = await self._look(check_prerequisites, root)
         if view is None and check.next_command is not None:
             added = f"{command_for(root, 'add')} && {check.next_command}"
             check = replace(check, next_command=added)
@@ -82,7 +95,7 @@ class Inspecting:
         root, _ = await self._found(project)
         chosen = _checked(language)
         with remedies(root):
-            made = await to_thread.run_sync(sessions.review, root, chosen, self._language)
+            made = await self._look(sessions.review, root, chosen, self._language)
         return _session(root, made, "give it to an executor in that folder; a person acts on its report")
 
     async def triage(self, project: str, language: str | None = None) -> Json:
@@ -90,23 +103,47 @@ class Inspecting:
         root, _ = await self._found(project)
         chosen = _checked(language)
         with remedies(root):
-            made = await to_thread.run_sync(sessions.triage, root, chosen, self._language)
+            made = await self._look(sessions.triage, root, chosen, self._language)
         return _session(root, made, "give it to an executor in that folder; a person decides on its plan")
 
     async def _found(self, project: str) -> tuple[str, ProjectView | None]:
         """Return the root of a project, and its view if it is supervised. Raises NotFound, Refused."""
         if self._supervised is not None:
+            known = project in self._supervised.names() or not project.startswith("/")
+            # Where a path leads is found out here, under a limit: its disk may not answer.
+            named = project if known else await self._look(_resolved, project)
             try:
-                root = self._supervised.find(project)
+                root = self._supervised.find(named)
             except NotFound:
-                if not project.startswith("/"):
+                if not named.startswith("/"):
                     raise
             else:
                 return root, await self._supervised.view(root)
-        return await to_thread.run_sync(_folder, project), None
+        return await self._look(folder_at, project), None
+
+    async def _look(self, look: Callable[[str, *_Ts], _T], path: str, *others: *_Ts) -> _T:
+        """Return what `look` finds at a path, in a thread. Raises StoreError when that does not answer.
+
+        A network mount that hangs keeps every thread that touches it; only so many are given to it, and none
+        of those that the daemon works with.
+        """
+        with anyio.move_on_after(self._look_s):
+            return await to_thread.run_sync(
+                look, path, *others, abandon_on_cancel=True, limiter=self._threads
+            )
+        shown = path[:MAX_PATH_CHARACTERS]
+        raise StoreError(f"{shown} does not answer within {self._look_s:g} s", hint=f"stat {quote(shown)}")
 
 
-def _folder(project: str) -> str:
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a character that no name can have
+        return path.replace("\0", "?")
+
+
+def folder_at(project: str) -> str:
+    """Return where a path leads, without links. Raises NotFound for what is no path or no folder."""
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
     try:

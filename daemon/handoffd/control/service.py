@@ -6,7 +6,6 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 from handoffd.clock import Clock
 from handoffd.control.history import Json, addressed
 from handoffd.control.initialising import is_bootstrapped, prepare_project
+from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Supervision
@@ -218,7 +218,7 @@ class Service(Reads):
 
         `name` is what a new one is called; without it, what its own files call it.
         """
-        root = await to_thread.run_sync(_folder, _path(project))
+        root = await to_thread.run_sync(folder_at, project)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
         await self._supervision.add(root)
@@ -277,10 +277,3 @@ def _path(project: str) -> str:
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
     return project
-
-
-def _folder(path: str) -> str:
-    folder = Path(path).resolve()
-    if not folder.is_dir():
-        raise NotFound(f"{path} is no folder", hint=f"ls {quote(os.path.dirname(path))}")
-    return str(folder)

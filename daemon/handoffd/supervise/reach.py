@@ -62,7 +62,10 @@ async def _within(limit_s: float, ask: Callable[[], _T], root: str) -> _T:
 
 
 def _folder(root: str) -> str | None:
-    path = os.path.realpath(root)
+    try:
+        path = os.path.realpath(root)
+    except ValueError:  # a character that no name can have
+        return None
     return path if os.path.isdir(path) else None
 
 

@@ -10,7 +10,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.inspection.making import write, write_state
 
 from handoffd.control.inspecting import Inspecting
-from handoffd.errors import InvalidFile, NotFound, Refused
+from handoffd.errors import InvalidFile, NotFound, Refused, StoreError
 
 
 async def test_an_empty_folder_can_be_asked_everything(tmp_path: Path) -> None:
@@ -127,3 +127,12 @@ async def test_what_is_nowhere_is_not_found(tmp_path: Path) -> None:
                 await asked.detect(name)
             with pytest.raises((NotFound, Refused)):
                 await asked.list_projects(name)
+
+
+async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    """Whoever asks hears of it, and the daemon goes on."""
+    asked = Inspecting(MemorySupervision(), look_s=0)
+
+    with pytest.raises(StoreError, match="does not answer") as caught:
+        await asked.query(str(tmp_path))
+    assert f"stat {tmp_path}" == caught.value.hint

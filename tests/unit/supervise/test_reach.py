@@ -45,6 +45,6 @@ async def test_a_root_is_resolved_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert str(tmp_path / "shop") == await resolved(str(tmp_path / "link"))
-    for none in ("file", "nowhere"):
+    for none in ("file", "nowhere", "a\0b"):
         with pytest.raises(NotFound):
             await resolved(str(tmp_path / none))
