@@ -56,7 +56,7 @@ def ask(endpoint: Endpoint, query: str = "", body: bytes = b"") -> Asked:
     ("query", "given"),
     [
         ("", {"project": None, "limit": 5, "follow": False, "by": None}),
-        ("project=&limit=", {"project": None, "limit": 5, "follow": False, "by": None}),
+        ("project=&by=", {"project": None, "limit": 5, "follow": False, "by": None}),
         ("limit=0&follow=true", {"project": None, "limit": 0, "follow": True, "by": None}),
         (
             "limit=9007199254740992&follow=0&by=step&project=/srv/a+b",
@@ -72,7 +72,7 @@ def test_every_parameter_has_a_value(query: str, given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "limits=5", "limit=5&limit=6", "limit=-1", "limit=٣", "limit=1e3", "limit=9007199254740993",
+        "limits=5", "limit=", "limit=5&limit=6", "limit=-1", "limit=٣", "limit=1e3", "limit=9007199254740993",
         f"limit={'9' * 5000}", "follow=yes", "by=moon",
     ],
 )  # fmt: skip
@@ -123,6 +123,24 @@ def test_a_body_that_cannot_be_used_is_refused(body: bytes, code: str) -> None:
         ask(ORDER, body=body)
 
     assert code == caught.value.code
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    """Whoever holds it back learns why."""
+
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    scope: dict[str, Any] = {
+        "type": "http", "method": "POST", "path": "/v1/order", "headers": [], "query_string": b"",
+        CALLER: From(42), "path_params": {},
+    }  # fmt: skip
+
+    with pytest.raises(Refused) as caught:
+        await asked(ORDER, Request(scope, receive), None, anyio.Event(), 0.01)  # type: ignore[arg-type]
+
+    assert "REQUEST_TIMEOUT" == caught.value.code
 
 
 def test_an_unknown_parameter_cannot_flood_the_answer() -> None:
