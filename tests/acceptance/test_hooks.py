@@ -99,6 +99,20 @@ def test_ten_hooks_at_once_send_an_agent_back_once(daemon: Daemon, tmp_path: Pat
     assert "x\n" == (root / "ran").read_text(encoding="utf-8")
 
 
+def test_what_is_put_right_counts(daemon: Daemon, tmp_path: Path) -> None:
+    """The agent is sent back, mends it and hands in again: that is the next attempt."""
+    root, env = taken(daemon, tmp_path, "test -e good || { echo it is bad; exit 1; }"), env_of(daemon)
+    hand_over(root)
+    first = hook(event(root), env)
+    (root / "good").touch()
+    hand_over(root, summary="mended")
+    second = hook(event(root, stop_hook_active=True), env)
+
+    assert [2, 0] == [first.code, second.code]
+    assert ("pass", 2, True) == tuple(state_in(root)[name] for name in ("status", "attempt", "lint_pass"))
+    assert 2 == kinds(daemon, root).count("handoff_arrived")
+
+
 def test_a_verdict_that_came_before_the_hook_is_told(eager: Daemon, tmp_path: Path) -> None:
     """The daemon has heard the hand-off by itself, and nobody was told."""
     root = taken(eager, tmp_path, "echo it is bad; exit 1")

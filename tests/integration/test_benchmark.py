@@ -103,3 +103,18 @@ def test_without_a_compiler_a_script_is_timed_and_said_to_be_coarse(tmp_path: Pa
 
 def _names(process: psutil.Process, folder: Path) -> bool:
     return any(str(folder) in word for word in process.info["cmdline"] or ())
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> None:
+    """Every kind of hook, beside the floors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.hook_latency", "--rounds", "1", "--json"],
+        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    found = json.loads(done.stdout)
+
+    assert 9 == len(found["ms"])
+    assert all(ms["p50"] > 0 for ms in found["ms"].values())

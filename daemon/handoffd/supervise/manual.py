@@ -22,6 +22,7 @@ from handoffd.engine.track import EXTERNAL, Dispatch, Phase
 from handoffd.engine.views import Applied, AppliedKind
 from handoffd.errors import Refused
 from handoffd.protocol.handoff import Absent, Found, Malformed, Reading, Stale
+from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 from handoffd.store.projection import read_project_file
@@ -91,6 +92,8 @@ class Manual:
         """Put the hand-off before the engine, if one is there for the attempt of others in flight."""
         before = self._track.track
         assert before.state is not None
+        if self._may_be_mended(before.state):
+            return await self._hear_mended(before.state)
         if before.state.status is not Status.RUNNING:
             mark = await to_thread.run_sync(self._handoffs.mark)
             there = mark.handoff is not None or mark.result is not None
@@ -99,6 +102,34 @@ class Manual:
         if not isinstance(reading, Found):
             return reading, None
         fact = arrived(before, reading, mark, self._services.clock)
+        return reading, await self._track.give(fact)
+
+    def _may_be_mended(self, state: State) -> bool:
+        """Return whether the step's next attempt may be the hand-off alone of what was put right."""
+        rule = self._project.files.rules.steps.get(state.step)
+        if state.status is not Status.FAILING or self._track.track.ledger.automatic or rule is None:
+            return False
+        again = rule.target(state.reason) == state.step and state.attempt < state.max_attempts
+        return again and not rule.requires_human
+
+    async def _hear_mended(self, failed: State) -> tuple[Reading, Decision | None]:
+        """Hear a hand-off that was written after the verdict, as the next attempt of the same step.
+
+        Its maker was told what failed and went on: for them there was no end, and no other prompt.
+        """
+        expected = Expected(
+            mark=self._track.track.ledger.last_mark,
+            story=failed.story,
+            step=failed.step,
+            since=failed.completed_at,
+        )
+        reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected)
+        if not isinstance(reading, Found):
+            return reading, None
+        taken = await self._track.give(await self._track.taken("apply"))
+        if not isinstance(taken.result, Dispatched):
+            return Stale(why=self._standing()), None
+        fact = arrived(self._track.track, reading, mark, self._services.clock)
         return reading, await self._track.give(fact)
 
     def _unheard(self, reading: Reading) -> Applied:

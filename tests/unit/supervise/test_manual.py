@@ -13,6 +13,7 @@ from tests.unit.supervise.making import House, at, house, make_project
 from tests.unit.supervise.test_project import at_level_1, shown
 
 from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.views import Applied
 from handoffd.errors import Refused
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.project import Project
@@ -173,3 +174,42 @@ async def test_a_step_without_a_post_check_has_nothing_to_run(tmp_path: Path) ->
     """Which is no failure."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
         assert (None, None) == await Manual(project, here.services).post_check("mei")
+
+
+async def _handed_in(here: House, root: str, text: str) -> Applied:
+    """Return what a process says that applies a hand-off with this text, and is gone then."""
+    at(root, ".ai/HANDOFF.md").write_text(PASS + text)
+    project = Project(root, here.services, await here.journal.tracks())
+    await project.look()
+    applied = await Manual(project, here.services).apply(None)
+    project.dismiss()
+    return applied
+
+
+async def test_what_failed_is_put_right_and_handed_in_again(tmp_path: Path) -> None:
+    """As the next attempt, and each hand-off once."""
+    rules = CHECKED.format(command="test -e good")
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        await Manual(project, here.services).hand_out("mei")
+        project.dismiss()
+        failed = await _handed_in(here, project.root, "")
+        still = await _handed_in(here, project.root, "Once more.\n")
+        at(project.root, "good").touch()
+        mended = await _handed_in(here, project.root, "Now it is good.\n")
+
+        assert ["applied"] * 3 == [one.type for one in (failed, still, mended)]
+        assert [("failing", 1), ("failing", 2), ("pass", 3)] == [
+            (one.state.status.value, one.state.attempt) for one in (failed, still, mended)
+        ]
+
+
+async def test_after_the_last_attempt_a_person_decides(tmp_path: Path) -> None:
+    """Whoever goes on mending by themselves is not heard."""
+    rules = CHECKED.format(command="false").replace("}", ", max_attempts: 1}")
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        await Manual(project, here.services).hand_out("mei")
+        project.dismiss()
+        await _handed_in(here, project.root, "")
+        again = await _handed_in(here, project.root, "Once more.\n")
+
+        assert ("stale", "failing", 1) == (again.type, again.state.status.value, again.state.attempt)
