@@ -82,6 +82,10 @@ async def test_a_story_is_started_and_followed_to_its_gate(daemon: Daemon, tmp_p
         track = await waits_at(client, name, "review", "needs_human")
         assert f"handoffd approve {project}" in track["next_command"]
         assert "PEOPLE_ONLY" == (await refused(client, "approve", project=name))["code"]
+        assert "query" == (await told(client, "message", text=f"{name} 的進度如何？"))["action"]
+        words = await refused(client, "message", text="approve", project=name)
+        assert ("PEOPLE_ONLY", f"handoffd auto {name} approve") == (words["code"], words["hint"])
+        assert "noted" == (await told(client, "message", text="looks great", project=name))["action"]
         await every_read(client, name)
         await every_resource(client, name)
 

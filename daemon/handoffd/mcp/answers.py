@@ -25,7 +25,7 @@ def result_of(answer: Answer, report: str | None = None, *, changes: bool) -> ty
 
     `report` is told first. `changes`: the tool is a verb; then it is said when no daemon is there to go on.
     """
-    refused = answer.json.get("type") == "error"
+    refused = "error" in {answer.json.get("type"), answer.json.get("action")}
     shown = _text(answer.json)
     if len(shown) > MOST_CHARS:
         return failure(_too_large(len(shown)))

@@ -28,6 +28,7 @@ from handoffd.mcp import resources
 from handoffd.mcp.answers import failure, result_of
 from handoffd.mcp.arguments import checked
 from handoffd.mcp.inspections import INSPECTIONS
+from handoffd.mcp.messages import message_offer
 from handoffd.mcp.offer import Json, Offer
 from handoffd.mcp.prompts import PROMPTS
 from handoffd.mcp.reads import READS
@@ -47,6 +48,7 @@ _INSTRUCTIONS: Final = """\
 handoffd supervises coding agents over many projects. It runs them; you ask, and pass on what people want.
 
 - Questions (status, progress, what is blocked, cost) go to the tools that only read. Never guess an answer.
+- What a person wrote about a project goes to `message`, word for word; tell them the report.
 - Work on a project is never yours to do: `start` begins a story, `custom` all else, in the person's words.
 - Name the project in every call; when several could be meant, ask. `projects` lists them.
 - Do what an answer's caller_instruction says. Once work was begun, wait; report only what the tools tell.
@@ -96,7 +98,8 @@ def build(place: Place, last_lines: LastLines, language: Language = "en", *, app
 def offers(last_lines: LastLines, *, approvals: bool) -> dict[str, Offer]:
     """Return every tool by its name."""
     reads = (*READS, tail_offer(last_lines), *INSPECTIONS)
-    return {offer.name: offer for offer in (*reads, *verb_offers(approvals=approvals))}
+    changes = (message_offer(approvals=approvals), *verb_offers(approvals=approvals))
+    return {offer.name: offer for offer in (*reads, *changes)}
 
 
 class _Desk:

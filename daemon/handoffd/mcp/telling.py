@@ -46,6 +46,8 @@ class Teller:
         """Return the report of a tool's answer; None where there is none."""
         if answer.json.get("type") == "error":
             return None
+        if answer.json.get("type") == "message":
+            return str(answer.json["report"])
         if offer.reads:
             tell = _READS.get(offer.name)
             return None if tell is None else tell(self._report, answer.json)

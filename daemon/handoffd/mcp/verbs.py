@@ -70,12 +70,12 @@ def _give(place: Place, spec: VerbSpec, given: Json, *, approvals: bool) -> Answ
     project = project_of(given)
     assert project is not None  # the schema requires it
     if spec.guard == "unknown" and not approvals:
-        _require_known(place, project)
+        require_known(place, project)
     arguments: dict[str, Any] = {name: value for name, value in given.items() if name != "project"}
     return give(place, spec.name, project, arguments, by=f"{account()} via mcp")
 
 
-def _require_known(place: Place, project: str) -> None:
+def require_known(place: Place, project: str) -> None:
     """Raise Refused for a project that nobody supervises: to begin with one is to trust its settings."""
 
     def without() -> Json:

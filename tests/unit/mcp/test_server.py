@@ -26,7 +26,7 @@ def _client(control: Controlled, *, approvals: bool = False) -> Client:
 
 def test_no_two_tools_share_a_name() -> None:
     """A read and a verb could."""
-    assert len(offers(last_lines, approvals=True)) == len(READS) + len(INSPECTIONS) + 1 + len(
+    assert len(offers(last_lines, approvals=True)) == len(READS) + len(INSPECTIONS) + 2 + len(
         verb_offers(approvals=True)
     )
 

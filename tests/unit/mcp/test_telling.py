@@ -37,7 +37,7 @@ def test_a_question_is_answered_in_words(control: Controlled, tmp_path: Path) ->
     projects = _told(control.runtime, "projects")
 
     assert status is not None
-    assert "US-001: review needs you" in status
+    assert "the review waits for your decision" in status
     assert "approve" in status
     assert projects is not None
     assert projects.startswith("2 projects:")
