@@ -122,6 +122,8 @@ def test_a_story_at_level_2_in_chinese(daemon: Daemon, tmp_path: Path) -> None:
     daemon.verb("level", project, level="2")
 
     assert ("started", ["US-001 開始進行，目前在情境"]) == chat.say("開始 US-001")
+    queued = ("queued", ["US-002 已排隊；手上的 story 完成後請輸入「繼續」"])
+    assert queued == chat.say("開始 US-002")
     daemon.wait_at(project, "review", "needs_human")
 
     action, lines = chat.say("進度怎麼樣了？")
@@ -148,12 +150,13 @@ def test_a_story_at_level_2_in_chinese(daemon: Daemon, tmp_path: Path) -> None:
     assert ("resumed", "US-001 繼續，目前在審查") == ((said := chat.say("繼續"))[0], said[1][0])
     daemon.wait_at(project, "done", "pass")
 
-    assert ("query", ["US-001 全部完成 ✓", START_ZH]) == chat.say("狀態")
+    assert ("query", ["US-001 全部完成 ✓", "排隊中：US-002", "請輸入「繼續」"]) == chat.say("狀態")
     heard = told(daemon, project, "zh-TW")
     assert "US-001 從審查退回規格差異" in heard
     assert "US-001 契約完成 ✓ 審查等你決定" in heard
     assert "US-001 實作完成 ✓ 測試全過（11/11），進入驗證" in heard
     assert ("reopened", "US-001 已從實作重開") == ((said := chat.say("重開 實作：補上退款"))[0], said[1][0])
+    eventually_sync(lambda: "補上退款" in prompts(project, "impl")[-1])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 from tests.support.api_documents import endpoints, problems
+from tests.support.chat_tables import intents
 from tests.support.markdown import plain, table
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
@@ -369,6 +370,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "executors": _executors,
     "verbs": _verbs,
     "endpoints": endpoints,
+    "intents": intents,
     "problems": problems,
     "verb-events": lambda: _kinds(Verb),
     "fact-events": lambda: _kinds(Fact),

@@ -31,9 +31,19 @@ class Progress:
         level = await self._level(project)
         given = {**arguments, "manual": True} if level < 2 else arguments
         result = await self._service.call(verb, project, given, self._caller)
+        if result["type"] == "error" and result["code"] == "STORY_IN_PROGRESS":
+            return await self._queue(project, verb, given)
         if result["type"] == "error":
             return "error", result
         return ("started", result) if level == 2 else await self._take(result["project"])
+
+    async def _queue(self, project: str, verb: str, given: Json) -> Outcome:
+        """Have it wait behind what is in flight: nothing that somebody asked for is lost."""
+        result = await self._service.call(verb, project, {**given, "queue": True}, self._caller)
+        if result["type"] == "error":
+            return "error", result
+        [track, *_] = (await self._service.project(result["project"]))["tracks"]
+        return "queued", {**result, "story": next(iter(track["backlog"][-1:]), None)}
 
     async def go_on(self, root: str) -> Outcome:
         """Take the next step, or tell why there is none to take. Raises HandoffdError."""

@@ -28,6 +28,8 @@ _AT_END: Final = (
     r"|給)?\s*(?:專案|項目)\s*|[@#])?"
     r"{name}(?P<behind>\s*(?:project|專案|項目)?[\s.!]*\??[\s.!]*)$"
 )
+_LOOKED_AT: Final = 300
+"""Characters at either end of a message in which a name counts."""
 _BEFORE_NAME: Final = r"(?<![a-z0-9_./-])"
 _BEHIND_NAME: Final = r"(?![a-z0-9_/-]|\.[a-z0-9])"
 _WORK: Final = frozenset({"start_custom", "unclear"})
@@ -73,14 +75,17 @@ def directed(text: str, names: Iterable[str]) -> Directed:
 def _readings(message: str, names: Iterable[str]) -> Iterator[_Reading]:
     """Yield the ways to read a name of a project out of a message; longer names first."""
     text = folded(message)
+    tail = max(0, len(text) - _LOOKED_AT)
     for name in sorted(filter(str.strip, names), key=len, reverse=True):
         pattern = f"{_BEFORE_NAME}{re.escape(folded(name))}{_BEHIND_NAME}"
-        if (start := re.search(_AT_START.format(name=pattern, switch=_SWITCH), text)) is not None:
-            firm = bool(start["mark"] or start["sign"]) or start["end"] is not None
+        start = re.compile(_AT_START.format(name=pattern, switch=_SWITCH)).search(text, 0, _LOOKED_AT)
+        if start is not None:
+            alone = start["end"] is not None and start.end() == len(text)
+            firm = alone or bool(start["mark"] or start["sign"])
             yield _Reading(name, message[start.end() :].strip(), firm, linked=False)
-        if (end := re.search(_AT_END.format(name=pattern), text)) is not None and (
-            end["blank"] or end["link"]
-        ):
+        end = re.compile(_AT_END.format(name=pattern)).search(text, tail)
+        if end is not None and (end["blank"] or end["link"]):
             asked = "?" if "?" in end["behind"] else ""
             mark = (end["link"] or "").strip() in {"@", "#"}
-            yield _Reading(name, message[: end.start()].strip() + asked, mark, linked=end["link"] is not None)
+            rest = message[: end.start()].strip() + asked
+            yield _Reading(name, rest, mark, linked=end["link"] is not None)

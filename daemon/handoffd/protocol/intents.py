@@ -73,10 +73,12 @@ _TOLD: Final = re.compile(
     + r"|\b(?:use|using|let|have|ask|tell|get|with|via)\s+" + _CC
     + r"|\b(?:can|could|would|will)\s+" + _CC + r"|^" + _CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
 )  # fmt: skip
+_LONGEST_COMMAND: Final = 4000
+"""Characters, its note included; whoever writes more is asked to send the command by itself."""
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
 _NOTHING_SAID: Final = re.compile(
-    r"^(?:(?:hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes|yeah|yep|no|nope|y|n|good"
+    r"^(?:(?:not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes|yeah|yep|no|nope|y|n|good"
     r"|great|nice|cool|fine|sure"
     r"|right|hm+|good (?:morning|night|evening|job|work)|got it|well done|sounds good|looks good"
     r"|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對|是|是的|不是|不|嗯|可以|了解|收到"
@@ -96,8 +98,8 @@ def classify(text: str) -> Intent:
         return Intent(kind="unclear", text=message)
     if _MENTION.search(core) and (intent := _for_an_agent(message, core)) is not None:
         return intent
-    found = phrases.said(core)
-    read = phrases.said(core.rstrip("? "))
+    found = phrases.said(core) if len(core) <= _LONGEST_COMMAND else None
+    read = phrases.said(core.rstrip("? ")) if found is None and len(core) <= _SMALL_TALK else found
     if read is not None and read.command in {"list", "detect"}:
         return Intent(kind=read.command, text=message)
     asks = questions.asks(core)
@@ -105,7 +107,10 @@ def classify(text: str) -> Intent:
         return _question(message, core)
     if found is not None:
         return _commanded(message, core, found)
-    near = phrases.begun(core)
+    told = phrases.work_for_an_agent(core) if len(core) <= _SMALL_TALK else None
+    if told is not None and told.command == "start_story":
+        return _commanded(message, core, told)
+    near = None if questions.begins_with_work(core) else phrases.near(core[:_LONGEST_COMMAND])
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
     if near is not None or (len(core) <= _SMALL_TALK and _NOTHING_SAID.match(core)):
@@ -129,7 +134,7 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
     if questions.asks(core) == "clearly" and not _TOLD.search(core):
         return None
     rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))
-    told = phrases.work_for_an_agent(rest) or phrases.said(rest)
+    told = None if len(rest) > _SMALL_TALK else phrases.work_for_an_agent(rest) or phrases.said(rest)
     if told is not None and told.command == "start_story":
         return replace(_commanded(message, rest, told), addressed=True)
     if told is not None and told.command in {"continue", "retry"}:

@@ -20,8 +20,8 @@ Command = Literal[
 ]  # fmt: skip
 
 _BEFORE: Final = (
-    r"(?:(?:please|pls|plz|ok|okay|alright|now|then|let's|好的|好|請|麻煩|拜託|幫我|那就|那"
-    r"|就)(?![a-z])[\s,:!]*)*"
+    r"(?:(?:please|pls|plz|ok|okay|alright|yes|yep|sure|now|then|let's|好的|好|沒問題|請|麻煩|拜託|幫我"
+    r"|那就|那|就|我)(?![a-z])[\s,:!]*)*"
 )
 _AFTER: Final = (
     r"(?:[\s,.!]*(?:please|pls|plz|thanks|thank you|thx|now|then|for now|吧|喔|哦|囉|啦|了|謝謝"
@@ -73,15 +73,15 @@ _WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
     "triage": (r"triage|分診|分類|處理\s*issues?|分類\s*issues?|分診\s*issues?",),
     "continue": (
         r"continue|dispatch|next(?: step)?|proceed|go(?: on| ahead)?|carry on|run|resume|keep going",
-        r"繼續(?:執行|做|跑)?|下一步|執行|接著做|接續|恢復|往下做",
+        r"繼續(?:執行|做|跑)?|下一(?:步|個)|執行|接著做|接續|恢復|往下做",
     ),
-    "retry": (r"retry|try (?:it )?again|once more", r"重試|再試(?:一次|一遍)?|重跑|重做"),
+    "retry": (r"retry|try (?:it )?again|once more", r"重試|再試(?:一次|一遍)?|再(?:跑|來|做)一次|重跑|重做"),
     "skip": (r"skip|跳過|略過",),
     "abort": (r"abort|cancel|中止|取消|終止|放棄",),
     "pause": (
         r"pause|stop|hold(?: on)?|stop for (?:today|now|tonight)|call it a day",
         r"(?:that's |that is )?(?:all|it|enough) for (?:today|now)",
-        r"今天就?先?到(?:這裡|這邊|此)(?:為止)?|先?到這裡|先?暫停|先?停(?:下來|止)?|收工|休息",
+        r"今天就?先?到(?:這裡|這邊|此)(?:為止)?|先?到這裡|先?暫停|先?停(?:下來|止)?|收工|先?休息",
     ),
 }
 _COMMANDS: Final = {name: f"(?:{'|'.join(words)})" for name, words in _WORDS.items()}
@@ -150,7 +150,10 @@ _KNOWN_STEPS: Final = frozenset(
 )
 
 _START: Final = (
-    re.compile(rf"^{_BEFORE}(?P<story>us-\d+)(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
+    re.compile(
+        rf"^{_BEFORE}(?:(?:new\s+)?story\s+|新?故事\s*)?(?P<story>us-\d+)(?:\s*(?:story"
+        rf"|故事))?{_WITH_TEAMS}{_AFTER}"
+    ),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
     re.compile(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
@@ -158,7 +161,8 @@ _START: Final = (
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
 )
 _DONE_BY: Final = re.compile(
-    rf"^{_BEFORE}{_WORKING}?(?:\s*(?:the\s+)?(?:story|故事))?\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"
+    rf"^{_BEFORE}(?:{TEAMS}\s*(?:to\s+)?)?{_WORKING}?(?:\s*(?:the\s+)?(?:story"
+    rf"|故事))?\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"
 )
 _NOTE: Final = re.compile(
     rf"^{_BEFORE}(?:note(?: that)?|remark|remember|備[註注]|筆記|註記|記下"
@@ -166,13 +170,29 @@ _NOTE: Final = re.compile(
     re.DOTALL,
 )
 _ANY: Final = "|".join(
-    [APPROVE, REJECT, *(_COMMANDS[name] for name in ("continue", "retry", "skip", "abort"))]
+    [APPROVE, REJECT, *(_COMMANDS[name] for name in ("continue", "retry", "skip", "abort", "pause"))]
 )
 _NEGATED: Final = re.compile(
     rf"^{_BEFORE}(?:do not|don't|dont|never|not|no|不要|先不要|別|先別|還不要|勿"
     rf"|不)\s*(?:yet\s*)?(?:{_ANY})(?![a-z]){_OBJECT}"
 )
 _BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
+_DECISIONS: Final = re.compile(
+    r"(?P<approve>\b(?:approv(?:e|ed|al)|lgtm)\b|核准|批准|同意)"
+    r"|\breject(?:ed)?\b|退回|駁回"
+)
+_BACK: Final = re.compile(
+    rf"^{_BEFORE}(?:roll ?back|go back|退回到|回到|退到|倒回)(?: to)?\s*(?:the\s+)?"
+    r"(?P<step>[a-z_-]+|[\u4e00-\u9fff]+)$"
+)
+_ALMOST: Final[Mapping[Command, re.Pattern[str]]] = {
+    "start_story": re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}(?![a-z])|^\S{{1,12}}\s*us-\d+{_AFTER}"),
+    "note": re.compile(rf"^{_BEFORE}(?:note|備[註注]|筆記){_AFTER}"),
+    **{
+        name: re.compile(rf"^{_BEFORE}{_COMMANDS[name]}(?![a-z]).{{0,12}}$")
+        for name in ("retry", "skip", "continue")
+    },
+}
 _CONDITION: Final = re.compile(
     r"(?:(?:but|and|though|only)\s+)*(?:if|once|when|after|unless|until|as soon as|provided|assuming|not)\b"
     r"|但?(?:如果|若|要是|等|除非|之後|前提|只要|不)"
@@ -214,11 +234,24 @@ def work_for_an_agent(text: str) -> Said | None:
     return _start(text) if match is None else Said("start_story", story=match["story"])
 
 
-def begun(text: str) -> Command | None:
-    """Return the command of a person's decision that a folded message begins with, or that it forbids."""
-    if (match := _BEGUN.match(text)) is not None:
+def near(text: str) -> Command | None:
+    """Return the command that a folded message comes near to, or forbids: it is no work by that.
+
+    A decision wherever it is spoken of, any other command where little more is said.
+    """
+    match = _BEGUN.match(text) or _DECISIONS.search(text)
+    if match is not None:
         return "approve" if match["approve"] else "reject"
-    return "approve" if _NEGATED.match(text) else None
+    if _NEGATED.match(text):
+        return "approve"
+    back = _BACK.match(text)
+    if back is not None and _is_step(back["step"]):
+        return "reopen"
+    return next((name for name, pattern in _ALMOST.items() if pattern.match(text)), None)
+
+
+def _is_step(word: str) -> bool:
+    return word in STEPS_IN_CHINESE or canonical_step(word) in _KNOWN_STEPS
 
 
 def reason_in(text: str) -> tuple[str | None, int]:
@@ -279,7 +312,6 @@ def _reopening(text: str) -> Said | None:
     if match is None:
         return None
     at = max(match.start(name) for name in ("note", "loose", "rest"))
-    is_step = match["step"] in STEPS_IN_CHINESE or canonical_step(match["step"]) in _KNOWN_STEPS
-    if not is_step and match["note"] is None and at >= 0:
+    if not _is_step(match["step"]) and match["note"] is None and at >= 0:
         return None  # `reopen the dialog after a cancel` is work
     return Said("reopen", match["story"], match["step"], note_at=at)

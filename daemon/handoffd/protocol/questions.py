@@ -30,7 +30,8 @@ _OPENING: Final = re.compile(
     r"|(?:is|are|am|was|were|does|did|has|had|isn't|aren't|doesn't|didn't|hasn't|should|shall|may)\b"
     r"|(?:do|have|don't|haven't) (?:you|we|they|i|it|all|any|the tests)\b"
     r"|(?:can|could|will|would) (?!you\b)"
-    r"|any (?:news|progress|update)|let me know|tell me)"
+    r"|any (?:news|progress|update)|let me (?:know|see)|tell me|show me)"
+    r"|^(?:請|麻煩|幫我)?(?:給我看|讓我看|告訴我)"
 )
 _POLITE: Final = re.compile(
     r"^(?:(?:can|could|will|would) you|please|pls|kindly|請|麻煩|拜託|幫我|幫忙|幫)[\s,]*"
@@ -44,7 +45,9 @@ _WORK: Final = re.compile(
     r"|translate|support|handle"
     r"|convert|migrate|introduce|install|set|use|cover|generate|design|develop|do|put|turn|let"
     r"|ensure|correct|adjust"
-    r"|extend|format|lint|revert|repair|speed|reduce|increase|raise|lower|wire|port)\b"
+    r"|extend|format|lint|revert|repair|speed|reduce|increase|raise|lower|wire|port|allow"
+    r"|enable|disable|hide|prevent|store|save|load|parse|validate|deploy|configure|sort"
+    r"|filter)\b"
     r"|修|改|加|新增|增加|寫|撰寫|實作|實現|重構|刪|移除|移到|更新|建立|做|優化|補|調整|把|將"
     r"|換|整理|升級|設計|支援|支持|處理"
     r"|解決|清理|導入|整合|完成|開發|翻譯|抽出|合併|拆|讓|產生|設定|安裝|轉換"

@@ -7,7 +7,7 @@ and what to type instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from handoffd.protocol.rules import Language
 from handoffd.reports import standing
@@ -15,6 +15,12 @@ from handoffd.reports.asking import to_type
 from handoffd.reports.wording import Wording, wording
 
 Json = Mapping[str, Any]
+
+_TO_TYPE: Final[Mapping[str, str]] = {
+    "approve": "gate", "reject": "gate", "start_story": "start", "reopen": "reopen", "retry": "retry",
+    "skip": "retry", "continue": "continue", "note": "note",
+}  # fmt: skip
+"""How what an unclear message comes near to is said."""
 
 
 class Report:
@@ -90,8 +96,10 @@ class Report:
         if near is None:
             return _text([self.wording.say("action.unclear"), self.wording.say("type.help")])
         line = self.wording.say("action.unclear_decision", intent=self.wording.say(f"intent.{near}"))
-        gate = near in {"approve", "reject"}
-        asked = self.wording.say("type.gate") if gate else to_type(self.wording, _of(track, "next_command"))
+        said = _TO_TYPE.get(near)
+        asked = (
+            self.wording.say(f"type.{said}") if said else to_type(self.wording, _of(track, "next_command"))
+        )
         return _text([line, asked or self.wording.say("type.help"), self.wording.say("type.work")])
 
     def problem(self, error: Json, kind: str, **known: object) -> str:

@@ -88,9 +88,14 @@ async def test_a_command_is_a_verb(journal: Journal, text: str, verb: Verb, acti
 
 @pytest.mark.parametrize(
     ("text", "action", "key"),
-    [("status", "query", "next_step"), ("list projects", "listed", "projects"),
-     ("framework", "detected", "level"), ("review", "review", "prompt"), ("審查", "review", "prompt")],
-)  # fmt: skip
+    [
+        ("status", "query", "next_step"),
+        ("list projects", "listed", "projects"),
+        ("framework", "detected", "level"),
+        ("review", "review", "prompt"),
+        ("審查", "review", "prompt"),
+    ],
+)
 async def test_a_read_gives_no_verb(
     journal: Journal, tmp_path: Path, text: str, action: str, key: str
 ) -> None:

@@ -78,14 +78,20 @@ async def test_below_it_the_prompt_is_taken(journal: Journal, root: str, known: 
     assert {"step", "attempt", "next_step", "fw_lv", "caller_instruction"} <= result.keys()
 
 
-async def test_what_cannot_be_started_is_not_dispatched(journal: Journal, root: str) -> None:
-    """The refusal is the answer."""
+@pytest.mark.parametrize(
+    ("code", "tries"), [("ALREADY_RUNNING", [False]), ("STORY_IN_PROGRESS", [False, True])]
+)
+async def test_what_cannot_be_started_is_not_dispatched(
+    journal: Journal, root: str, code: str, tries: list[bool]
+) -> None:
+    """It waits in line where something else is in flight; else the refusal is the answer."""
     supervision = at(root, 1)
-    supervision.answer = Refusal(code="STORY_IN_PROGRESS", message="no", caller_instruction="no")
+    supervision.answer = Refusal(code=code, message="no", caller_instruction="no")
 
     action, result = await progress(supervision, journal).start(root, "start", {"story": "US-2"})
 
-    assert ("error", "STORY_IN_PROGRESS", 1) == (action, result["code"], len(supervision.given))
+    assert ("error", code) == (action, result["code"])
+    assert tries == [verb.queue for _, verb in supervision.given if isinstance(verb, Started)]
 
 
 async def test_continue_at_level_1_hears_the_hand_off_and_takes_the_next_step(

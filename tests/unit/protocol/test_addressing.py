@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol.addressing import directed
@@ -82,6 +82,7 @@ def test_what_is_kept_of_a_task_is_without_its_address() -> None:
     assert "fix the header" == directed("[shop] fix the header", NAMES).intent.instruction
 
 
+@settings(deadline=None)
 @given(st.text(max_size=100), st.lists(st.text(max_size=10), max_size=4))
 def test_any_text_and_any_names(text: str, names: list[str]) -> None:
     """Names of projects come from their files; nothing raises."""
@@ -90,6 +91,7 @@ def test_any_text_and_any_names(text: str, names: list[str]) -> None:
     assert found.project is None or found.project in names
 
 
+@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_without_names_a_message_is_what_it_is(text: str) -> None:
     """Nothing is taken out of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol.chattext import cleaned, folded, is_chinese, trimmed
@@ -29,6 +29,7 @@ def test_one_ideograph_is_chinese() -> None:
     assert (True, False) == (is_chinese("start story 了"), is_chinese("start, s'il vous plaît"))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_folding_keeps_places(text: str) -> None:
     """A place found in the folded text is a place in the text."""

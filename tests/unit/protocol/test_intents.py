@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol import yamltext
@@ -54,6 +54,7 @@ def test_the_corpus_is_large_and_half_chinese() -> None:
     assert len({entry["say"] for entry in CORPUS}) == len(CORPUS)
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_any_text_means_something(text: str) -> None:
     """Nothing raises, and what becomes part of a path can be one."""
@@ -68,6 +69,7 @@ def _mentions_cc(text: str) -> bool:
     return "cc" in text.lower() or "claude" in text.lower() or "ｃｃ" in text.lower()
 
 
+@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
 def test_a_question_never_dispatches(before: str, mark: str, after: str) -> None:
     """Wherever in a message it is asked; only CC can be told to find something out."""
@@ -76,12 +78,14 @@ def test_a_question_never_dispatches(before: str, mark: str, after: str) -> None
     assert _mentions_cc(before + after) or intent.addressed or intent.kind not in DISPATCHING
 
 
+@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
 def test_a_question_never_approves(before: str, mark: str, after: str) -> None:
     """Not even one that begins like an approval."""
     assert classify(f"{before}{mark}{after}").kind not in {"approve", "reject"}
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_what_does_not_say_so_never_approves(text: str) -> None:
     """Consent has words of its own, and the message begins with them."""
@@ -90,6 +94,7 @@ def test_what_does_not_say_so_never_approves(text: str) -> None:
         assert any(word in begins for word in ("approve", "lgtm", "核准", "批准", "通過", "通过", "ｌｇｔｍ"))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["approve", "LGTM", "核准", "通過"]),
     st.sampled_from(["flow", "button", "users", "流程", "按鈕"]),
@@ -115,6 +120,7 @@ def test_commands_questions_and_cc_stay_what_they_are_at_a_gate(text: str) -> No
     assert classify(text) == settled(classify(text), at_gate=True)
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_a_gate_makes_no_consent_of_anything(text: str) -> None:
     """What was no approval before is none there."""
@@ -122,6 +128,15 @@ def test_a_gate_makes_no_consent_of_anything(text: str) -> None:
 
     assert (settled(intent, at_gate=True).kind == "approve") == (intent.kind == "approve")
     assert intent == settled(intent, at_gate=False)
+
+
+def test_a_very_long_message_is_no_command() -> None:
+    """Whoever decides says so by itself; and long nonsense does not keep anybody waiting."""
+    long = "x" * 70_000
+
+    assert ("unclear", "approve") == ((intent := classify(f"approve: {long}")).kind, intent.near)
+    assert "start_custom" == classify(f"fix it: {long}").kind
+    assert "query" == classify(f"{'好的' * 20_000}?").kind
 
 
 def test_nothing_is_kept_of_nothing() -> None:

@@ -10,7 +10,7 @@ from handoffd.protocol.phrases import (
     STEPS_IN_CHINESE,
     Command,
     Said,
-    begun,
+    near,
     reason_in,
     said,
     wants_team,
@@ -66,11 +66,29 @@ def test_consent_that_depends_on_something_is_none() -> None:
     assert said("approve: if it is negative, show zero") is not None
 
 
-def test_what_begins_like_a_decision_is_known() -> None:
-    """And what forbids one."""
-    assert ("approve", "reject", "approve", None) == (
-        begun("approve x"), begun("退回單"), begun("不要核准"), begun("fix it"),
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("approve x", "approve"),
+        ("退回單", "reject"),
+        ("不要核准", "approve"),
+        ("go ahead and approve", "approve"),
+        ("don't stop", "approve"),
+        ("rollback to bdd", "reopen"),
+        ("回到 實作", "reopen"),
+        ("重試 impl", "retry"),
+        ("繼續下一個 story", "continue"),
+        ("開新 story:購物車折扣", "start_story"),
+        ("redo us-3", "start_story"),
+        ("備註", "note"),
+        ("fix it", None),
+        ("go back to the old header", None),
+        ("continue the migration of the parser", None),
+    ],
+)
+def test_what_comes_near_to_a_command_is_known(text: str, command: str | None) -> None:
+    """And what forbids a decision."""
+    assert command == near(text)
 
 
 def test_reasons_have_words_in_both_languages() -> None:

@@ -133,7 +133,7 @@ def test_what_is_unclear_is_asked_back() -> None:
     assert "Type `start US-001`" in EN.unclear(
         "start_story", {**TRACK, "next_command": "handoffd start /x STORY"}
     )
-    assert EN.wording.say("type.help") in EN.unclear("continue", None)
+    assert EN.wording.say("type.help") in EN.unclear("abort", None)
     assert EN.wording.say("type.help") in EN.unclear(None)
 
 

@@ -13,8 +13,8 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at, daemon, house, make_project
 
 from handoffd.engine.ends import POLICIES, End
-from handoffd.engine.events import DispatchFailed, Event
-from handoffd.engine.requests import Aborted, Initialised, Paused, Started
+from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Skipped, Started
 from handoffd.engine.results import Blocked
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import TrackView
@@ -210,3 +210,20 @@ async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> 
         assert ("needs_human", "aborted by me", None, f"handoffd start {root} STORY") == (
             stopped.status, stopped.waits_for, stopped.pid, stopped.next_command
         )  # fmt: skip
+
+
+async def test_a_persons_decision_is_told_as_what_comes_next(tmp_path: Path) -> None:
+    """Also while something else holds the story up; not before, and not after."""
+    async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Skipped(by="me")) as project:
+        assert not (await main(here, project)).gate
+        await project.main.give(Advanced(dispatch="d1", executor="agent"))
+        assert ("review", "needs_human", True) == (
+            (told := await main(here, project)).step,
+            told.status,
+            told.gate,
+        )
+
+        await project.main.give(Paused(by="me"))
+        assert (await main(here, project)).gate
+        await project.main.give(Approved(by="me"))
+        assert not (await main(here, project)).gate
