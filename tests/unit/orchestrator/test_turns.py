@@ -125,3 +125,23 @@ def test_a_crash_is_reported_as_a_result(say: Say, shop: Shop) -> None:
     assert ('Recorded error for step "impl": no tokens left',) == said.out
     assert ("failing", None) == (shop.state["status"], shop.state["reason"])
     assert "no tokens left" in shop.state["last_error"]
+
+
+def test_a_whole_story(say: Say, shop: Shop) -> None:
+    """Turn by turn, with a review between; nothing on stdout when there is nothing to do."""
+    say("start-story", "US-001")
+    asked = []
+    for _ in range(20):
+        said = say("dispatch")
+        if not said.out:
+            if shop.state["step"] == "done":
+                break
+            assert ("Review approved",) == say("approve").out
+            continue
+        step = meta(said)["step"]
+        asked.append(step)
+        shop.handed_over(step, "story: US-001", "status: pass")
+        assert "applied" == json.loads(say("apply-handoff").out[0])["type"]
+
+    assert ["bdd", "sdd-delta", "contract", "scaffold", "impl", "verify", "update-memory"] == asked
+    assert ("done", "pass") == (shop.state["step"], shop.state["status"])
