@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from tests.differential.cases import Case, cases
-from tests.differential.comparing import deliberate, differences, judged
+from tests.differential.comparing import Difference, deliberate, differences, judged
 from tests.differential.driving import ours, through
 from tests.differential.recordings import is_recorded, recorded, results
 
@@ -43,8 +43,8 @@ def test_ours_does_what_the_reference_did_or_says_why_not(verb: str) -> None:
     assert () == judged(found, RULES).unexplained
 
 
-def _compared(case: Case) -> list[object]:
-    return list(differences(case.name, case.verb, OUTCOMES[case.name], through(ours, case)))
+def _compared(case: Case) -> list[Difference]:
+    return differences(case.name, case.verb, OUTCOMES[case.name], through(ours, case))
 
 
 def test_the_documentation_is_of_these_cases() -> None:
