@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors fuzz-api schema clean
+.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors differential fuzz-api schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -36,6 +36,9 @@ test-executors: $(READY)  ## The real agent CLIs, installed and driven by the re
 
 fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)
+
+differential: $(READY)  ## The reference CLI and ours over the same project states; needs npm once (RECORD=1 ONLY='status *')
+	@$(BIN)/python -m tests.differential $(if $(RECORD),--record) $(if $(ONLY),--only "$(ONLY)") $(ARGS)
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate

@@ -20,6 +20,7 @@ from handoffd.orchestrator.main import main
 
 Json = dict[str, Any]
 
+_OURS = ("HANDOFFD_", "XDG_", "STATE_DIRECTORY", "RUNTIME_DIRECTORY")
 PROMPTS = frozenset({"review", "triage"})
 
 
@@ -57,7 +58,7 @@ def _places(base: Path) -> Mapping[str, str]:
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
     before = dict(os.environ)
-    own = {name: value for name, value in before.items() if not name.startswith(("HANDOFFD_", "XDG_"))}
+    own = {name: value for name, value in before.items() if not name.startswith(_OURS)}
     os.environ.clear()
     os.environ.update({**own, **variables})
     try:

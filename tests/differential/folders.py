@@ -131,7 +131,7 @@ def at(step: str, status: str, /, **changes: Any) -> Folder:
     """Return a project that has everything, standing somewhere."""
     sent = status != "pending" and step not in {"review", "done"}
     over = sent and status != "running"
-    values = {
+    values: Json = {
         "project": "shop",
         "story": None if step == "bootstrap" else "US-001",
         "step": step,

@@ -104,7 +104,7 @@ def _said(value: Json, key: str = "") -> Json:
 
 
 def _masked_by(key: str, value: str) -> str:
-    if key in SENTENCES:
+    if key in SENTENCES or (key == "reason" and " " in value):
         return TEXT
     if key in _MOMENTS:
         return MOMENT

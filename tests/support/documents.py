@@ -19,6 +19,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 from tests.support.api_documents import endpoints, problems
 from tests.support.chat_tables import intents
+from tests.support.compatibility import differences
 from tests.support.markdown import plain, table
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
@@ -366,6 +367,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "step-table": _step_table,
     "pipelines": _pipelines,
     "presets": _presets,
+    "differences": differences,
     "rule-defaults": _rule_defaults,
     "executors": _executors,
     "verbs": _verbs,

@@ -210,7 +210,8 @@ class Service(Reads):
         if name is None:
             name = await to_thread.run_sync(project_name, root)
         result = await self._supervision.give(root, Initialised(project=name))
-        if result.type == "error":
+        adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before us
+        if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
 
     async def init(self, project: str, name: str | None = None) -> Json:

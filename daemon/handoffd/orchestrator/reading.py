@@ -14,8 +14,8 @@ LEVELS = ("not adopted", "adopted in part", "adopted in full")
 NOBODY = "No projects found with .ai/STATE.json"
 
 _OF_STATE = (
-    "story", "step", "next_step", "status", "attempt", "max_attempts", "reason", "tests", "lint_pass",
-    "files_changed", "blocked_by", "human_note", "last_error",
+    "project", "task_type", "story", "step", "next_step", "status", "attempt", "max_attempts", "reason",
+    "tests", "lint_pass", "files_changed", "blocked_by", "human_note", "last_error",
 )  # fmt: skip
 
 
@@ -48,10 +48,9 @@ def queried(root: str) -> dict[str, Any]:
         told = {name: value for name, value in found.items() if name not in gone}
         return {**told, "status": "not_initialized"}
     values["next_step"] = found["next_step"]
-    told = {name: values[name] for name in _OF_STATE if name in values}
-    head = {name: values[name] for name in ("project", "task_type") if name in values}
+    told: dict[str, Any] = {name: values[name] for name in _OF_STATE if name in values}
     rest = {name: found[name] for name in ("memory_summary", "has_framework")}
-    return {**head, **told, **rest}
+    return {**told, **rest}
 
 
 def detect(words: Words, _: Mapping[str, str]) -> Said:

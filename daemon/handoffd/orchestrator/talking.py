@@ -34,6 +34,7 @@ _TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _PLAIN: Final = {"retry": "retried", "skip": "skipped", "abort": "aborted", "pause": "paused"}
 SUPERVISED: Final = "SUPERVISED"
+USED_UP: Final = "max_attempts_exceeded"
 
 
 def auto(words: Words, environ: Mapping[str, str]) -> Said:
@@ -114,6 +115,8 @@ def _turn(door: Door) -> Json:
         answer |= {"next_step": queried(door.root)["next_step"], "fw_lv": framework(door.root)["level"]}
     if answer["type"] == "timeout":
         answer["last_error"] = answer["message"]
+    if answer["type"] == "needs_human" and USED_UP in (read_state(door.root).values.get("blocked_by") or ()):
+        answer |= {"type": "blocked", "reason": answer["message"]}
     names = _TURNS[answer["type"]]
     shown = {
         name: answer[name] for name in names if name in answer and (name, answer[name]) != ("step", None)

@@ -116,6 +116,27 @@ async def test_a_custom_task_gets_an_id_of_its_own(supervision: MemorySupervisio
     assert started.story.removeprefix("CUSTOM-").isdigit()
 
 
+async def test_a_custom_task_can_have_a_label(supervision: MemorySupervision, journal: Journal) -> None:
+    """It is checked like a story's id: it becomes part of paths."""
+    asked = service(supervision, journal)
+    await asked.call("custom", "shop", {"text": "tidy up", "label": "CLEAN-1"}, EVE)
+
+    started = supervision.given[0][1]
+    assert isinstance(started, Started)
+    assert "CLEAN-1" == started.story
+    with pytest.raises(Refused):
+        await asked.call("custom", "shop", {"text": "tidy up", "label": "../etc"}, EVE)
+
+
+async def test_a_new_project_can_be_given_a_name(
+    supervision: MemorySupervision, journal: Journal, root: str
+) -> None:
+    """Otherwise its own files say how it is called."""
+    await service(supervision, journal).call("init", root, {"name": "The Shop"}, EVE)
+
+    assert [Initialised(project="The Shop")] == [verb for _, verb in supervision.given]
+
+
 async def test_a_name_nobody_knows_is_not_taken_for_a_path(
     supervision: MemorySupervision, journal: Journal
 ) -> None:

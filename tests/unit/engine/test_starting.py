@@ -55,6 +55,13 @@ def test_a_story_that_is_done_is_started_again_by_force_only() -> None:
     Playbook(done).given(Started(story="US-1", force=True)).expect(step="bdd", status=Status.PENDING)
 
 
+def test_a_story_that_another_tool_brought_to_its_end_is_done() -> None:
+    """STATE says so, and the journal does not."""
+    Playbook(track_at("done", Status.PASS, ledger=Ledger())).refused(
+        Started(story="US-1"), "ALREADY_COMPLETED"
+    )
+
+
 @pytest.mark.parametrize("status", AT_REST)
 def test_the_story_in_flight_is_started_anew_by_force_only(status: Status) -> None:
     """It is in flight already; forced, it begins anew and no old copy of it lingers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,27 @@ def test_a_look_needs_no_lock_and_changes_nothing(root: Path, settings: Settings
             offline.look(settings, lambda service: service.add(str(root.parent)))
 
     assert "bdd" == told["projects"][0]["tracks"][0]["step"]
+
+
+def test_a_verb_keeps_nothing_open(root: Path, settings: Settings) -> None:
+    """A process may give many, one after the other."""
+    offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
+    before = set(os.listdir("/proc/self/fd"))
+
+    offline.give(settings, "note", str(root), {"text": "Hello."}, "eve")
+
+    assert before == set(os.listdir("/proc/self/fd"))
+
+
+def test_a_story_begins_where_another_tool_left_a_state(root: Path, settings: Settings) -> None:
+    """The project was not supervised; its STATE.json is adopted first."""
+    (root / ".ai").mkdir()
+    state = {"project": "shop", "story": "US-1", "step": "done", "status": "pass"}
+    (root / ".ai/STATE.json").write_text(json.dumps(state))
+
+    answer = offline.give(settings, "start", str(root), {"story": "US-2"}, "eve")
+
+    assert ("accepted", "bdd") == (answer["type"], answer["step"])
 
 
 def test_a_verb_needs_the_lock(root: Path, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from handoffd.errors import StoreError
+from handoffd.inspection.table import shipped_layers
 from handoffd.orchestrator.statefile import (
     NEAR,
     REASONS,
@@ -24,7 +25,6 @@ from handoffd.orchestrator.statefile import (
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import NEAR_STATUS, Reason, Status
-from handoffd.supervise.project_files import shipped_layers
 
 GOOD: dict[str, Any] = {"project": "shop", "step": "impl", "status": "pending", "reason": None}
 

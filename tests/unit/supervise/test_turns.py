@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ async def test_a_dispatch_is_laid_out_before_it_is_decided(tmp_path: Path) -> No
 
         prompt = (here.services.run_dir(event.dispatch) / "prompt.md").read_text()
         assert event.dispatch in prompt
+
+
+async def test_a_peek_at_level_1_is_what_somebody_would_get(tmp_path: Path) -> None:
+    """A prompt where they would take one; nothing, and why, when an attempt of theirs is out of time."""
+    async with house(tmp_path) as here:
+        one = await turns(here)
+        by_hand = track_of().with_ledger(automatic=False)
+        late = track_of(Status.RUNNING).with_ledger(automatic=False)
+        begun = here.services.clock.now() - timedelta(hours=5)
+
+        taken, _, prompt, _ = await one.peek(by_hand)
+        over, *_ = await one.peek(late.with_state(dispatched_at=begun, timeout_min=10))
+
+        assert ("dispatched", True) == (taken.result.type, prompt is not None)
+        assert "timeout" == over.result.type
 
 
 async def test_a_peek_has_a_prompt_only_where_something_would_run(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""The comparison itself: what counts as a difference, and what a rule explains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.differential.cases import cases
+from tests.differential.comparing import Difference, deliberate, differences, judged
+from tests.differential.outcomes import Spoken, outcome
+
+STATE: dict[str, Any] = {"step": "impl", "status": "pass", "attempt": 1}
+JSON: dict[str, Any] = {
+    "exit": 0,
+    "stdout": {"json": {"type": "applied", "n": 1}},
+    "state": STATE,
+    "made": {},
+}
+RULE = """
+differences:
+  - id: x
+    what: a
+    why: b
+    verbs: [status]
+    cases: ["* here"]
+    differs:
+      - {at: "state.*", theirs: pass, ours: {any_of: [failing, timeout]}}
+"""
+
+
+def paths(theirs: object, ours: object) -> list[tuple[str, object, object]]:
+    """Return what differs."""
+    return [(one.at, one.theirs, one.ours) for one in differences("c", "v", theirs, ours)]
+
+
+def test_values_are_compared_one_by_one() -> None:
+    """With their types: 1 is not true."""
+    other = {**JSON, "state": {**STATE, "attempt": True}, "exit": 1}
+
+    assert [("exit", 0, 1), ("state.attempt", 1, True)] == paths(JSON, other)
+
+
+def test_the_order_of_keys_is_compared() -> None:
+    """It is part of what scripts see."""
+    other = {**JSON, "stdout": {"json": {"n": 1, "type": "applied"}}}
+
+    assert [("stdout.json{}", "type n", "n type")] == paths(JSON, other)
+
+
+def test_different_ways_are_told_in_short() -> None:
+    """Everything else follows from that."""
+    other = {**JSON, "stdout": {"lines": []}, "state": {**STATE, "status": "running"}}
+
+    told = [("stdout", "applied", "nothing"), ("state", "impl pass attempt 1", "impl running attempt 1")]
+    assert told == paths(JSON, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "explained"),
+    [
+        ({}, True), ({"ours": "timeout"}, True), ({"ours": "running"}, False), ({"theirs": "failing"}, False),
+        ({"verb": "query"}, False), ({"case": "status @ there"}, False), ({"at": "stdout"}, False),
+    ],
+)  # fmt: skip
+def test_a_rule_explains_what_it_names(tmp_path: Path, change: dict[str, str], explained: bool) -> None:
+    """And nothing beside."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE)
+    whole = {
+        "case": "status @ here",
+        "verb": "status",
+        "at": "state.status",
+        "theirs": "pass",
+        "ours": "failing",
+    }
+    found = [Difference(**{**whole, **change})]
+
+    judgement = judged(found, deliberate(file))
+
+    assert (explained, () if explained else ("x",)) == (not judgement.unexplained, judgement.idle)
+
+
+def test_sentences_and_moments_are_not_compared(tmp_path: Path) -> None:
+    """That they are there is."""
+    said = {"type": "error", "message": f"no {tmp_path}", "state": {"dispatched_at": "2026-01-01T00:00:00Z"}}
+
+    found = outcome(
+        Spoken(1, json.dumps(said, indent=2) + "\n", ""), tmp_path, frozenset(), prompt_only=False
+    )
+
+    told = {"type": "error", "message": "<text>", "state": {"dispatched_at": "<moment>"}}
+    assert {"exit": 1, "stdout": {"json": told}, "state": None, "made": {}} == found
+
+
+def test_every_rule_names_cases_there_are() -> None:
+    """A pattern that fits no case explains nothing."""
+    from fnmatch import fnmatchcase
+
+    names = [case.name for case in cases()]
+    idle = [
+        (rule.id, pattern)
+        for rule in deliberate()
+        for pattern in rule.cases
+        if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+    assert [] == idle

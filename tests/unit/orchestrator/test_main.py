@@ -1,0 +1,69 @@
+"""`orchestrator.main`: finding the verb, and writing what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import handoffd
+from handoffd.orchestrator.main import SPEAKS, VERBS, main, run, usage
+from handoffd.orchestrator.said import Said
+
+
+def test_the_version_is_that_of_the_interface() -> None:
+    """Scripts compare it; ours is on stderr."""
+    said = run(["--version"], {})
+
+    assert ((SPEAKS,), 0) == (said.out, said.code)
+    assert handoffd.__version__ in said.err[0]
+    assert said == run(["-v"], {})
+
+
+def test_without_a_verb_the_usage_is_shown() -> None:
+    """On stderr, with the exit code 1."""
+    assert Said(err=usage(), code=1) == run([], {})
+
+
+def test_an_unknown_verb_is_named() -> None:
+    """Before the usage."""
+    said = run(["polish", "."], {})
+
+    assert ("Unknown command: polish", 1, ()) == (said.err[0], said.code, said.out)
+
+
+def test_the_usage_has_every_verb() -> None:
+    """With the words it takes."""
+    told = "\n".join(usage())
+
+    assert [] == [name for name, (_, words, _) in VERBS.items() if f"  {name} {words}" not in told]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_asks_for_its_project(verb: str) -> None:
+    """Whichever it is, a missing root is one line and the exit code 1."""
+    assert Said(err=("Error: <project-root> is required",), code=1) == run([verb], {})
+
+
+def test_what_is_said_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """stdout for programs, stderr for people, and the exit code."""
+    with pytest.raises(SystemExit) as exited:
+        main(["detect", str(tmp_path)])
+
+    out, err = capfd.readouterr()
+    assert (0, True, True) == (exited.value.code, out.startswith("{\n"), err.startswith("Framework"))
+
+
+def test_a_reader_that_has_enough_is_no_trouble(tmp_path: Path) -> None:
+    """`orchestrator review | head -0` says nothing about a broken pipe."""
+    code = f"import sys; sys.argv[1:] = ['detect', {str(tmp_path)!r}]\n"
+    code += "from handoffd.orchestrator.main import main; main()"
+    ends = os.pipe()
+    os.close(ends[0])
+    ended = subprocess.run([sys.executable, "-c", code], stdout=ends[1], stderr=subprocess.PIPE, check=False)
+    os.close(ends[1])
+
+    assert (1, b"") == (ended.returncode, ended.stderr)
