@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ MODULES = sorted(
     ]
 )
 SHELL = {
-    "${EDITOR:-vi}", "cd", "env", "export", "getent", "less", "ls", "mv", "pipx", "printenv", "sudo",
+    "${EDITOR:-vi}", "cd", "curl", "diff", "env", "export", "getent", "less", "ls", "mv", "pipx", "printenv",
+    "python3", "rm", "ss", "stat", "sudo",
 }  # fmt: skip
 """Programs of others, and words of the shell itself, that a hint may begin with."""
 SAMPLE = "x"
@@ -74,6 +76,8 @@ def _part(node: ast.expr) -> str:
     match node.value:
         case ast.Call(func=ast.Attribute(attr="command"), args=[ast.Constant(value=str(verb))]):
             return f"handoffd service {verb}"  # of `Scope`
+        case ast.Call(func=ast.Name(id="quote"), args=[ast.Attribute(attr="executable")]):
+            return "python3"
         case ast.Call(func=ast.Name(id="join")):
             return "env x"  # a whole command of another program
     return SAMPLE
@@ -90,7 +94,7 @@ def test_the_hints_are_found() -> None:
 @pytest.mark.parametrize(("place", "text"), FOUND, ids=[place for place, _ in FOUND])
 def test_a_hint_is_a_command(place: str, text: str) -> None:
     """It can be pasted as it stands: what is not a command is behind a #."""
-    for part in text.partition("#")[0].split("&&"):
+    for part in re.split(r"&&|;|\|", text.partition("#")[0]):
         first = shlex.split(part)[0]
         if first == "handoffd":
             typed(part)

@@ -12,8 +12,8 @@ def differences() -> str:
     found = results()
     cases, same = found["cases"], found["same"]
     counts = (
-        f"{cases:,} cases (a project state and a verb each) were given to the reference {found['reference']}"
-        f"\nand to ours. In {same:,} both said and did the same; in {cases - same:,} there is a difference, and"
+        f"{cases:,} cases (a project state and a verb each) were given to the reference"
+        f"\n{found['reference']} and to ours. In {same:,} both said and did the same; in {cases - same:,} there is a difference, and"
         "\neach one has a row here."
     )
     rows = [_row(rule, found["rules"][rule.id]) for rule in deliberate()]

@@ -45,8 +45,8 @@ def queried(root: str) -> dict[str, Any]:
         values = read_state(root).values
     except NoState:
         gone = {"next_step", "last_error", "warnings"}
-        told = {name: value for name, value in found.items() if name not in gone}
-        return {**told, "status": "not_initialized"}
+        files = {name: value for name, value in found.items() if name not in gone}
+        return {**files, "status": "not_initialized"}
     values["next_step"] = found["next_step"]
     told: dict[str, Any] = {name: values[name] for name in _OF_STATE if name in values}
     rest = {name: found[name] for name in ("memory_summary", "has_framework")}
