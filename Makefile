@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors schema clean
+.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors fuzz-api schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -33,6 +33,9 @@ chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUN
 
 test-executors: $(READY)  ## The real agent CLIs, installed and driven by the real daemon; no account, no network
 	@$(BIN)/python -m tests.real $(ARGS)
+
+fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate

@@ -56,7 +56,7 @@ def _of_url(endpoint: Endpoint, request: Request) -> dict[str, Any]:
 def _value(parameter: UrlParameter, text: str | None) -> Any:
     if text == "" and parameter.type == "flag":
         return True
-    if not text:
+    if text is None or (text == "" and parameter.type == "text"):
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")
         return parameter.default

@@ -27,7 +27,7 @@ class UrlParameter:
     """A value in the URL, or in a header.
 
     `number` is a whole one from 0; above `most` it counts as `most`. `flag` is 1, true, 0 or false, and
-    true when only its name is there. One that is left out, or empty, is `default`.
+    true when only its name is there. One that is left out, and a text that is empty, is `default`.
     """
 
     name: str

@@ -97,9 +97,9 @@ def _of_url(parameter: UrlParameter) -> Json:
     elif parameter.type == "flag":
         schema["enum"] = ["1", "true", "0", "false", ""]
     elif parameter.choices:
-        schema["enum"] = list(parameter.choices)
+        schema["enum"] = [*parameter.choices, ""]
     elif parameter.pattern:
-        schema["pattern"] = parameter.pattern
+        schema["pattern"] = f"^$|{parameter.pattern}"
     elif parameter.required:
         schema["minLength"] = 1
     return schema if parameter.default is None else {**schema, "default": _shown(parameter.default)}

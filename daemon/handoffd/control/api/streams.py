@@ -13,6 +13,7 @@ from handoffd.control.api.shapes import EventsAnswer
 from handoffd.control.history import MOST_EVENTS, Json, follow
 from handoffd.control.runlog import pieces
 from handoffd.control.sse import MEDIA, EventStream
+from handoffd.errors import NotFound
 
 NDJSON: Final = "application/x-ndjson"
 RUN_HEADER: Final = "X-Handoffd-Run"
@@ -40,7 +41,10 @@ async def _lines(coming: AsyncIterator[Json]) -> AsyncIterator[str]:
 
 
 async def _log(asked: Asked) -> Response:
-    found = await asked.service.log_of(asked.given["project"], asked.given["run"])
+    project, run = asked.given["project"], asked.given["run"]
+    if project is None and run is None:
+        raise NotFound("no run is named: name one, or its project", hint="handoffd runs")
+    found = await asked.service.log_of(project, run)
     output = pieces(found, follow=bool(asked.given["follow"]), closing=asked.closing)
     return StreamingResponse(output, media_type="application/octet-stream", headers={RUN_HEADER: found.run})
 

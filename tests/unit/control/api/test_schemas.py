@@ -68,6 +68,6 @@ def test_a_parameter_of_the_url_has_its_limits() -> None:
     assert {"type": "string", "enum": ["1", "true", "0", "false", ""], "default": "false"} == schema(
         type="flag", default=False
     )
-    assert {"type": "string", "enum": ["a"]} == schema(choices=("a",))
-    assert {"type": "string", "pattern": "^a$"} == schema(pattern="^a$")
+    assert {"type": "string", "enum": ["a", ""]} == schema(choices=("a",))
+    assert {"type": "string", "pattern": "^$|^a$"} == schema(pattern="^a$")
     assert {"type": "string", "minLength": 1} == schema(required=True)
