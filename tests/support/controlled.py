@@ -16,11 +16,12 @@ from handoffd.clock import SystemClock
 from handoffd.control.client import Client
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
-from handoffd.control.tcp import TcpDoor
+from handoffd.control.tcp import Limits, TcpDoor
 from handoffd.store.journal import Journal
 from handoffd.store.records import Committed, Record
 
 _T = TypeVar("_T")
+_LIMITS = Limits()
 
 
 class Controlled:
@@ -60,6 +61,7 @@ def controlled(
     tcp: bool = False,
     gates: bool = False,
     state: Path | None = None,
+    limits: Limits = _LIMITS,
 ) -> Iterator[Controlled]:
     """Lend a server that answers; it is stopped as the daemon stops it.
 
@@ -80,8 +82,10 @@ def controlled(
         service = Service(
             supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside
         )
-        door = TcpDoor(host="127.0.0.1", port=0, token_file=lent.token_file, gates=gates) if tcp else None
-        server = ControlServer(service, lent.socket, uids=uids, door=door)
+        door = TcpDoor(
+            host="127.0.0.1", port=0, token_file=lent.token_file, gates=gates, limits=limits
+        )  # fmt: skip
+        server = ControlServer(service, lent.socket, uids=uids, door=door if tcp else None)
         gone = portal.call(anyio.Event)
 
         async def serve() -> None:

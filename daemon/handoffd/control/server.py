@@ -27,7 +27,7 @@ from handoffd.control.gate import CALLER, From, Gate
 from handoffd.control.peer import own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
-from handoffd.control.tcp import MOST_HEADER_BYTES, TcpDoor, TcpProtocol, listen_on_loopback, port_of
+from handoffd.control.tcp import MOST_HEADER_BYTES, TcpDoor, listen_on_loopback, port_of
 from handoffd.control.token import Token, ensured
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 
@@ -114,7 +114,7 @@ class ControlServer:
         listening = listen_on_loopback(door)
         self.tcp_port = port_of(listening)
         gate = Gate(self._api, Token(door.token_file), gates=door.gates)
-        return [(_server(gate, TcpProtocol), listening)]
+        return [(_server(gate, door.protocol), listening)]
 
     async def _serve(self, serving: Sequence[tuple[uvicorn.Server, socket.socket]]) -> None:
         for server, listening in serving:

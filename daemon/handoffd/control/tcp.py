@@ -17,12 +17,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from handoffd.errors import StoreError
 
-MOST_CONNECTIONS: Final = 128
-"""At a time; whoever comes then is told so and sent away."""
-HEAD_S: Final = 10.0
-"""How long a request's headers may take to arrive."""
-STALLED_S: Final = 60.0
-"""How long an answer may lie unread before its connection is ended; a stream can be taken up again."""
 MOST_HEADER_BYTES: Final = 32 * 1024
 BACKLOG: Final = 128
 
@@ -36,6 +30,18 @@ _FULL: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a stranger can make us hold, and for how long."""
+
+    connections: int = 128
+    """At a time; whoever comes then is told so and sent away."""
+    head_s: float = 10
+    """How long a request's headers may take to arrive."""
+    stalled_s: float = 60
+    """How long an answer may lie unread before its connection is ended; a stream can be taken up again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TcpDoor:
     """Where to listen, and for whom. `port` 0 takes any. `gates`: verbs for people are taken, too."""
 
@@ -43,18 +49,25 @@ class TcpDoor:
     port: int
     token_file: Path
     gates: bool = False
+    limits: Limits = Limits()
+
+    @property
+    def protocol(self) -> type[H11Protocol]:
+        """What is spoken behind it: uvicorn makes one of these for each connection."""
+        return type("BoundedProtocol", (TcpProtocol,), {"limits": self.limits})
 
 
 class TcpProtocol(H11Protocol):
     """HTTP with limits on how many connect, and on how long they keep us waiting."""
 
+    limits = Limits()
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, unless there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self.limits.connections:
             transport.write(_FULL)
             transport.close()
             return
@@ -84,7 +97,7 @@ class TcpProtocol(H11Protocol):
         """Wait for a reader that does not keep up, but not for ever."""
         super().pause_writing()
         if self._stalled is None:
-            self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
+            self._stalled = self.loop.call_later(self.limits.stalled_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Go on: it reads."""
@@ -95,7 +108,7 @@ class TcpProtocol(H11Protocol):
 
     def _await_request(self) -> None:
         if self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self.transport.abort)
+            self._late = self.loop.call_later(self.limits.head_s, self.transport.abort)
 
     def _await_nothing(self) -> None:
         if self._late is not None:

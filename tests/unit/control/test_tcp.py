@@ -13,8 +13,9 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.loopback import Loopback, answer_of, everything
 from tests.support.supervision import MemorySupervision
+from tests.unit.store.making import record
 
-from handoffd.control.tcp import MOST_CONNECTIONS, TcpDoor, listen_on_loopback, port_of
+from handoffd.control.tcp import Limits, TcpDoor, listen_on_loopback, port_of
 from handoffd.engine.requests import Approved, Noted
 from handoffd.errors import StoreError
 
@@ -201,10 +202,46 @@ def test_a_body_is_not_read_before_the_token(port: Loopback) -> None:
 def test_connections_are_bounded(port: Loopback) -> None:
     """Those that are too many are told and sent away; once the others are gone, there is room again."""
     with ExitStack() as held:
-        for _ in range(MOST_CONNECTIONS):
+        for _ in range(Limits().connections):
             held.enter_context(closing(port.connect()))
         assert eventually_sync(lambda: 503 == _refused(port))
     assert eventually_sync(lambda: 200 == port.ask("GET", "/v1/health").status)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /v1/health HTTP/1.1\r\nHost: x"])
+def test_a_request_that_does_not_come_loses_its_connection(
+    supervision: MemorySupervision, begun: bytes
+) -> None:
+    """Also the second one of a connection."""
+    with controlled(supervision, tcp=True, limits=Limits(head_s=0.05)) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        with closing(port.connect()) as connection:
+            connection.sendall(begun)
+            assert b"" == everything(connection)
+        with closing(port.connect()) as connection:
+            whole = f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
+            connection.sendall(f"{whole}Authorization: Bearer {port.token}\r\n\r\n".encode() + b"GET /v1")
+            assert 200 == answer_of(everything(connection)).status
+
+
+def test_an_answer_that_nobody_reads_is_ended(supervision: MemorySupervision) -> None:
+    """It frees its place; the history is still there when its reader comes back."""
+    limits = Limits(connections=1, stalled_s=0.05)
+    with controlled(supervision, tcp=True, limits=limits) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        with closing(port.connect()) as connection:
+            head = f"GET /v1/events?stream=1&after=0 HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
+            connection.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+            assert connection.recv(10)
+            assert 503 == port.ask("GET", "/v1/health").status
+
+            def is_ended() -> bool:
+                control.commit(record(why="x" * 500_000))
+                return 200 == port.ask("GET", "/v1/health").status
+
+            assert eventually_sync(is_ended)
 
 
 def _refused(port: Loopback) -> int:

@@ -24,11 +24,17 @@ _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 _MOST_NAME: Final = 100
 
 
-async def asked(endpoint: Endpoint, request: Request, service: Service, closing: anyio.Event) -> Asked:
+async def asked(
+    endpoint: Endpoint,
+    request: Request,
+    service: Service,
+    closing: anyio.Event,
+    body_s: float = BODY_S,
+) -> Asked:
     """Return what `request` asks of `endpoint`. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
     try:
         given = _of_url(endpoint, request)
-        body = await _in_time(request) if endpoint.method == "POST" else {}
+        body = await _in_time(request, body_s) if endpoint.method == "POST" else {}
         caller = _caller(endpoint, request, body.get("by"))
         if not endpoint.raw:
             given.update(values(endpoint.body or (), body))
@@ -87,12 +93,12 @@ def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
     return Caller(pid=source.pid, by=name, vouched=source.vouched, request=key)
 
 
-async def _in_time(request: Request) -> Json:
+async def _in_time(request: Request, within_s: float) -> Json:
     try:
-        with anyio.fail_after(BODY_S):
+        with anyio.fail_after(within_s):
             return await _body(request)
     except TimeoutError:
-        message = f"the body did not arrive in {BODY_S:.0f} seconds"
+        message = f"the body did not arrive in {within_s:.0f} seconds"
         raise Refused(message, code="REQUEST_TIMEOUT") from None
 
 

@@ -125,6 +125,24 @@ def test_a_body_that_cannot_be_used_is_refused(body: bytes, code: str) -> None:
     assert code == caught.value.code
 
 
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    """Whoever holds it back learns why."""
+
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    scope: dict[str, Any] = {
+        "type": "http", "method": "POST", "path": "/v1/order", "headers": [], "query_string": b"",
+        CALLER: From(42), "path_params": {},
+    }  # fmt: skip
+
+    with pytest.raises(Refused) as caught:
+        await asked(ORDER, Request(scope, receive), None, anyio.Event(), 0.01)  # type: ignore[arg-type]
+
+    assert "REQUEST_TIMEOUT" == caught.value.code
+
+
 def test_an_unknown_parameter_cannot_flood_the_answer() -> None:
     """Its name is shortened."""
     with pytest.raises(Refused) as caught:
