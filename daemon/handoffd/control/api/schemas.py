@@ -100,7 +100,7 @@ def _of_url(parameter: UrlParameter) -> Json:
         schema["enum"] = [*parameter.choices, ""]
     elif parameter.pattern:
         schema["pattern"] = f"^$|{parameter.pattern}"
-    elif parameter.required:
+    elif parameter.required or parameter.place == "path":
         schema["minLength"] = 1
     return schema if parameter.default is None else {**schema, "default": _shown(parameter.default)}
 
