@@ -31,5 +31,5 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 def _turn(given: Any, name: str, project: str) -> None:
     """Put a project in the place of a name; some stay as they are, but never a path."""
     value = given.get(name)
-    if isinstance(value, str) and value and (value.startswith("/") or zlib.crc32(value.encode()) % 4):
+    if isinstance(value, str) and value and (value.startswith("/") or zlib.crc32(value.encode()) % 8):
         given[name] = project

@@ -122,6 +122,8 @@ def _value(parameter: Parameter, value: object) -> object:
         raise _bad(f"{parameter.name} must be a text of at most {MAX_TEXT} characters")
     if not _is_text(value):
         raise _bad(f"{parameter.name} holds half of a character; it cannot be written as UTF-8")
+    if parameter.choices and value not in parameter.choices:
+        raise _bad(f"{value[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
     if parameter.type == "story":
         return check_story_id(value)
     return _reason(value) if parameter.type == "reason" else value

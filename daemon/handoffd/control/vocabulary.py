@@ -26,6 +26,8 @@ class Parameter:
     ]  # fmt: skip
     required: bool = False
     help: str = ""
+    choices: tuple[str, ...] = ()
+    """Of a text: the only ones it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from handoffd.control.gate import CALLER, From
 from handoffd.control.history import Json
 from handoffd.control.service import Caller, Service
 from handoffd.control.verbs import BAD_ARGUMENT, values
+from handoffd.control.vocabulary import MAX_TEXT
 from handoffd.errors import Refused
 
 MAX_BODY: Final = 1024 * 1024
@@ -89,6 +90,8 @@ def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
     assert isinstance(source, From)
     if by is not None and not isinstance(by, str):
         raise _bad("by must be a text: the name to record")
+    if by is not None and len(by) > MAX_TEXT:
+        raise _bad(f"by must be a text of at most {MAX_TEXT} characters")
     name = by[:_MOST_NAME] if by and by.isprintable() else "api"
     return Caller(pid=source.pid, by=name, vouched=source.vouched, request=key)
 

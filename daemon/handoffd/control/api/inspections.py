@@ -109,7 +109,7 @@ INSPECTIONS: Final = (
     ),
     Endpoint(
         name="list_projects", path="/v1/list-projects", answer=_list_projects, shape=FolderAnswer,
-        url=(UrlParameter(name="folder", required=True, help="the absolute path of a folder"),),
+        url=(UrlParameter(name="folder", required=True, pattern="^/", help="the absolute path of a folder"),),
         help="The projects that lie in a folder.", hint="handoffd list-projects FOLDER",
     ),
     Endpoint(

@@ -9,6 +9,7 @@ from handoffd.control.api.endpoint import BY, Asked, Endpoint
 from handoffd.control.history import Json
 from handoffd.control.messages import Messages
 from handoffd.control.vocabulary import Parameter
+from handoffd.reports.wording import LANGUAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ MESSAGES: Final = (
         body=(
             Parameter(name="text", type="text", required=True, help="what a person wrote"),
             Parameter(name="project", type="text", help="the project that is talked of: name or path"),
-            Parameter(name="language", type="text", help="of the report: en or zh-TW"),
+            Parameter(name="language", type="text", choices=LANGUAGES, help="of the report: en or zh-TW"),
             BY,
         ),
         answer=_answer, shape=MessageAnswer, hint="handoffd auto PROJECT TEXT",

@@ -63,6 +63,8 @@ def body_schema(parameters: tuple[Parameter, ...]) -> Json:
 
 def _of_body(parameter: Parameter) -> Json:
     known = _BODY.get(parameter.type, {})
+    if parameter.choices:
+        known = {"type": "string", "enum": list(parameter.choices)}
     described = {"description": parameter.help}
     if parameter.required or parameter.type == "level":
         return {**_not_empty(known), **described}
@@ -99,8 +101,8 @@ def _of_url(parameter: UrlParameter) -> Json:
     elif parameter.choices:
         schema["enum"] = [*parameter.choices, ""]
     elif parameter.pattern:
-        schema["pattern"] = f"^$|{parameter.pattern}"
-    elif parameter.required:
+        schema["pattern"] = parameter.pattern if parameter.required else f"^$|{parameter.pattern}"
+    elif parameter.required or parameter.place == "path":
         schema["minLength"] = 1
     return schema if parameter.default is None else {**schema, "default": _shown(parameter.default)}
 

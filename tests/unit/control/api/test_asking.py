@@ -114,6 +114,7 @@ def test_the_caller_is_the_kernels_process_under_a_printable_name() -> None:
         (b'{"text": "t", "frob": 1}', "BAD_ARGUMENT"),
         (b'{"text": 5}', "BAD_ARGUMENT"),
         (b'{"text": "t", "by": []}', "BAD_ARGUMENT"),
+        (b'{"text": "t", "by": "%b"}' % (b"x" * 65537), "BAD_ARGUMENT"),
         (b" " * (1024 * 1024 + 1), "TOO_LARGE"),
     ],
 )
