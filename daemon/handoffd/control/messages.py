@@ -228,7 +228,8 @@ class Messages:
         track = view["tracks"][0] if view["tracks"] else None
         if action == "needs_human" and talk.at_gate and not result.get("review"):
             result = {**result, "review": await self._review(talk)}
-        text = talk.report.outcome(action, {**_asked(talk.intent), **result}, track)
+        told = {**_asked(talk.intent), **result}
+        text = talk.report.outcome(action, told, track, by_hand=view["level"] < 2)
         if result.get("applied"):
             text = f"{talk.report.applied(result['applied'], result.get('step') or 'done')}\n{text}"
         if not self._service.daemon and view["level"] == 2:

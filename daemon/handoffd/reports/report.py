@@ -55,8 +55,11 @@ class Report:
         """Return what a prompt of `review` or `triage` is for."""
         return self.wording.say(f"action.{kind}", count=len(found.get("issues") or ()))
 
-    def outcome(self, action: str, result: Json, track: Json | None = None) -> str:
-        """Return what became of a verb: `action` in a word, its `result`, and where the track stands now."""
+    def outcome(self, action: str, result: Json, track: Json | None = None, *, by_hand: bool = False) -> str:
+        """Return what became of a verb: `action` in a word, its `result`, and where the track stands now.
+
+        `by_hand`: steps are carried out by whoever takes their prompts.
+        """
         step = result.get("step") or (track or {}).get("step")
         story = result.get("story") or (track or {}).get("story") or self.wording.say("standing.story")
         known = {
@@ -71,17 +74,24 @@ class Report:
         lines.append(self._look_at(result.get("review") or ()))
         if action == "done" and result.get("next_story"):
             lines.append(self.wording.say("action.next_story", story=result["next_story"]))
-        asked = None if action == "dispatched" else to_type(self.wording, result.get("next_command"))
-        return _text([*lines, asked])
+        return _text([*lines, self._next(action, result, by_hand=by_hand)])
+
+    def _next(self, action: str, result: Json, *, by_hand: bool) -> str | None:
+        if action == "dispatched" or (by_hand and action == "already_running"):
+            return self.wording.say("type.handed")
+        return to_type(self.wording, result.get("next_command"))
 
     def applied(self, applied: Json, next_step: str) -> str:
-        """Return that a step done by hand is done: `applied` is the answer of `apply`."""
+        """Return how a step came out that was done by hand: `applied` is the answer of `apply`."""
         state = applied["state"]
-        if applied["type"] != "applied" or state["status"] != "pass":
-            return _text([applied["message"], to_type(self.wording, applied.get("next_command"))])
         told = standing.counted(self.wording, state.get("tests"))
-        key = "action.applied" if told else "news.passed_plainly"
         known = {"story": state["story"], "step": self.wording.step(state["step"])}
+        if state["status"] == "failing":
+            why = state.get("last_error") or self.wording.reason(state.get("reason") or applied["message"])
+            return self.wording.say("news.failed", **known, attempt=state["attempt"], why=why)
+        if state["status"] != "pass":
+            return str(applied["message"])
+        key = "action.applied" if told else "news.passed_plainly"
         return self.wording.say(key, **known, tests=told, next=self.wording.step(next_step))
 
     def kept(self, track: Json | None, *, review: Sequence[str] = ()) -> str:

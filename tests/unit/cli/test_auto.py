@@ -86,5 +86,5 @@ def test_without_a_daemon_it_works_as_well(alone: Path, handoffd: Commands, tmp_
     said = handoffd("auto", str(shop), "繼續")
     assert [
         "US-001 情境完成 ✓ 進入規格差異",
-        "US-001 規格差異第 1 次：提示詞在這裡。寫出交接檔才算完成",
+        "US-001 規格差異第 1 次：提示詞在這裡",
     ] == said.lines[:2]

@@ -52,7 +52,7 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
         (
             "dispatched",
             {"story": "US-005", "step": "impl", "attempt": 2, "next_command": "handoffd apply /srv/shop"},
-            "US-005 實作第 2 次：提示詞在這裡。寫出交接檔才算完成",
+            "US-005 實作第 2 次：提示詞在這裡\n寫出交接檔後，請輸入「繼續」",
         ),
         (
             "needs_human",
@@ -97,9 +97,17 @@ def test_a_step_done_by_hand() -> None:
     assert "US-005 implementation done ✓ on to verification" == EN.applied(
         {**applied, "state": {**state, "tests": None}}, "verify"
     )
-    assert "it failed" == EN.applied(
-        {**applied, "message": "it failed", "state": {**state, "status": "failing"}}, "x"
-    )
+    failing = {**state, "status": "failing", "attempt": 2, "last_error": "2 tests fail"}
+    assert "US-005 實作失敗 ✗（第 2 次）：2 tests fail" == ZH.applied({**applied, "state": failing}, "impl")
+    assert "it passed" == EN.applied({**applied, "state": {**state, "status": "needs_human"}}, "impl")
+
+
+def test_whoever_works_by_hand_is_told_how_to_go_on() -> None:
+    """With the prompt, and while its hand-off is not there."""
+    running = {"step": "impl", "elapsed_min": 4.2}
+
+    assert EN.outcome("already_running", running, TRACK, by_hand=True).endswith(EN.wording.say("type.handed"))
+    assert EN.wording.say("type.handed") not in EN.outcome("already_running", running, TRACK)
 
 
 def test_what_could_not_be_done_says_what_was_understood() -> None:
