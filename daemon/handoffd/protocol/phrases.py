@@ -21,7 +21,7 @@ Command = Literal[
 
 _BEFORE: Final = (
     r"(?:(?:please|pls|plz|ok|okay|alright|yes|yep|sure|now|then|let's|好的|好|沒問題|請|麻煩|拜託|幫我"
-    r"|那就|那|就|我)(?![a-z])[\s,:!]*)*"
+    r"|那就|那|就)(?![a-z])[\s,:!]*)*"
 )
 _AFTER: Final = (
     r"(?:[\s,.!]*(?:please|pls|plz|thanks|thank you|thx|now|then|for now|吧|喔|哦|囉|啦|了|謝謝"
@@ -34,8 +34,8 @@ _OBJECT: Final = (
     r"|工作))*(?:\s*(?P<story>us-\d+)\b)?(?:\s*(?:story|故事))?"
 )
 
-APPROVE: Final = r"(?:i approve|approved?|lgtm|核准|批准|通過|審查通過)"
-REJECT: Final = r"(?:i reject|reject(?:ed)?|退回|駁回|打回|不行|不通過|不核准)"
+APPROVE: Final = r"(?:i approve|approved?|lgtm|我?(?:核准|批准)|(?:審查)?通過(?!了))"
+REJECT: Final = r"(?:i reject|reject(?:ed)?|我?(?:退回|駁回|打回)|不行|不通過|不核准)"
 STORY: Final = r"(?P<story>[a-z0-9][a-z0-9._-]{0,79})"
 TEAMS: Final = r"(?:agent[\s-]?teams?|(?<!user )\bagents\b|平行|並行|多個?\s*agents?|多代理)"
 
@@ -178,7 +178,7 @@ _NEGATED: Final = re.compile(
 )
 _BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
 _DECISIONS: Final = re.compile(
-    r"(?P<approve>\b(?:approv(?:e|ed|al)|lgtm)\b|核准|批准|同意)"
+    r"(?P<approve>\b(?:approv(?:e|ed|al)|lgtm)\b|核准|批准|同意|^我?通過)"
     r"|\breject(?:ed)?\b|退回|駁回"
 )
 _BACK: Final = re.compile(
