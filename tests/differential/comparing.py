@@ -21,6 +21,7 @@ Json = Any
 
 DELIBERATE = Path(__file__).with_name("deliberate.yaml")
 ABSENT = "<absent>"
+_CONSEQUENCES = frozenset({"exit", "state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +129,30 @@ def gist(stdout: Json) -> str:
 
 def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
     """Return what no rule explains, and what each rule does."""
-    unexplained, cases = [], {rule.id: set[str]() for rule in rules}
+    by_case: dict[str, list[Difference]] = {}
     for difference in found:
-        explaining = [rule.id for rule in rules if rule.explains(difference)]
-        for name in explaining:
-            cases[name].add(difference.case)
-        if not explaining:
-            unexplained.append(difference)
-    return Judgement(tuple(unexplained), {name: len(known) for name, known in cases.items()})
+        by_case.setdefault(difference.case, []).append(difference)
+    unexplained, counts = [], {rule.id: 0 for rule in rules}
+    for differing in by_case.values():
+        explained = {rule.id: _explained(rule, differing) for rule in rules}
+        for name, known in explained.items():
+            counts[name] += bool(known)
+        known_all = {one for known in explained.values() for one in known}
+        unexplained += [one for one in differing if one.at not in known_all]
+    return Judgement(tuple(unexplained), counts)
+
+
+def _explained(rule: Rule, differing: Sequence[Difference]) -> set[str]:
+    """Return the paths at which a rule explains how one case differs.
+
+    Exit code, standing and new files follow from what the program did: a rule that speaks of stdout
+    explains them only together with it.
+    """
+    found = {one.at for one in differing if rule.explains(one)}
+    speaks = any(pattern.at.startswith("stdout") for pattern in rule.differs)
+    if speaks and not any(at.startswith("stdout") for at in found):
+        return {at for at in found if at not in _CONSEQUENCES and not at.startswith("made.")}
+    return found
 
 
 def deliberate(file: Path = DELIBERATE) -> tuple[Rule, ...]:

@@ -82,6 +82,20 @@ def test_a_rule_explains_what_it_names(tmp_path: Path, change: dict[str, str], e
     assert (explained, () if explained else ("x",)) == (not judgement.unexplained, judgement.idle)
 
 
+def test_what_follows_is_explained_with_what_it_follows_from(tmp_path: Path) -> None:
+    """An exit code alone is not excused by a rule about another answer."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        "differences:\n- {id: x, what: a, why: b, verbs: [v], differs: ["
+        "{at: stdout, theirs: applied, ours: nothing}, {at: exit, theirs: 0, ours: 1}]}\n"
+    )
+    exits = Difference("c", "v", "exit", 0, 1)
+
+    assert (exits,) == judged([exits], deliberate(file)).unexplained
+    told = Difference("c", "v", "stdout", "applied", "nothing")
+    assert () == judged([exits, told], deliberate(file)).unexplained
+
+
 def test_sentences_and_moments_are_not_compared(tmp_path: Path) -> None:
     """That they are there is."""
     said = {"type": "error", "message": f"no {tmp_path}", "state": {"dispatched_at": "2026-01-01T00:00:00Z"}}
