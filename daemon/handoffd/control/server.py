@@ -144,6 +144,7 @@ def _server(app: ASGIApp, protocol: type[H11Protocol]) -> uvicorn.Server:
         access_log=False,
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        backlog=BACKLOG,  # so many are also accepted in one turn of the loop, before any can be sent away
         server_header=False,
         date_header=False,
         proxy_headers=False,
