@@ -13,8 +13,8 @@ def differences() -> str:
     cases, same = found["cases"], found["same"]
     counts = (
         f"{cases:,} cases (a project state and a verb each) were given to the reference"
-        f"\n{found['reference']} and to ours. In {same:,} both said and did the same; in {cases - same:,} there is a difference, and"
-        "\neach one has a row here."
+        f"\n{found['reference']} and to ours. In {same:,} both said and did the same;"
+        f"\nin {cases - same:,} there is a difference, and each one has a row here."
     )
     rows = [_row(rule, found["rules"][rule.id]) for rule in deliberate()]
     return f"{counts}\n\n{table(('What differs', 'Why', 'Verbs', 'Cases'), rows)}\n"
