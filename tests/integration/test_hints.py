@@ -21,14 +21,14 @@ PACKAGE = ROOT / "daemon" / "handoffd"
 MODULES = sorted(
     [
         *(PACKAGE / "cli").glob("*.py"),
-        *(PACKAGE / "control").glob("*.py"),
+        *(PACKAGE / "control").rglob("*.py"),
         PACKAGE / "supervise" / "naming.py",
         PACKAGE / "supervise" / "reporting.py",
     ]
 )
 SHELL = {
-    "${EDITOR:-vi}", "cd", "curl", "diff", "env", "export", "getent", "less", "ls", "mv", "pipx", "printenv",
-    "python3", "rm", "ss", "stat", "sudo",
+    "${EDITOR:-vi}", "cat", "cd", "curl", "diff", "env", "export", "getent", "less", "ls", "mv", "pipx",
+    "printenv", "python3", "rm", "ss", "stat", "sudo",
 }  # fmt: skip
 """Programs of others, and words of the shell itself, that a hint may begin with."""
 SAMPLE = "x"

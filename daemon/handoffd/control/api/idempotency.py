@@ -135,4 +135,4 @@ def fingerprint(path: str, body: Json) -> str:
 def _check(before: str, now: str) -> None:
     if before != now:
         message = f"this {HEADER} was that of another request: take a new one for each"
-        raise Refused(message, code="IDEMPOTENCY_CONFLICT", hint="uuidgen")
+        raise Refused(message, code="IDEMPOTENCY_CONFLICT", hint="cat /proc/sys/kernel/random/uuid")
