@@ -115,7 +115,7 @@ def _with_prompt(verb: str, answer: Json, then: str) -> Said:
     meta |= {name: answer[name] for name in ("project", "story", "step", "attempt", "fw_lv")}
     block = f"\n<task-meta>\n{js_json(meta)}\n</task-meta>"
     said = f"[{verb}] step={answer['step']} attempt={answer['attempt']}"
-    return Said((answer["prompt"], block), (said, f"[{verb}] {then}"))
+    return Said((answer["prompt"].rstrip("\n"), block), (said, f"[{verb}] {then}"))
 
 
 def _js(value: Any) -> str:
