@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
@@ -12,6 +13,8 @@ from handoffd.control.client import Json
 from handoffd.entrance.asking import either
 from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
+
+STATE_FILE = ".ai/STATE.json"
 
 
 @click.command()
@@ -35,20 +38,30 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
         click.get_current_context().exit(1)
 
 
-def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str, str]:
-    """Return the project, and the message: a first word that is a path or a known name is no part of it."""
+def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
+    """Return the project, and the message: a first word that is a path or a known name is no part of it.
+
+    Without one it is the project that the current folder is in; None where that is none. So a name that
+    is misspelt starts nothing in whatever folder somebody happens to be.
+    """
     first, rest = words[0], words[1:]
-    if rest and (_is_path(first) or (not first.isspace() and first in _names(place))):
+    if rest and _is_path(first):
         return place.project(first), " ".join(rest)
-    return place.project(None), " ".join(words)
+    known = _known(place)
+    if rest and first in {project["name"] for project in known}:
+        return place.project(first), " ".join(rest)
+    here = Path.cwd()
+    above = [str(folder) for folder in (here, *here.parents)]
+    supervised = any(project["project"] in above for project in known)
+    return (str(here) if supervised or os.path.lexists(STATE_FILE) else None), " ".join(words)
 
 
 def _is_path(word: str) -> bool:
     return word in {".", ".."} or word.startswith(("/", "./", "../", "~")) or os.path.isdir(word)
 
 
-def _names(place: Place) -> set[str]:
-    """Return the names of the supervised projects."""
+def _known(place: Place) -> list[Json]:
+    """Return the supervised projects, each with its name and root."""
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -56,7 +69,8 @@ def _names(place: Place) -> set[str]:
         return offline.look(place.settings(), lambda service: service.projects())
 
     known = either(place, lambda client: client.get("/v1/projects"), without)
-    return {project["name"] for project in known.json["projects"]}
+    projects: list[Json] = known.json["projects"]
+    return projects
 
 
 def _show(answer: Json) -> None:

@@ -9,10 +9,10 @@ from handoffd.entrance.asking import Answer, account, either
 from handoffd.entrance.place import Place
 
 
-def say(place: Place, project: str, text: str, language: str | None = None) -> Answer:
-    """Return what a message about a project meant, what became of it, and a report in words.
+def say(place: Place, project: str | None, text: str, language: str | None = None) -> Answer:
+    """Return what a message meant, what became of it, and a report in words.
 
-    `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
+    `project` None: the one that the message names, if one has to be named. `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
     """
     by = account()
 
@@ -27,5 +27,7 @@ def say(place: Place, project: str, text: str, language: str | None = None) -> A
             place.settings(), lambda service: Messages(service).answer(project, text, caller, language)
         )
 
-    body = {"project": project, "text": text, "by": by, "language": language}
+    body = {"text": text, "by": by, "language": language}
+    if project is not None:
+        body["project"] = project
     return either(place, lambda client: client.post("/v1/messages", body), without)

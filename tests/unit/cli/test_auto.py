@@ -88,3 +88,31 @@ def test_without_a_daemon_it_works_as_well(alone: Path, handoffd: Commands, tmp_
         "US-001 情境完成 ✓ 進入規格差異",
         "US-001 規格差異第 1 次：提示詞在這裡",
     ] == said.lines[:2]
+
+
+@pytest.mark.parametrize("words", [("shpo", "start US-1"), ("start US-1",), ("approve",)])
+def test_a_name_that_nobody_knows_starts_nothing_in_the_folder_one_is_in(
+    control: Controlled,
+    handoffd: Commands,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    """It is no project, and nobody said that it should become one."""
+    monkeypatch.chdir(tmp_path)
+    said = handoffd("auto", *words, "--json")
+
+    assert (1, []) == (said.code, control.supervision.given)
+    assert "PROJECT_MISSING" == said.json["result"]["code"]
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_in_a_projects_folder_nobody_has_to_name_it(
+    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its STATE.json says that it is one, also where nobody supervises it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai/STATE.json").write_text("{}")
+
+    assert str(tmp_path) == handoffd("auto", "status", "--json").json["project"]
