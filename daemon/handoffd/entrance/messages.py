@@ -12,7 +12,8 @@ from handoffd.entrance.place import Place
 def say(place: Place, project: str | None, text: str, language: str | None = None) -> Answer:
     """Return what a message meant, what became of it, and a report in words.
 
-    `project` None: the one that the message names, if one has to be named. `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
+    `project` None: the one that the message names, if one has to be named. `language` None: the message's
+    own. Raises HandoffdError only for what cannot be asked at all.
     """
     by = account()
 
