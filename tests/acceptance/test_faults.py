@@ -212,8 +212,8 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(tmp_path: Path, name: str) -> N
     project = make_project(tmp_path)
     with running(tmp_path, settings(tmp_path)) as daemon:
         start(daemon, project)
-        (project / name).unlink(missing_ok=True)
-        os.mkfifo(project / name)
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").rename(project / name)  # at once: the file may be written at any time
         (tmp_path / "release").touch()
         daemon.wait_for(project, lambda track: track["phase"] != "executing")
 

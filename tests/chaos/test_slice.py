@@ -13,8 +13,8 @@ from tests.chaos.kills import Toll, plans
 from handoffd.failpoints import POINTS
 
 SEED = "slice"
-MOST_KILLS = 80
-"""A point that is not reached by then is not reached any more."""
+MOST_KILLS = 240
+"""A point that is not reached by then is not reached any more; a busy machine misses many at first."""
 
 
 def enough(toll: Toll) -> bool:
