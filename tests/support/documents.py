@@ -225,7 +225,7 @@ _GUARDS = {
     "never": "–",
     "always": "always",
     "forced": "with `force`",
-    "unknown": "with `force`, or for a new project",
+    "unknown": "with `force`, for a new project, or at level 1 without `manual`",
 }
 
 

@@ -127,10 +127,17 @@ class Service(Reads):
 
     async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
         forced = bool(arguments.get("force")) and spec.guard != "never"
-        unknown = spec.guard == "unknown" and not self._knows(project)
-        if spec.guard == "always" or forced or unknown:
+        starts = spec.guard == "unknown" and await self._raises_level(project, arguments)
+        if spec.guard == "always" or forced or starts:
             hint = usage(spec, project, "in a terminal of your own")
             await self._keep_out(caller, f"{spec.name} is for people", hint)
+
+    async def _raises_level(self, project: str, arguments: Arguments) -> bool:
+        """Return whether a start would supervise a project, or have it dispatched without a person."""
+        if not self._knows(project):
+            return True
+        view = await self._supervision.view(self._supervision.find(project))
+        return view.level < 2 and not arguments.get("manual")
 
     async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
         """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless it may be a person who asks."""

@@ -35,7 +35,8 @@ class VerbSpec:
     """One verb. `guard` says when it is refused to processes of executors.
 
     `always`: it opens a gate, lifts a limit or trusts something; `forced`: only when `force` is
-    given; `unknown`: only when forced, or for a project that is not supervised yet.
+    given; `unknown`: only when forced, for a project that is not supervised yet, or where it would have a
+    project dispatched that people dispatch (level 1).
     """
 
     name: str

@@ -18,6 +18,9 @@ from handoffd.engine.wording import accept, ask_human, notice, refuse
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
+_SHUT = frozenset({Status.PENDING, Status.NEEDS_HUMAN, Status.FAILING})
+"""With these a human step is not passed; failing, it was rejected, and goes back."""
+
 
 def state_edited(situation: Situation, event: StateEdited) -> Decision:
     """Adopt, hold or undo an edit that was valid in itself."""
@@ -104,7 +107,7 @@ def _gate_passed(situation: Situation, after: State) -> str | None:
     for gate in _gates_on_the_way(situation, after):
         at_gate = gate == after.step
         already_open = same_story and before.step == gate and before.status is Status.PASS
-        if already_open or (at_gate and after.status in {Status.PENDING, Status.NEEDS_HUMAN}):
+        if already_open or (at_gate and after.status in _SHUT):
             continue
         return gate
     return None

@@ -69,7 +69,7 @@ def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> De
 def choose_level(situation: Situation, event: LevelChosen) -> Decision:
     """Go on by itself, or leave the steps to people; what runs goes on as it is."""
     automatic = event.level == 2
-    track = situation.track.with_ledger(automatic=automatic)
+    track = situation.track.with_ledger(automatic=automatic, by_hand=not automatic)
     who = "handoffd dispatches its steps" if automatic else "its steps are dispatched by people"
     return accept(track, f"level {event.level} from now on: {who}")
 

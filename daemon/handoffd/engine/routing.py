@@ -223,7 +223,7 @@ def first_step(pipeline: Pipeline, ledger: Ledger, *, bootstrapped: bool) -> str
 def lasting(ledger: Ledger) -> Ledger:
     """Return what of a ledger outlives the story in flight."""
     return Ledger(
-        automatic=ledger.automatic, paused_by=ledger.paused_by, remedy=ledger.remedy,
+        automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
     )  # fmt: skip
@@ -251,7 +251,8 @@ def give_back(situation: Situation, parked: Parked) -> Track:
     """Return the track with a parked story taken up where it was set aside."""
     project = _without(lasting(situation.ledger), parked.state.story)
     return Track(state=parked.state, ledger=parked.ledger).with_ledger(
-        automatic=project.automatic, paused_by=project.paused_by, remedy=project.remedy,
+        automatic=project.automatic, by_hand=project.by_hand,
+        paused_by=project.paused_by, remedy=project.remedy,
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},

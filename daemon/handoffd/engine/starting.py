@@ -71,7 +71,7 @@ def _asked_again(event: Started, *, queue: bool = False, force: bool = False) ->
 
 def _start_now(situation: Situation, event: Started) -> Decision:
     track = situation.track
-    if event.automatic:
+    if event.automatic and not track.ledger.by_hand:
         track = track.with_ledger(automatic=True)
     parked = next((p for p in track.ledger.parked if p.state.story == event.story), None)
     if parked is not None and not event.force:

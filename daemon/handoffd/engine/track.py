@@ -139,6 +139,8 @@ class Ledger:
 
     automatic: bool = False
     """Level 2: the daemon dispatches by itself."""
+    by_hand: bool = False
+    """A person chose Level 1: a start does not change that, as it does where nobody chose."""
     paused_by: str | None = None
     remedy: str | None = None
     """The command to type before a `resume`, where the daemon paused by itself."""

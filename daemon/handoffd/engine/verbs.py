@@ -155,7 +155,7 @@ def pause(situation: Situation, event: Paused) -> Decision:
 
 def resume(situation: Situation, event: Resumed) -> Decision:
     """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
-    track = situation.track.with_ledger(paused_by=None, remedy=None, automatic=True)
+    track = situation.track.with_ledger(paused_by=None, remedy=None, automatic=True, by_hand=False)
     ledger = track.ledger
     if situation.done and ledger.backlog and next_parked(track) is None:
         upcoming = ledger.backlog[0]

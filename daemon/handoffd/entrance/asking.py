@@ -16,7 +16,7 @@ from handoffd.control.client import Client, Json
 from handoffd.entrance.place import Place
 from handoffd.errors import Locked, NoDaemon
 
-_LOCKED_S = 5.0
+_LOCKED_S = 30.0
 """How long a daemon that is just starting (or another verb) is waited for."""
 _PAUSE_S = 0.1
 

@@ -74,10 +74,12 @@ class Look:
         elif state is not None and state.status is Status.RUNNING:
             await self._for_external(track)
 
-    async def inspect(self, track: TrackSupervisor, seen: Seen | None) -> None:
-        """Find out whether STATE.json can be understood, telling nobody. Raises InvalidFile."""
-        if seen is not None and seen.digest != track.standing.digest:
-            await to_thread.run_sync(parse_state, seen.text)
+    async def inspect(self, track: TrackSupervisor, seen: Seen | None) -> bool:
+        """Return whether STATE.json is another one than the journal's, telling nobody. Raises InvalidFile."""
+        if seen is None or seen.digest == track.standing.digest:
+            return False
+        await to_thread.run_sync(parse_state, seen.text)
+        return True
 
     async def _at_state(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Compare STATE.json with what the journal says should be there."""
@@ -94,7 +96,7 @@ class Look:
             self._again()
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        if ours and track.track.state is not None:
+        if ours and track.track.state is not None and track.standing.overtook(seen.mtime_ns):
             await track.standing.project()  # but old: a crash came between commit and rename
             return
         await self._take_edit(track, seen, before.dispatch)

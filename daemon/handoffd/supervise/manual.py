@@ -181,6 +181,8 @@ class Manual:
             await tasks.start(self._track.run, tuple(orders))
             yield
             tasks.cancel_scope.cancel()
+        self._project.ending = False
+        self._track.reopen()  # one answer to a person may be several verbs
 
     async def post_check(self, by: str) -> tuple[str | None, PostCheck | None]:
         """Run the post_check of the current step; return its command and how it ended, if there is one.

@@ -61,6 +61,8 @@ class Project:
         self._surveyed: Found | None = None
         self._looked = False
         self._health = Health(root, services)
+        self.edited = False
+        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
         known = {entry.key.track: entry for entry in stored}
@@ -252,7 +254,7 @@ class Project:
             if found.texts is not None:
                 await self.files.take(found.texts)
             for name, seen in found.states.items():
-                await self._look.inspect(self.tracks[name], seen)
+                self.edited |= await self._look.inspect(self.tracks[name], seen)
             if found.error is not None:
                 raise found.error
             self._mark_as_found()

@@ -84,7 +84,11 @@ def _warnings(project: Project) -> tuple[str, ...]:
     held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
     unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
     crashed = [project.crash] if project.crash else []
-    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed)
+    edited = [_EDITED] if project.edited else []
+    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed, *edited)
+
+
+_EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adopts that or holds it"
 
 
 async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:

@@ -106,6 +106,10 @@ class TrackSupervisor:
         self._questions.close()
         self._give_back()
 
+    def reopen(self) -> None:
+        """Take things in again, after a loop that was lent for a while."""
+        self._questions = Questions()
+
     @property
     def lasting(self) -> bool:
         """Whether the track has a loop: a daemon's, not a verb's that was given without one."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.supervision import MemorySupervision, project_view
+from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.store.making import opened
 
 from handoffd.clock import SystemClock
@@ -206,6 +206,20 @@ async def test_an_executor_cannot_bring_in_a_project(
         await service(supervision, journal, inside=True).call("start", root, {"story": "US-1"}, EVE)
 
     assert "INSIDE_EXECUTOR" == caught.value.code
+
+
+async def test_an_executor_cannot_have_a_project_dispatched(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """That people dispatch its steps is a person's choice, as `level` and `resume` are."""
+    at_level_1 = project_view("/srv/hand", track_view(), level=1)
+    supervision.projects["/srv/hand"] = at_level_1
+    asked = service(supervision, journal, inside=True)
+    with pytest.raises(Refused) as caught:
+        await asked.call("custom", "/srv/hand", {"text": "x"}, EVE)
+
+    assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
+    assert "accepted" == (await asked.call("custom", "/srv/hand", {"text": "x", "manual": True}, EVE))["type"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,6 @@ def test_the_end_has_one_status() -> None:
         (state_at("bdd"), state_at("done", Status.PASS)),
         (state_at("bdd"), state_at("review", Status.PASS)),
         (state_at("review", Status.NEEDS_HUMAN), state_at("review", Status.PASS)),
-        (state_at("review", Status.NEEDS_HUMAN), state_at("review", Status.FAILING)),
         (state_at("review", Status.NEEDS_HUMAN), state_at("scaffold")),
         (state_at("bdd"), state_at("commit")),
         (state_at("bdd"), state_at("custom")),
@@ -132,6 +131,7 @@ def test_an_edit_past_a_gate_is_held_until_a_person_confirms_it(before: State, a
     [
         (state_at("contract", Status.PASS), state_at("review")),
         (state_at("contract", Status.PASS), state_at("review", Status.NEEDS_HUMAN)),
+        (state_at("review", Status.NEEDS_HUMAN), state_at("review", Status.FAILING)),
         (state_at("review", Status.PASS), state_at("scaffold")),
         (state_at("impl"), state_at("bdd")),
         (state_at("impl"), state_at("done", Status.PASS)),
@@ -141,7 +141,7 @@ def test_an_edit_past_a_gate_is_held_until_a_person_confirms_it(before: State, a
     ],
 )
 def test_an_edit_that_only_comes_to_a_gate_is_adopted(before: State, after: State) -> None:
-    """Moving up to the gate, on from one that was opened, or backwards passes none."""
+    """Up to the gate, back by a rejection, on from one that was opened, or backwards: none is passed."""
     play = Playbook(Track(state=before)).given(StateEdited(state=after)).expect(result="accepted")
     assert after == play.state
 

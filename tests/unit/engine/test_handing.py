@@ -11,7 +11,7 @@ from tests.support.playbook import T0, found, handoff, mark, track_at
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, HandoffArrived
-from handoffd.engine.requests import LevelChosen, PostChecked, PromptTaken
+from handoffd.engine.requests import LevelChosen, PostChecked, PromptTaken, Resumed, Started
 from handoffd.engine.results import Dispatched, Refusal
 from handoffd.engine.track import EXTERNAL, Ledger, Track
 from handoffd.protocol.handoff import Absent, HandoffMark
@@ -145,3 +145,17 @@ def test_a_post_check_is_noted_and_decides_nothing() -> None:
     decision = decided(track, PostChecked(passed=False))
 
     assert track.with_state(lint_pass=False) == decision.track
+
+
+def test_a_level_that_a_person_chose_is_not_changed_by_a_start() -> None:
+    """Where nobody chose, a start is how a project gets to level 2; a resume is what somebody says."""
+    fresh = track_at("done", Status.PASS, ledger=BY_HAND)
+    chosen = decided(fresh, LevelChosen(level=1)).track
+    started = decided(chosen, Started(story="US-2")).track
+
+    assert (True, False) == (
+        decided(fresh, Started(story="US-2")).track.ledger.automatic,
+        started.ledger.automatic,
+    )
+    assert decided(started, Resumed()).track.ledger.automatic
+    assert not decided(started, Resumed()).track.ledger.by_hand

@@ -213,3 +213,17 @@ async def test_after_the_last_attempt_a_person_decides(tmp_path: Path) -> None:
         again = await _handed_in(here, project.root, "Once more.\n")
 
         assert ("stale", "failing", 1) == (again.type, again.state.status.value, again.state.attempt)
+
+
+async def test_after_checks_without_a_daemon_the_next_verb_is_taken(tmp_path: Path) -> None:
+    """A message may mean both: hear the hand-off, and take the next prompt."""
+    rules = CHECKED.format(command="true")
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        assert "applied" == (await manual.apply(None)).type
+
+        result, prompt = await manual.hand_out("mei")
+
+        assert ("dispatched", True) == (result.type, prompt is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project
 
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.requests import EditConfirmed, Initialised, Started
 from handoffd.store.lock import acquire, project_lock_path
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.project import Project
@@ -106,18 +107,54 @@ async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
         assert before == shown(project)
 
 
-async def test_a_projection_of_ours_that_is_old_is_brought_up_to_date(tmp_path: Path) -> None:
-    """A crash between commit and rename leaves one; it is no edit."""
+async def test_a_projection_of_ours_that_a_crash_left_is_brought_up_to_date(tmp_path: Path) -> None:
+    """It came between commit and rename: the file is older than the decision, and no edit."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         state = at(project.root, ".ai/STATE.json")
         old = state.read_text()
         await project.main.give(Started(story="US-002", automatic=False, force=True))
         newest = here.journal.newest
         state.write_text(old)
+        before = NOW - timedelta(seconds=1)
+        os.utime(state, (before.timestamp(), before.timestamp()))
+        project.main.standing.inherited_at = NOW  # as after a crash
 
         await project.look()
 
         assert ("US-002", newest) == (shown(project)["story"], here.journal.newest)
+
+
+async def test_who_puts_an_old_state_back_has_edited_it(tmp_path: Path) -> None:
+    """Another tool's rollback may come to the very text that was there before."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        state = at(project.root, ".ai/STATE.json")
+        old = state.read_text()
+        await project.main.give(Started(story="US-002", automatic=False, force=True))
+        state.write_text(old)
+
+        await project.look()
+
+        await eventually(lambda: project.main.track.state is not None)
+        assert "US-001" == shown(project)["story"]
+        assert project.main.track.state is not None
+        assert "US-001" == project.main.track.state.story
+
+
+async def test_a_later_edit_takes_the_place_of_one_that_is_held(tmp_path: Path) -> None:
+    """Whoever takes an approval back by another tool is not overruled by a late confirmation."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        begun = at(project.root, ".ai/STATE.json").read_text()
+        edit(project, step="review", status="needs_human")
+        await project.look()
+        edit(project, status="pass")
+        await project.look()
+        assert project.main.track.ledger.held_edit is not None
+
+        at(project.root, ".ai/STATE.json").write_text(begun)
+        await project.look()
+
+        assert project.main.track.ledger.held_edit is None
+        assert "NOTHING_HELD" == getattr((await project.main.give(EditConfirmed())).result, "code", None)
 
 
 async def test_a_project_whose_folder_is_gone_waits_for_it(tmp_path: Path) -> None:
