@@ -13,6 +13,7 @@ from handoffd.control.client import Json
 from handoffd.entrance.asking import either
 from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
+from handoffd.errors import NotFound
 
 STATE_FILE = ".ai/STATE.json"
 
@@ -41,8 +42,9 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
 def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     """Return the project, and the message: a first word that is a path or a known name is no part of it.
 
-    Without one it is the project that the current folder is in; None where that is none. So a name that
-    is misspelt starts nothing in whatever folder somebody happens to be.
+    Without one it is the project that the current folder is in, or, for a text in quotes, the folder
+    itself. So a name that is misspelt starts nothing in whatever folder somebody happens to be. Raises
+    NotFound for what stands where a name would before a text in quotes.
     """
     first, rest = words[0], words[1:]
     if rest and _is_path(first):
@@ -50,10 +52,14 @@ def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     known = _known(place)
     if rest and first in {project["name"] for project in known}:
         return place.project(first), " ".join(rest)
+    if len(words) == 2 and len(rest[0].split()) > 1 and len(first.split()) == 1:
+        message = f"no supervised project is called {first[:80]!r}, and no folder is"
+        raise NotFound(message, hint="handoffd projects")
     here = Path.cwd()
     above = [str(folder) for folder in (here, *here.parents)]
     supervised = any(project["project"] in above for project in known)
-    return (str(here) if supervised or os.path.lexists(STATE_FILE) else None), " ".join(words)
+    meant = supervised or len(words) == 1 or os.path.lexists(STATE_FILE)
+    return (str(here) if meant else None), " ".join(words)
 
 
 def _is_path(word: str) -> bool:

@@ -90,17 +90,21 @@ def test_without_a_daemon_it_works_as_well(alone: Path, handoffd: Commands, tmp_
     ] == said.lines[:2]
 
 
-@pytest.mark.parametrize("words", [("shpo", "start US-1"), ("start US-1",), ("approve",)])
-def test_a_name_that_nobody_knows_starts_nothing_in_the_folder_one_is_in(
-    control: Controlled,
-    handoffd: Commands,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
+def test_a_misspelt_name_before_a_text_is_not_found(control: Controlled, handoffd: Commands) -> None:
+    """Taken for a part of the text, it would start work in the folder one happens to be in."""
+    said = handoffd("auto", "shpo", "start US-1")
+
+    assert (4, []) == (said.code, control.supervision.given)
+    assert "'shpo'" in said.err
+    assert "handoffd projects" in said.err
+
+
+def test_words_without_quotes_start_nothing_in_a_folder_that_is_no_project(
+    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no project, and nobody said that it should become one."""
+    """The first of them may be meant as a name."""
     monkeypatch.chdir(tmp_path)
-    said = handoffd("auto", *words, "--json")
+    said = handoffd("auto", "shpo", "start", "US-1", "--json")
 
     assert (1, []) == (said.code, control.supervision.given)
     assert "PROJECT_MISSING" == said.json["result"]["code"]
