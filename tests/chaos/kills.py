@@ -73,14 +73,14 @@ class Toll:
 TIMES = (1, 1, 2, 3, 5, 8)
 
 
-def plans(chance: Random, times: Sequence[int] = TIMES) -> Iterator[Plan]:
+def plans(chance: Random, times: Sequence[int] = TIMES, limit_s: float = POINT_LIMIT_S) -> Iterator[Plan]:
     """Yield the deaths of daemon after daemon: every point in turn, and as many at random instants.
 
-    How often a point may be reached is drawn from `times`.
+    How often a point may be reached is drawn from `times`; after `limit_s` it is not waited for any more.
     """
     while True:
         for point in chance.sample(POINTS, len(POINTS)):
-            yield Plan(POINT_LIMIT_S, False, point, chance.choice(times))
+            yield Plan(limit_s, False, point, chance.choice(times))
             yield _random(chance)
 
 

@@ -13,8 +13,10 @@ from tests.chaos.kills import Toll, plans
 from handoffd.failpoints import POINTS
 
 SEED = "slice"
-MOST_KILLS = 240
-"""A point that is not reached by then is not reached any more; a busy machine misses many at first."""
+MOST_KILLS = 120
+"""A point that is not reached by then is not reached any more."""
+PATIENCE_S = 20.0
+"""How long a point is waited for: on a busy machine a daemon needs some seconds to begin."""
 
 
 def enough(toll: Toll) -> bool:
@@ -29,7 +31,7 @@ def test_stories_survive_a_kill_at_every_named_point(tmp_path: Path) -> None:
     with Zygote() as zygote:
         campaign = Campaign(House(tmp_path / "house", range(2)), zygote, chance)
         try:
-            campaign.run(plans(chance, (1, 2)), enough)
+            campaign.run(plans(chance, (1, 2), PATIENCE_S), enough)
             found = judged(SEED, campaign)
         finally:
             campaign.abandon()
