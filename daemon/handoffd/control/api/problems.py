@@ -62,6 +62,10 @@ PROBLEMS: Final = (
         status=429, name="TooMany", codes=("TOO_MANY_REQUESTS",), when="over TCP: too many wrong tokens"
     ),
     Problem(
+        status=431, name="HeadersTooLarge", codes=("HEADERS_TOO_LARGE",),
+        when="the request line and the headers are larger than 32 KiB",
+    ),
+    Problem(
         status=500, name="Fault", codes=("INTERNAL",), when="a fault of handoffd; its log has more"
     ),
     Problem(
