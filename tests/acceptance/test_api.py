@@ -11,8 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.daemon import REPOSITORY, Daemon, sample
+from tests.support.daemon import REPOSITORY, Daemon, Json, sample
 from tests.support.eventually import eventually_sync
+from tests.support.jsonschemas import complaints
+
+from handoffd.control.api.table import ENDPOINTS
 
 _ARMED = """
 import os, signal, sqlite3
@@ -103,6 +106,45 @@ def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Pa
 
     numbers = [number for number, _ in seen + rest]
     assert list(range(1, numbers[-1] + 1)) == numbers
+
+
+def test_every_question_is_answered_as_the_document_says(daemon: Daemon, tmp_path: Path) -> None:
+    """Of a project that works: each `GET` of the daemon's own description, one by one."""
+    project = sample(tmp_path)
+    daemon.start()
+    daemon.verb("init", project)
+    daemon.verb("start", project, story="US-001")
+    with client(daemon) as asker:
+        assert eventually_sync(lambda: any(run["ended_at"] for run in asker.get("/v1/runs").json()["runs"]))
+        document = asker.get("/v1/openapi.json").json()
+        questions = {
+            path: one["get"].get("parameters", [])
+            for path, one in document["paths"].items() if "get" in one
+        }  # fmt: skip
+        given = {"project": str(project), "folder": str(tmp_path)}
+        wrong = {
+            path: _against(document, path, asker.get(path.format(**given), params=_query(asked, given)))
+            for path, asked in questions.items()
+        }
+
+    assert {one.path.replace(":path", "") for one in ENDPOINTS if one.method == "GET"} == wrong.keys()
+    assert {} == {path: found for path, found in wrong.items() if found}
+
+
+def _query(parameters: list[Json], given: dict[str, str]) -> dict[str, str]:
+    return {
+        one["name"]: given[one["name"]] for one in parameters if one["name"] in given and one["in"] == "query"
+    }
+
+
+def _against(document: Json, path: str, answer: httpx.Response) -> list[str]:
+    """Return what the document has against an answer."""
+    kind = answer.headers["content-type"].partition(";")[0]
+    content = document["paths"][path]["get"]["responses"][str(answer.status_code)].get("content", {})
+    if answer.status_code != 200 or kind not in content:
+        return [f"{answer.status_code} {kind}: {answer.text[:200]}"]
+    schema = {**content[kind]["schema"], "$defs": document["components"]["schemas"]}
+    return complaints(answer.json() if kind == "application/json" else answer.text, schema)
 
 
 def _read(daemon: Daemon, port: int, headers: dict[str, str], enough: Any) -> list[tuple[int, str]]:

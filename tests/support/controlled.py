@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -59,15 +59,16 @@ def controlled(
     uids: frozenset[int] | None = None,
     on_stop: Callable[[], None] = lambda: None,
     tcp: bool = False,
+    host: Literal["127.0.0.1", "::1"] = "127.0.0.1",
     gates: bool = False,
     state: Path | None = None,
     limits: Limits = _LIMITS,
 ) -> Iterator[Controlled]:
     """Lend a server that answers; it is stopped as the daemon stops it.
 
-    `state` is a folder whose journal it goes on with. With `tcp`, on a loopback port, too; `gates` as in
-    the settings. `inside` tells which processes belong
-    to executors: tests may themselves be run by one.
+    `state` is a folder whose journal it goes on with. With `tcp`, on a loopback port of `host`, too;
+    `gates` as in the settings. `inside` tells which processes belong to executors: tests may themselves be
+    run by one.
     """
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
@@ -83,7 +84,7 @@ def controlled(
             supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside
         )
         door = TcpDoor(
-            host="127.0.0.1", port=0, token_file=lent.token_file, gates=gates, limits=limits
+            host=host, port=0, token_file=lent.token_file, gates=gates, limits=limits
         )  # fmt: skip
         server = ControlServer(service, lent.socket, uids=uids, door=door if tcp else None)
         gone = portal.call(anyio.Event)

@@ -29,10 +29,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """A port and the file of its token."""
+    """A port, the file of its token, and the address it is a port of."""
 
     port: int
     token_file: Path
+    address: str = "127.0.0.1"
 
     @property
     def token(self) -> str:
@@ -41,7 +42,7 @@ class Loopback:
 
     def connect(self) -> socket.socket:
         """Return a connection that waits no longer than a minute for anything."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
+        return socket.create_connection((self.address, self.port), timeout=LIMIT_S)
 
     def ask(self, method: str, path: str, body: bytes = b"", **changes: str | None) -> Answer:
         """Return the answer to a request with the usual headers; `changes` replace or, with None, drop some.
@@ -83,4 +84,15 @@ def answer_of(raw: bytes) -> Answer:
     first, *lines = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in lines)
     headers = {name.lower(): value.strip() for name, _, value in pairs}
-    return Answer(int(first.split()[1]) if first else 0, headers, body)
+    length = int(headers.get("content-length", len(body)))
+    return Answer(int(first.split()[1]) if first else 0, headers, body[:length])
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine has `::1`."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

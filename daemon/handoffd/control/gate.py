@@ -14,10 +14,9 @@ from time import monotonic
 from typing import Final
 
 import structlog
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from handoffd.control.api.problems import error_json, status_of
+from handoffd.control.api.problems import error_response, status_of
 from handoffd.control.token import Token
 from handoffd.errors import HandoffdError, Refused
 
@@ -77,9 +76,8 @@ class Gate:
         try:
             self._check(scope)
         except HandoffdError as error:
-            status = status_of(error)
-            extra = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {})
-            await JSONResponse(error_json(error), status, headers=extra)(scope, receive, send)
+            extra = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status_of(error))
+            await error_response(error, extra)(scope, receive, send)
             return
         await self._app({**scope, CALLER: self._from}, receive, send)
 

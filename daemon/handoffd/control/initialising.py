@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.configure import load_project
-from handoffd.errors import StoreError
+from handoffd.control.verbs import BAD_ARGUMENT
+from handoffd.engine.commands import command_for
+from handoffd.errors import Refused, StoreError
 from handoffd.execute.checks import detect_test_command
 from handoffd.settings import TestSettings
 from handoffd.store.projection import read_project_file, write_project_file
@@ -49,6 +51,18 @@ class Prepared:
     created: tuple[str, ...]
     missing: tuple[str, ...]
     test_command: tuple[str, ...] | None
+
+
+def check_project(root: str, name: str | None) -> None:
+    """See to it that a folder can be a project, called `name` if that is given. Writes nothing.
+
+    Raises Refused (BAD_ARGUMENT) for the root of all files, and for a name that is no name.
+    """
+    hint = command_for("PROJECT", "init")
+    if not Path(root).name:
+        raise Refused(f"{root} is where all files lie, no project", code=BAD_ARGUMENT, hint=hint)
+    if name is not None and not name.strip():
+        raise Refused("name is blank: a project needs one", code=BAD_ARGUMENT, hint=hint)
 
 
 def prepare_project(root: str) -> Prepared:

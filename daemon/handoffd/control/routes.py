@@ -12,13 +12,13 @@ import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from handoffd.control.api.asking import asked
 from handoffd.control.api.endpoint import Endpoint
 from handoffd.control.api.idempotency import Replies, answered
-from handoffd.control.api.problems import error_json, status_of
+from handoffd.control.api.problems import error_response
 from handoffd.control.api.table import ENDPOINTS
 from handoffd.control.service import Service
 from handoffd.control.verbs import spec_of
@@ -35,7 +35,9 @@ def application(service: Service, closing: anyio.Event) -> Starlette:
     """Return the API over `service`; its streams end when `closing` is set."""
     replies = Replies(service)
     routes = [_route(endpoint, service, closing, replies) for endpoint in ENDPOINTS]
-    return Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
+    api = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
+    api.router.redirect_slashes = False  # it would send people to whatever host the request names
+    return api
 
 
 def _route(endpoint: Endpoint, service: Service, closing: anyio.Event, replies: Replies) -> Route:
@@ -59,12 +61,12 @@ def _answering(answer: Answer) -> Answer:
         try:
             return await answer(request)
         except HandoffdError as error:
-            return JSONResponse(error_json(error), status_of(error))
+            return error_response(error)
         except Exception as error:
             # A bug: the asker shall hear of it in the same form, and the log has the traceback.
             log.exception("request failed", path=request.url.path)
             message = f"handoffd failed on this: {type(error).__name__}: {error}"
-            return JSONResponse(error_json(HandoffdError(message, code="INTERNAL")), 500)
+            return error_response(HandoffdError(message, code="INTERNAL"))
 
     return safely
 
@@ -76,7 +78,7 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
             spec_of(request.url.path.removeprefix(_VERBS))
         except NotFound as unknown:
             error = unknown  # with the verbs there are
-    return JSONResponse(error_json(error), 404)
+    return error_response(error)
 
 
 async def _no_such_method(request: Request, refusal: Exception) -> Response:
@@ -84,4 +86,4 @@ async def _no_such_method(request: Request, refusal: Exception) -> Response:
     allowed = (refusal.headers or {}).get("Allow", "")
     message = f"there is no {request.method[:20]} {request.url.path[:200]} (allowed: {allowed})"
     error = Refused(message, code="METHOD_NOT_ALLOWED", hint="handoffd --help")
-    return JSONResponse(error_json(error), 405, headers={"Allow": allowed})
+    return error_response(error, {"Allow": allowed})

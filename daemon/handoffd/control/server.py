@@ -18,16 +18,16 @@ import anyio.lowlevel
 import structlog
 import uvicorn
 from anyio import to_thread
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from handoffd.control.api.problems import error_json
+from handoffd.control.api.problems import error_response
 from handoffd.control.gate import CALLER, From, Gate
+from handoffd.control.head import MOST_HEAD_BYTES, HeadProtocol, SmallHeads
 from handoffd.control.peer import own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
-from handoffd.control.tcp import MOST_HEADER_BYTES, TcpDoor, listen_on_loopback, port_of
+from handoffd.control.tcp import TcpDoor, listen_on_loopback, port_of
 from handoffd.control.token import Token, ensured
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 
@@ -39,7 +39,7 @@ STOP_S = 2.0
 _PROBE_S = 1.0
 
 
-class _PeerProtocol(H11Protocol):
+class _PeerProtocol(HeadProtocol):
     """HTTP that knows its peer: the scope's client is its uid and its pid."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -63,7 +63,7 @@ class _OnlyAccounts:
             return
         log.warning("connection refused", uid=int(uid), pid=pid)
         refusal = Refused("this daemon answers its own account only", code="FORBIDDEN")
-        await JSONResponse(error_json(refusal), 403)(scope, receive, send)
+        await error_response(refusal)(scope, receive, send)
 
 
 class ControlServer:
@@ -136,14 +136,14 @@ class ControlServer:
 def _server(app: ASGIApp, protocol: type[H11Protocol]) -> uvicorn.Server:
     """Return a server whose `serve` is not called: that would take the process's signals, the daemon's."""
     config = uvicorn.Config(
-        cast("Any", app),
+        cast("Any", SmallHeads(app)),
         http=cast("Any", protocol),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         backlog=BACKLOG,  # so many are also accepted in one turn of the loop, before any can be sent away
         server_header=False,
         date_header=False,

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from handoffd.clock import Clock
 from handoffd.control.history import Json, addressed
-from handoffd.control.initialising import is_bootstrapped, prepare_project
+from handoffd.control.initialising import check_project, is_bootstrapped, prepare_project
 from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
@@ -224,9 +224,11 @@ class Service(Reads):
     async def init(self, project: str, name: str | None = None) -> Json:
         """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing.
 
-        `name` is what a new one is called; without it, what its own files call it.
+        `name` is what a new one is called; without it, what its own files call it. Raises Refused for what
+        can be no project, before anything is written.
         """
         root = await to_thread.run_sync(folder_at, project)
+        check_project(root, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
         await self._supervision.add(root)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from handoffd.control.head import HeadProtocol
 from handoffd.errors import StoreError
 
-MOST_HEADER_BYTES: Final = 32 * 1024
 BACKLOG: Final = 128
 
 _FULL_BODY: Final = (
@@ -57,7 +57,7 @@ class TcpDoor:
         return type("BoundedProtocol", (TcpProtocol,), {"limits": self.limits})
 
 
-class TcpProtocol(H11Protocol):
+class TcpProtocol(HeadProtocol):
     """HTTP with limits on how many connect, and on how long they keep us waiting."""
 
     limits = Limits()

@@ -10,10 +10,12 @@ from handoffd.configure import load_project
 from handoffd.control.initialising import (
     BEGIN,
     END,
+    check_project,
     is_bootstrapped,
     prepare_project,
     settings_text,
 )
+from handoffd.errors import Refused
 
 
 def test_people_s_files_are_kept(tmp_path: Path) -> None:
@@ -29,6 +31,21 @@ def test_people_s_files_are_kept(tmp_path: Path) -> None:
     text = (tmp_path / "CLAUDE.md").read_text(encoding="utf-8")
     assert text.startswith("# Ours\n\nBe kind.\n\n" + BEGIN)
     assert (1, 1) == (text.count(BEGIN), text.count(END))
+
+
+@pytest.mark.parametrize(("root", "name"), [("/", None), ("/", "all"), ("/srv/shop", ""), ("/srv/shop", " ")])
+def test_what_can_be_no_project_is_refused(root: str, name: str | None) -> None:
+    """The root of all files has no name, and is nobody's project under any other."""
+    with pytest.raises(Refused) as caught:
+        check_project(root, name)
+
+    assert ("BAD_ARGUMENT", "handoffd init PROJECT") == (caught.value.code, caught.value.hint)
+
+
+def test_any_other_folder_can_be_a_project() -> None:
+    """With a name or without."""
+    check_project("/srv/shop", None)
+    check_project("/srv/shop", "The Shop")
 
 
 def test_an_older_block_is_replaced(tmp_path: Path) -> None:

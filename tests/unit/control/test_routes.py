@@ -13,8 +13,10 @@ from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import record
 
 import handoffd
+from handoffd.control.vocabulary import VERBS
 from handoffd.engine.requests import Approved, Noted
 from handoffd.engine.results import Refusal
+from handoffd.errors import NotFound
 
 
 class _Raw(http.client.HTTPConnection):
@@ -67,6 +69,9 @@ def test_status_and_projects(control: Controlled) -> None:
     ("method", "path", "body", "status", "code"),
     [
         ("GET", "/v1/nope", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/health/", None, 404, "NOT_FOUND"),
+        ("POST", "/v1/verbs/note/", b"{}", 404, "NOT_FOUND"),
+        ("GET", "/v1/projects/", None, 400, "BAD_ARGUMENT"),
         ("DELETE", "/v1/status", None, 405, "METHOD_NOT_ALLOWED"),
         ("TRACE", "/v1/status", None, 405, "METHOD_NOT_ALLOWED"),
         ("GET", "/v1/status?projcet=shop", None, 400, "BAD_ARGUMENT"),
@@ -83,6 +88,7 @@ def test_status_and_projects(control: Controlled) -> None:
         ("POST", "/v1/verbs/frob", b'{"project": "shop"}', 404, "NOT_FOUND"),
         ("POST", "/v1/verbs/approve", b"{}", 400, "BAD_ARGUMENT"),
         ("POST", "/v1/verbs/approve", b'{"project": 5}', 400, "BAD_ARGUMENT"),
+        ("POST", "/v1/verbs/approve", b'{"project": "%b"}' % (b"x" * 65537), 400, "BAD_ARGUMENT"),
         ("POST", "/v1/verbs/approve", b"{", 400, "BAD_REQUEST"),
         ("POST", "/v1/verbs/approve", b"[]", 400, "BAD_REQUEST"),
         ("POST", "/v1/verbs/approve", b"[" * 200_000, 400, "BAD_REQUEST"),
@@ -98,6 +104,16 @@ def test_errors_have_one_shape(
 
     assert (status, "error", code) == (answered, told["type"], told["code"])
     assert {"type", "code", "message", "hint"} == set(told)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("project", ["\ud800", "/tmp/\ud800", "shop\udfff"])
+def test_half_a_character_is_no_project(control: Controlled, verb: str, project: str) -> None:
+    """It cannot be written as UTF-8, in no file and in no answer."""
+    status, told = _post(control, f"/v1/verbs/{verb}", project=project)
+
+    assert (400, "BAD_ARGUMENT") == (status, told["code"])
+    assert told["hint"].startswith(f"handoffd {verb} PROJECT")
 
 
 def test_a_verb_is_given_in_somebodys_name(control: Controlled) -> None:
@@ -171,6 +187,21 @@ def test_stop_and_reload(control: Controlled) -> None:
     _post(control, "/v1/stop", executors=True)
 
     assert [False, True] == control.stopped_with
+
+
+@pytest.mark.parametrize("fault", [NotFound("no \ud800"), ValueError("no \ud800")])
+def test_an_error_that_quotes_what_is_no_text_is_told(control: Controlled, fault: Exception) -> None:
+    """As JSON, whatever a message quotes; half a character becomes a question mark."""
+
+    def find(_: str) -> str:
+        raise fault
+
+    control.supervision.find = find  # type: ignore[method-assign, assignment]
+
+    status, told = _ask(control, "GET", "/v1/status?project=x")
+
+    assert (404 if isinstance(fault, NotFound) else 500, "error") == (status, told["type"])
+    assert told["message"].endswith("no ?")
 
 
 def test_a_bug_is_told_and_does_not_end_the_server(control: Controlled) -> None:

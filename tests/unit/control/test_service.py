@@ -167,6 +167,16 @@ async def test_init_of_what_is_no_folder_is_refused(supervision: MemorySupervisi
         await service(supervision, journal).call("init", "/srv/does/not/exist", {}, EVE)
 
 
+async def test_init_under_a_blank_name_writes_nothing(
+    supervision: MemorySupervision, journal: Journal, root: str
+) -> None:
+    """It is refused before the project is touched, and nobody supervises it."""
+    with pytest.raises(Refused):
+        await service(supervision, journal).call("init", root, {"name": "  "}, EVE)
+
+    assert ([], True) == (os.listdir(root), root not in supervision.projects)
+
+
 async def test_trust_tells_what_was_held(supervision: MemorySupervision, journal: Journal) -> None:
     """A person sees what is in force from now on."""
     supervision.held = ("test.command",)

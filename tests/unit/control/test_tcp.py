@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
-from tests.support.loopback import Loopback, answer_of, everything
+from tests.support.loopback import Loopback, answer_of, everything, has_ipv6
 from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import record
 
@@ -161,8 +161,10 @@ def test_a_whole_address_is_no_path(port: Loopback) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_http_is_refused(port: Loopback, raw: bytes) -> None:
-    """And the next one is answered."""
-    assert port.send(raw + b"\r\n\r\n").status in {400, 401, 403}
+    """As JSON; and the next one is answered."""
+    answer = port.send(raw + b"\r\n\r\n")
+
+    assert (answer.status, answer.json["type"]) in {(400, "error"), (401, "error"), (403, "error")}
     assert 200 == port.ask("GET", "/v1/health").status
 
 
@@ -180,6 +182,15 @@ def test_a_body_in_two_lengths_is_never_two_requests(port: Loopback, control: Co
     assert [] == control.supervision.given
 
 
+@pytest.mark.parametrize("size", [40_000, 100_000])
+def test_a_large_header_is_refused_even_with_the_token(port: Loopback, size: int) -> None:
+    """In however many pieces it comes; one that is not so large is none of our business."""
+    answer = port.ask("GET", "/v1/health", x_large="x" * size)
+
+    assert (431, "HEADERS_TOO_LARGE") == (answer.status, answer.json["code"])
+    assert 200 == port.ask("GET", "/v1/health", x_large="x" * 30_000).status
+
+
 def test_huge_headers_are_refused(port: Loopback) -> None:
     """One that is long, and many."""
     for raw in (b"X: " + b"x" * 200_000, b"".join(b"X%d: x\r\n" % number for number in range(20_000))):
@@ -188,7 +199,7 @@ def test_huge_headers_are_refused(port: Loopback) -> None:
                 connection.sendall(b"GET /v1/health HTTP/1.1\r\n" + raw)
             except (BrokenPipeError, ConnectionResetError):
                 continue
-            assert answer_of(everything(connection)).status in {0, 400}
+            assert answer_of(everything(connection)).status in {0, 431}
     assert 200 == port.ask("GET", "/v1/health").status
 
 
@@ -247,6 +258,35 @@ def test_an_answer_that_nobody_reads_is_ended(supervision: MemorySupervision) ->
 def _refused(port: Loopback) -> int:
     with closing(port.connect()) as connection:
         return answer_of(everything(connection)).status
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
+def test_the_other_loopback_is_served_as_well(supervision: MemorySupervision) -> None:
+    """`host: ::1`: under its own name, with the token, and nowhere else."""
+    with controlled(supervision, tcp=True, host="::1") as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file, "::1")
+        own = f"[::1]:{port.port}"
+
+        assert 200 == port.ask("GET", "/v1/status", host=own).status
+        assert 200 == port.ask("POST", "/v1/verbs/note", NOTE, host=own).status
+        assert 401 == port.ask("GET", "/v1/status", host=own, authorization=None).status
+        assert 403 == port.ask("GET", "/v1/status", host=f"[::2]:{port.port}").status
+        with pytest.raises(ConnectionRefusedError):
+            Loopback(port.port, control.token_file).connect()
+
+    assert [Noted(text="x", by="api")] == [verb for _, verb in supervision.given]
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
+def test_a_port_of_the_other_loopback_that_is_taken_is_said() -> None:
+    """By its address."""
+    with closing(socket.create_server(("::1", 0), family=socket.AF_INET6)) as other:
+        door = TcpDoor(host="::1", port=port_of(other), token_file=Path("/nowhere"))
+        with pytest.raises(StoreError, match="cannot listen on ::1 port") as caught:
+            listen_on_loopback(door)
+
+    assert "PORT_TAKEN" == caught.value.code
 
 
 def test_a_port_that_is_taken_is_said() -> None:

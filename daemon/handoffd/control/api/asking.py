@@ -64,7 +64,7 @@ def _value(parameter: UrlParameter, text: str | None) -> Any:
     if text == "" and parameter.type == "flag":
         return True
     if text is None or (text == "" and parameter.type == "text"):
-        if parameter.required:
+        if parameter.required or parameter.place == "path":
             raise _bad(f"{parameter.name} is missing: {parameter.help}")
         return parameter.default
     if parameter.type == "number":

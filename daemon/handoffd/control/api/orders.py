@@ -18,7 +18,7 @@ from handoffd.control.api.shapes import (
     Trusted,
 )
 from handoffd.control.history import Json
-from handoffd.control.verbs import BAD_ARGUMENT, EVENTS, usage
+from handoffd.control.verbs import EVENTS, usage, values
 from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
 from handoffd.errors import Refused
 
@@ -34,10 +34,11 @@ _SHAPES: Final[Mapping[str, Any]] = {
 
 async def _give(asked: Asked, spec: VerbSpec) -> Json:
     given = {name: value for name, value in asked.body.items() if name != "by"}
-    project = given.pop("project", None)
-    if not isinstance(project, str) or not project:
-        message = "project is missing: name one, or give its path"
-        raise Refused(message, code=BAD_ARGUMENT, hint=usage(spec, "PROJECT"))
+    try:
+        project = values((_PROJECT,), {"project": given.pop("project", None)})["project"]
+    except Refused as refused:
+        refused.hint = usage(spec, "PROJECT")
+        raise
     return await asked.service.call(spec.name, project, given, asked.caller)
 
 

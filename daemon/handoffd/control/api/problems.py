@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from starlette.responses import Response
 
 from handoffd.control.history import Json
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
@@ -59,6 +62,10 @@ PROBLEMS: Final = (
         status=429, name="TooMany", codes=("TOO_MANY_REQUESTS",), when="over TCP: too many wrong tokens"
     ),
     Problem(
+        status=431, name="HeadersTooLarge", codes=("HEADERS_TOO_LARGE",),
+        when="the request line and the headers are larger than 32 KiB",
+    ),
+    Problem(
         status=500, name="Fault", codes=("INTERNAL",), when="a fault of handoffd; its log has more"
     ),
     Problem(
@@ -89,3 +96,14 @@ def error_json(error: HandoffdError) -> Json:
     """Return an error as the API tells it: type, code, message, hint, and what belongs to it."""
     told = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
     return {**told, **error.details}
+
+
+def error_body(error: HandoffdError) -> bytes:
+    """Return an error as bytes of JSON. What a message quotes may be no text; it can be told all the same."""
+    text = json.dumps(error_json(error), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", errors="replace")
+
+
+def error_response(error: HandoffdError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer that tells an error, with the status that fits it."""
+    return Response(error_body(error), status_of(error), headers, "application/json")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from handoffd.control.api.problems import error_json, status_of
+from handoffd.control.api.problems import error_json, error_response, status_of
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 
 
@@ -33,3 +35,15 @@ def test_an_error_has_one_shape() -> None:
 
     told = {"type": "error", "code": "X", "message": "no", "hint": "handoffd status", "problems": ["a"]}
     assert told == error_json(error)
+
+
+def test_an_error_can_be_told_whatever_it_quotes() -> None:
+    """A message may hold what UTF-8 cannot write."""
+    answer = error_response(NotFound("no \ud800", hint="ls '\udfff'"), {"X-Y": "z"})
+
+    assert (404, "application/json", "z") == (
+        answer.status_code, answer.headers["content-type"], answer.headers["x-y"],
+    )  # fmt: skip
+    assert {"type": "error", "code": "NOT_FOUND", "message": "no ?", "hint": "ls '?'"} == json.loads(
+        bytes(answer.body)
+    )
