@@ -26,7 +26,7 @@ GATE_EN = (
 )
 GATE_ZH = "請輸入「核准」，或「退回 原因：要改什麼」（原因：不清楚、架構、範圍、效能）"
 START_EN = "Type `start US-001` (with the story's id), or say what shall be done"
-START_ZH = "請輸入「開始 US-001」（換成 story 編號），或直接說要做什麼"
+START_ZH = "請輸入「開始 US-001」（換成故事編號），或直接說要做什麼"
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +117,12 @@ def test_a_story_at_level_2_in_chinese(daemon: Daemon, tmp_path: Path) -> None:
     """The same in Traditional Chinese; a rejection goes back, and comes again."""
     project = sample(tmp_path)
     chat = Chat(daemon, project)
-    assert ("query", ["這裡還沒開始過任何 story", START_ZH]) == chat.say("目前狀態如何")
+    assert ("query", ["這裡還沒開始過任何故事", START_ZH]) == chat.say("目前狀態如何")
     daemon.verb("init", project)
     daemon.verb("level", project, level="2")
 
     assert ("started", ["US-001 開始進行，目前在情境"]) == chat.say("開始 US-001")
-    queued = ("queued", ["US-002 已排隊；手上的 story 完成後請輸入「繼續」"])
+    queued = ("queued", ["US-002 已排隊；手上的故事完成後請輸入「繼續」"])
     assert queued == chat.say("開始 US-002")
     daemon.wait_at(project, "review", "needs_human")
 

@@ -22,7 +22,7 @@ from handoffd.protocol.intents import READING, Intent, Kind, classify, settled
 from handoffd.protocol.questions import begins_with_work
 from handoffd.protocol.rules import Language
 from handoffd.protocol.story import same_story
-from handoffd.reports.news import news
+from handoffd.reports.news import news, was_measured
 from handoffd.reports.report import Report
 from handoffd.reports.wording import LANGUAGES
 
@@ -231,10 +231,17 @@ class Messages:
         told = {**_asked(talk.intent), **result}
         text = talk.report.outcome(action, told, track, by_hand=view["level"] < 2)
         if result.get("applied"):
-            text = f"{talk.report.applied(result['applied'], result.get('step') or 'done')}\n{text}"
+            text = f"{await self._applied(talk, result)}\n{text}"
         if not self._service.daemon and view["level"] == 2:
             text += "\n" + talk.report.wording.say("more.no_daemon")
         return _Outcome(action, result, text)
+
+    async def _applied(self, talk: _Talk, result: Json) -> str:
+        """Return how the step came out that was handed over before the next one was taken."""
+        applied = result["applied"]
+        events = await self._service.events(None, talk.project, _EVENTS_READ)
+        measured = was_measured(events, applied["state"].get("tests"))
+        return talk.report.applied(applied, result.get("step") or "done", measured=measured)
 
 
 def only_reads(text: str) -> bool:

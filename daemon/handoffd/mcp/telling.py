@@ -1,6 +1,7 @@
 """What an answer means for a person, in their language: the report that stands before its JSON.
 
-Of a question it is the answer in words; of a verb, where the project stands now. An answer without a
+Of a question it is the answer in words; of a verb, where the project stands now, or what was done where no
+story moves. An answer without a
 report is whole all the same, so nothing here is a reason to fail.
 """
 
@@ -35,6 +36,30 @@ _READS: Final[Mapping[str, Callable[[Report, Json], str | None]]] = {
 }
 
 
+def _sentence(key: str, *values: str) -> Callable[[Report, Json], str]:
+    return lambda report, answer: report.wording.say(key, **{name: answer[name] for name in values})
+
+
+def _trusted(report: Report, answer: Json) -> str:
+    files = report.wording.listed(list(answer["trusted"]))
+    return report.wording.say("action.trusted" if files else "action.trusted_nothing", files=files)
+
+
+def _checked(report: Report, answer: Json) -> str:
+    kind = {True: "passed", False: "failed", None: "nothing"}[answer["passed"]]
+    return report.wording.say(f"action.checked_{kind}")
+
+
+_ABOUT_PROJECTS: Final[Mapping[str, Callable[[Report, Json], str]]] = {
+    "initialised": _sentence("action.initialised", "name"),
+    "added": _sentence("action.added", "name"),
+    "removed": _sentence("action.removed", "name"),
+    "trusted": _trusted,
+    "checked": _checked,
+}
+"""Answers that leave every story where it stood: what was done is told, not where the story stands."""
+
+
 class Teller:
     """Puts answers into words. Blocks: where a verb left a project is asked for."""
 
@@ -51,6 +76,9 @@ class Teller:
         if offer.reads:
             tell = _READS.get(offer.name)
             return None if tell is None else tell(self._report, answer.json)
+        told = _ABOUT_PROJECTS.get(str(answer.json.get("type")))
+        if told is not None:
+            return told(self._report, answer.json)
         root = answer.json.get("project")
         # Without a daemon, asking costs a second, and nothing has moved that the answer does not tell.
         return self._standing(root) if answer.daemon and isinstance(root, str) else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from handoffd.errors import Refused
-from handoffd.protocol import phrases, questions
+from handoffd.protocol import phrases, provisos, questions
 from handoffd.protocol.chattext import cleaned, folded, trimmed
 from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
 from handoffd.protocol.questions import Topic
@@ -105,6 +105,8 @@ def classify(text: str) -> Intent:
     asks = questions.asks(core)
     if asks == "clearly":
         return _question(message, core)
+    if found is not None and found.command == "approve" and provisos.has_refusing_sign(message):
+        return Intent(kind="unclear", text=message, near="approve")
     if found is not None:
         return _commanded(message, core, found)
     told = phrases.work_for_an_agent(core) if len(core) <= _SMALL_TALK else None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from handoffd.protocol import provisos
 from handoffd.protocol.state import canonical_step
 
 Command = Literal[
@@ -107,8 +108,6 @@ class Said:
     story: str | None = None
     step: str | None = None
     note_at: int = -1
-    loose: bool = False
-    """The note is set off by a word or a comma only, not by a colon or the like."""
 
 
 _NOTED: Final = (
@@ -193,10 +192,16 @@ _ALMOST: Final[Mapping[Command, re.Pattern[str]]] = {
         for name in ("retry", "skip", "continue")
     },
 }
-_CONDITION: Final = re.compile(
-    r"(?:(?:but|and|though|only)\s+)*(?:if|once|when|after|unless|until|as soon as|provided|assuming|not)\b"
-    r"|但?(?:如果|若|要是|等|除非|之後|前提|只要|不)"
-)
+_TICKET_STARTED: Final = rf"{_STARTING}(?:{_ANY_STORY})?\s*(?:the\s+)?{_TICKET}{_WITH_TEAMS}"
+_HEDGED: Final[Mapping[Command, re.Pattern[str]]] = {
+    "start_story": re.compile(rf"^{_BEFORE}{_TICKET_STARTED}{_NOTED}$", re.DOTALL),
+    "reopen": _REOPEN,
+    **{
+        name: re.compile(rf"^{_BEFORE}{_COMMANDS[name]}{_OBJECT}{_NOTED}$", re.DOTALL)
+        for name in ("retry", "skip", "continue", "abort", "pause")
+    },
+}
+"""Commands with a note that may put them off; no work either way."""
 
 _REASONS: Final = (
     (
@@ -247,7 +252,21 @@ def near(text: str) -> Command | None:
     back = _BACK.match(text)
     if back is not None and _is_step(back["step"]):
         return "reopen"
-    return next((name for name, pattern in _ALMOST.items() if pattern.match(text)), None)
+    return _hedged(text) or next((name for name, pattern in _ALMOST.items() if pattern.match(text)), None)
+
+
+def _hedged(text: str) -> Command | None:
+    """Return the command that a folded message gives and takes back in one breath."""
+    matches = ((name, pattern.match(text)) for name, pattern in _HEDGED.items())
+    return next((name for name, match in matches if match is not None and _takes_back(match)), None)
+
+
+def _takes_back(match: re.Match[str]) -> bool:
+    found = match.groupdict()
+    parts = [found.get("note"), found.get("loose")]
+    if (step := found.get("step")) is not None:
+        parts += [step, found.get("rest") if _is_step(step) else None]
+    return any(provisos.takes_back(part) for part in parts if part)
 
 
 def _is_step(word: str) -> bool:
@@ -272,9 +291,10 @@ def _consent(text: str) -> Said | None:
     if match is None:
         match = _PRAISED.match(text)
         return None if match is None else Said("approve", match["story"], note_at=match.start("praise"))
-    if match["loose"] is not None and _CONDITION.match(match["loose"]):
+    at = max(match.start("note"), match.start("loose"))
+    if at >= 0 and provisos.takes_back(text[at:]):
         return None  # consent that depends on something is none yet
-    return _with_note("approve", match)
+    return Said("approve", match["story"], note_at=at)
 
 
 def _refusal(text: str) -> Said | None:
@@ -285,16 +305,12 @@ def _refusal(text: str) -> Said | None:
     if re.match(f"^{_AFTER}", rest):
         return Said("reject", match["story"])
     noted = re.match(f"^{_NOTED}$", rest, re.DOTALL)
-    if noted is not None:
-        where = noted.start("note") if noted["note"] is not None else noted.start("loose")
-        return Said("reject", match["story"], note_at=at + where)
-    return Said("reject", match["story"], note_at=at) if _REASON_FIRST.match(rest) else None
-
-
-def _with_note(command: Command, match: re.Match[str]) -> Said:
-    loose = match["loose"] is not None
-    group = "loose" if loose else "note"
-    return Said(command, match["story"], note_at=match.start(group), loose=loose)
+    if noted is None:
+        return Said("reject", match["story"], note_at=at) if _REASON_FIRST.match(rest) else None
+    where = max(noted.start("note"), noted.start("loose"))
+    if provisos.turns_round(rest[where:], loose=noted["loose"] is not None):
+        return None
+    return Said("reject", match["story"], note_at=at + where)
 
 
 def _start(text: str) -> Said | None:
@@ -312,6 +328,6 @@ def _reopening(text: str) -> Said | None:
     if match is None:
         return None
     at = max(match.start(name) for name in ("note", "loose", "rest"))
-    if not _is_step(match["step"]) and match["note"] is None and at >= 0:
+    if _takes_back(match) or (not _is_step(match["step"]) and match["note"] is None and at >= 0):
         return None  # `reopen the dialog after a cancel` is work
     return Said("reopen", match["story"], match["step"], note_at=at)

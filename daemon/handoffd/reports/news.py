@@ -6,7 +6,7 @@ the first one. So news are read off a row of events, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from handoffd.reports import standing
@@ -24,6 +24,20 @@ def news(wording: Wording, events: Iterable[Json]) -> Iterator[tuple[int, str]]:
         told = _told(wording, event, known)
         if told is not None:
             yield event["seq"], told
+
+
+def was_measured(events: Sequence[Json], counts: Json | None) -> bool:
+    """Tell whether the attempt that ended last was judged by these counts of tests, not by its own word.
+
+    A STATE does not tell: it holds what was measured, else what was claimed.
+    """
+    for event in reversed(events):
+        before, after = event["before"] or {}, event["after"] or {}
+        if before.get("status") == "running" and after.get("status") != "running":
+            found = event["event"].get("tests")
+            counted = isinstance(found, Mapping) and bool(found.get("verified", True))
+            return counted and counts is not None and found.get("counts") == counts
+    return False
 
 
 class _Judged:
@@ -57,7 +71,7 @@ def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
     words = {
         "story": known.story or wording.say("standing.story"), "step": wording.step(here),
         "next": wording.step(there), "attempt": known.attempt, "why": event["why"],
-        "tests": standing.counted(wording, known.counts),
+        "tests": standing.counted(wording, known.counts, measured=True),
     }  # fmt: skip
     if event["kind"] == "started" and here != there:
         return wording.say("news.begins", **words)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from handoffd.protocol.rules import Language
 from handoffd.reports import standing
 from handoffd.reports.asking import to_type
-from handoffd.reports.wording import Wording, wording
+from handoffd.reports.wording import Wording, placeholders, wording
 
 Json = Mapping[str, Any]
 
@@ -81,10 +81,13 @@ class Report:
             return self.wording.say("type.handed")
         return to_type(self.wording, result.get("next_command"))
 
-    def applied(self, applied: Json, next_step: str) -> str:
-        """Return how a step came out that was done by hand: `applied` is the answer of `apply`."""
+    def applied(self, applied: Json, next_step: str, *, measured: bool) -> str:
+        """Return how a step came out that was done by hand: `applied` is the answer of `apply`.
+
+        `measured`: whether its tests were counted by the daemon; else they are told as a claim.
+        """
         state = applied["state"]
-        told = standing.counted(self.wording, state.get("tests"))
+        told = standing.counted(self.wording, state.get("tests"), measured=measured)
         known = {"story": state["story"], "step": self.wording.step(state["step"])}
         if state["status"] == "failing":
             why = state.get("last_error") or self.wording.reason(state.get("reason") or applied["message"])
@@ -114,10 +117,7 @@ class Report:
 
     def problem(self, error: Json, kind: str, **known: object) -> str:
         """Return that something could not be done: an error's JSON, and the intent that was understood."""
-        code = f"error.{error.get('code')}"
-        why = self.wording.say(code, **known) if self.wording.has(code) else error["message"]
-        if self.wording.language == "en" and not known:
-            why = error["message"]  # it is English, and knows more
+        why = self._why_not(error, known)
         understood = self.wording.say("error.understood", intent=self.wording.say(f"intent.{kind}"))
         if "name" in known:
             asked: str | None = self.wording.say("type.project", **known)
@@ -126,6 +126,14 @@ class Report:
         return _text(
             [self.wording.say("error.failed", why=why), understood, asked or self.wording.say("type.help")]
         )
+
+    def _why_not(self, error: Json, known: Json) -> str:
+        """Return why something could not be done; where it has no words here, what was said of it."""
+        code, values = f"error.{error.get('code')}", {**known, "original": error["message"]}
+        needed = placeholders(self.wording.templates[code]) if self.wording.has(code) else frozenset({"?"})
+        if self.wording.language == "en" and not needed & known.keys():
+            return str(error["message"])  # it is English, and knows more
+        return self.wording.say(code if needed <= values.keys() else "error.other", **values)
 
     def _look_at(self, files: Sequence[str]) -> str | None:
         return self.wording.say("more.look_at", files=self.wording.listed(list(files))) if files else None

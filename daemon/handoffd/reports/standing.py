@@ -71,7 +71,9 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
     """Return what was asked for beside where it stands."""
     lines = []
     if topic == "tests":
-        found = counted(wording, track.get("tests"), track["failing_tests"], track.get("tests_measured"))
+        found = counted(
+            wording, track.get("tests"), track["failing_tests"], measured=track.get("tests_measured")
+        )
         lines.append(wording.say("more.tests", tests=found or wording.say("tests.none")))
     if topic == "steps":
         ahead = [wording.step(step) for step in _ahead(track)]
@@ -85,9 +87,12 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
 
 
 def counted(
-    wording: Wording, counts: Json | None, names: Sequence[str] = (), measured: bool | None = True
+    wording: Wording, counts: Json | None, names: Sequence[str] = (), *, measured: bool | None
 ) -> str | None:
-    """Return how tests came out; None where there are no counts."""
+    """Return how tests came out; None where there are no counts.
+
+    `measured`: whether the daemon counted them. What it did not count, or nobody knows of, is a claim.
+    """
     if not counts or not (counts["pass"] + counts["fail"]):
         return None
     total = counts["pass"] + counts["fail"]
@@ -96,7 +101,7 @@ def counted(
     told = wording.say(
         f"tests.{kind}", passed=counts["pass"], failed=counts["fail"], total=total, names=shown
     )
-    return told if measured is not False else wording.say("tests.claimed", text=told)
+    return told if measured else wording.say("tests.claimed", text=told)
 
 
 def following(track: Json) -> str:

@@ -215,7 +215,7 @@ async def test_a_folder_that_nobody_supervises_can_be_asked_about(journal: Journ
     answer = await messages(supervised(HERE), journal).answer(str(folder), "狀態", EVE)
 
     assert ("query", "not_initialized") == (answer["action"], answer["result"]["status"])
-    assert "這裡還沒開始過任何 story" == answer["report"].splitlines()[0]
+    assert "這裡還沒開始過任何故事" == answer["report"].splitlines()[0]
     assert not any(folder.iterdir())
 
 

@@ -15,6 +15,7 @@ from handoffd.mcp.reads import READS
 from handoffd.mcp.telling import Teller
 from handoffd.mcp.verbs import verb_offers
 from handoffd.protocol.rules import Language
+from handoffd.reports.wording import LANGUAGES
 
 OFFERS = {offer.name: offer for offer in (*READS, *INSPECTIONS, *verb_offers(approvals=True))}
 
@@ -54,6 +55,54 @@ def test_a_verb_tells_where_the_project_stands(control: Controlled) -> None:
     assert told is not None
     assert "US-001" in told
     assert any("\u4e00" <= sign <= "\u9fff" for sign in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "english", "chinese"),
+    [
+        (
+            "trust",
+            {"trusted": [".ai/rules.yaml"]},
+            "in force from now on: .ai/rules.yaml",
+            "從現在起生效：.ai/rules.yaml",
+        ),
+        ("trust", {"trusted": []}, "nothing was held", "沒有等待信任的修改"),
+        ("add", {"name": "shop", "tracks": []}, "shop is supervised from now on", "shop 從現在起受管理"),
+        ("remove", {"name": "shop"}, "shop is supervised no longer", "shop 不再受管理"),
+        ("init", {"name": "shop"}, "shop is set up", "shop 已準備好"),
+        ("check", {"passed": True}, "the check of this step passed", "這一步的檢查通過"),
+        ("check", {"passed": False}, "the check of this step did not pass", "這一步的檢查沒有通過"),
+        ("check", {"passed": None}, "this step has no check", "這一步沒有檢查"),
+    ],
+)
+def test_what_moves_no_story_tells_what_was_done(
+    control: Controlled, name: str, answer: Json, english: str, chinese: str
+) -> None:
+    """Where a story stands was not asked, and may look as if it had just got there."""
+    kind = {
+        "trust": "trusted",
+        "add": "added",
+        "remove": "removed",
+        "init": "initialised",
+        "check": "checked",
+    }[name]
+    given = Answer({"type": kind, "project": "/srv/shop", **answer}, daemon=True)
+    told = [
+        str(Teller(_place(control.runtime), language).report_of(OFFERS[name], given))
+        for language in LANGUAGES
+    ]
+
+    assert [True, True] == [
+        text.startswith(begin) for text, begin in zip(told, (english, chinese), strict=True)
+    ]
+    assert not any("US-001" in text for text in told)
+
+
+def test_trusting_tells_what_was_trusted(control: Controlled) -> None:
+    """As the daemon answers it."""
+    told = str(_told(control.runtime, "trust", project="shop"))
+
+    assert told.startswith(("in force from now on", "nothing was held"))
 
 
 @pytest.mark.parametrize(

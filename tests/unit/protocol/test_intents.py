@@ -30,6 +30,45 @@ WORDS = (
     "測試", "the", "login", "page", ",", ":", "：", "retry", "fix", "修正", "，", "!", "\u200b", "agents",
     "note", "reopen", "impl", "not",
 )  # fmt: skip
+DECISIONS = (
+    "approve",
+    "LGTM",
+    "I approve",
+    "核准",
+    "通過",
+    "批准 US-005",
+    "skip",
+    "跳過",
+    "retry",
+    "重試",
+    "reopen impl",
+    "重開 實作",
+)
+SET_OFF = (": ", "：", ", ", "，", " — ", " - ", "; ", "\n", ". ", " but ", "但")
+SOFTENERS = (
+    "",
+    "",
+    "please ",
+    "well, ",
+    "actually ",
+    "but ",
+    "we should ",
+    "請",
+    "不過",
+    "其實",
+    "**",
+    "looks good, ",
+    "很好，",
+)
+PROVISOS = (
+    "not yet", "No", "don't merge yet", "do not continue", "wait", "wait for Bob", "hold on", "not now",
+    "later",
+    "after lunch", "until Monday", "unless it fails", "if it is green", "first fix it", "except the prices",
+    "never", "it isn't ready", "ＮＯＴ ＹＥＴ", "no\u200bt yet", "不要", "別合併", "别合并", "勿動",
+    "先等等", "等 Bob",
+    "還沒", "还没", "暫緩", "除非測試過", "如果測試過", "如果測試都過", "明天再說", "先不要", "晚點",
+)  # fmt: skip
+TAILS = ("", "", ".", "!", "，謝謝", ", thanks", " 🙏", "\nmind the prices", "：注意價格")
 ANY_TEXT = st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 
 
@@ -102,6 +141,39 @@ def test_what_does_not_say_so_never_approves(text: str) -> None:
 def test_words_after_a_decision_are_no_note(decision: str, noun: str) -> None:
     """A note is set off from what it comes with."""
     assert "unclear" == classify(f"{decision} {noun} is slow").kind
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.sampled_from(DECISIONS), st.sampled_from(SET_OFF), st.lists(st.sampled_from(SOFTENERS), max_size=3),
+    st.sampled_from(PROVISOS), st.sampled_from(TAILS),
+)  # fmt: skip
+def test_what_is_put_off_or_forbidden_decides_nothing(
+    decision: str, sign: str, softeners: list[str], proviso: str, tail: str
+) -> None:
+    """However it is set off, whatever stands before and after it; at a gate it is kept."""
+    intent = classify(f"{decision}{sign}{''.join(softeners)}{proviso}{tail}")
+
+    assert ("unclear", "note") == (intent.kind, settled(intent, at_gate=True).kind)
+    assert intent.near in {"approve", "skip", "retry", "reopen"}
+
+
+@settings(deadline=None)
+@given(st.sampled_from(DECISIONS[:6]), st.sampled_from(SET_OFF[:8]), ANY_TEXT, st.sampled_from(PROVISOS[:10]))
+def test_a_proviso_first_of_all_leaves_no_note_to_save_it(
+    decision: str, sign: str, text: str, proviso: str
+) -> None:
+    """Any text may follow."""
+    assert classify(f"{decision}{sign}{proviso} {text}").kind != "approve"
+
+
+@pytest.mark.parametrize("sign", "👎❌🚫🛑⛔✋")
+def test_an_emoji_can_say_no(sign: str) -> None:
+    """Wherever it stands; what cheers changes nothing."""
+    assert {"unclear"} == {
+        classify(text).kind for text in (f"approve {sign}", f"{sign} 核准", f"LGTM: {sign} x")
+    }
+    assert ("approve", "reject") == (classify("approve 👍").kind, classify(f"reject {sign}").kind)
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,36 @@ def test_politeness_and_the_thing_itself_change_nothing(command: str) -> None:
 
 def test_a_note_is_set_off() -> None:
     """By a sign, or by a word that begins one; its place is told."""
-    assert (Said("approve", note_at=9), Said("approve", note_at=8, loose=True)) == (
+    assert (Said("approve", note_at=9), Said("approve", note_at=8)) == (
         said("approve: x"),
         said("approve but x"),
     )
     assert said("approve x") is None
 
 
-def test_consent_that_depends_on_something_is_none() -> None:
-    """With a colon it is a note that happens to begin so."""
-    assert said("approve, if it is green") is None
-    assert said("approve: if it is negative, show zero") is not None
+@pytest.mark.parametrize("sign", [", ", ": ", " — ", " - ", "; ", "\n", " but "])
+@pytest.mark.parametrize("command", ["approve", "reopen impl"])
+def test_consent_that_depends_on_something_is_none(command: str, sign: str) -> None:
+    """However the condition is set off."""
+    assert said(f"{command}{sign}if it is green") is None
+    assert said(f"{command}{sign}mind the prices") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("skip: not yet, wait for bob", "skip"),
+        ("重試,先等等", "retry"),
+        ("continue, no wait", "continue"),
+        ("start us-001, but not yet", "start_story"),
+        ("reopen impl: later", "reopen"),
+        ("reject, no wait", "reject"),
+        ("abort: hold on", "abort"),
+    ],
+)
+def test_a_command_that_is_put_off_is_no_work(text: str, command: str) -> None:
+    """It is asked about; a custom task would start at once."""
+    assert (None, command) == (said(text), near(text))
 
 
 @pytest.mark.parametrize(

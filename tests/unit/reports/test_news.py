@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handoffd.reports.news import news
+from handoffd.reports.news import news, was_measured
 from handoffd.reports.wording import wording
 
 COUNTS = {"pass": 44, "fail": 0, "skip": 0}
@@ -116,3 +116,28 @@ def test_most_events_are_no_news() -> None:
         event(1, "noted", "impl running", "impl running"),
         {**START, "before": None, "after": None, "kind": "x"},
     )
+
+
+def test_only_what_judged_the_attempt_was_measured() -> None:
+    """Not what an earlier one was judged by, nor an exit code, nor counts that the agent gave."""
+    claimed = event(6, "hand_off_arrived", "verify running", "verify pass", event={"handoff": {}})
+    unverified = event(
+        6,
+        "checks_finished",
+        "impl running",
+        "impl pass",
+        event={"tests": {"counts": COUNTS, "verified": False}},
+    )
+    turn = event(7, "advanced", "impl pass", "verify running")
+
+    assert was_measured([START, MEASURED, turn], COUNTS)
+    assert [False] * 5 == [
+        was_measured(events, counts)
+        for events, counts in (
+            ([START, MEASURED, claimed, turn], COUNTS),
+            ([START, unverified, turn], COUNTS),
+            ([START, MEASURED, turn], {**COUNTS, "pass": 3}),
+            ([START, MEASURED, turn], None),
+            ([START], COUNTS),
+        )
+    ]

@@ -25,7 +25,7 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
         (
             "aborted",
             {"step": "impl", "next_command": "handoffd start /srv/shop STORY"},
-            "US-005 已中止\n請輸入「開始 US-001」（換成 story 編號），或直接說要做什麼",
+            "US-005 已中止\n請輸入「開始 US-001」（換成故事編號），或直接說要做什麼",
         ),
         (
             "paused",
@@ -93,13 +93,20 @@ def test_a_step_done_by_hand() -> None:
     state = {"story": "US-005", "step": "impl", "status": "pass", "tests": {"pass": 44, "fail": 0, "skip": 0}}
     applied = {"type": "applied", "message": "it passed", "state": state}
 
-    assert "US-005 實作完成 ✓ 測試全過（44/44），進入驗證" == ZH.applied(applied, "verify")
+    assert "US-005 實作完成 ✓ 測試全過（44/44），進入驗證" == ZH.applied(applied, "verify", measured=True)
+    assert "US-005 實作完成 ✓ 測試全過（44/44）（自行回報，未經量測），進入驗證" == ZH.applied(
+        applied, "verify", measured=False
+    )
     assert "US-005 implementation done ✓ on to verification" == EN.applied(
-        {**applied, "state": {**state, "tests": None}}, "verify"
+        {**applied, "state": {**state, "tests": None}}, "verify", measured=False
     )
     failing = {**state, "status": "failing", "attempt": 2, "last_error": "2 tests fail"}
-    assert "US-005 實作失敗 ✗（第 2 次）：2 tests fail" == ZH.applied({**applied, "state": failing}, "impl")
-    assert "it passed" == EN.applied({**applied, "state": {**state, "status": "needs_human"}}, "impl")
+    assert "US-005 實作失敗 ✗（第 2 次）：2 tests fail" == ZH.applied(
+        {**applied, "state": failing}, "impl", measured=True
+    )
+    assert "it passed" == EN.applied(
+        {**applied, "state": {**state, "status": "needs_human"}}, "impl", measured=True
+    )
 
 
 def test_whoever_works_by_hand_is_told_how_to_go_on() -> None:
@@ -122,8 +129,22 @@ def test_what_could_not_be_done_says_what_was_understood() -> None:
         refusal, "approve"
     ).splitlines()
     assert EN.problem(refusal, "approve").startswith("That did not work: bdd is not a human step\n")
-    assert "沒有做到：odd\n" in ZH.problem({"code": "ODD", "message": "odd"}, "retry")
+    assert "沒有做到：無法執行。原文：odd\n" in ZH.problem({"code": "ODD", "message": "odd"}, "retry")
     assert ZH.wording.say("type.help") in ZH.problem({"code": "ODD", "message": "odd"}, "retry")
+
+
+def test_a_refusal_is_told_in_the_language_of_the_report() -> None:
+    """What matters of the original is quoted behind it; a code whose values are missing is told as well."""
+    gone = {"code": "RESTARTING", "message": "the project was removed, or is being started again"}
+    line = {"code": "MALFORMED_HANDOFF", "message": "line 3: no status"}
+    other = {"code": "WRONG_STORY", "message": "US-1 is not in flight"}
+
+    assert ZH.problem(gone, "reopen").startswith(
+        "沒有做到：專案剛被移除，或當機後正在重新啟動；請稍後再試\n我的理解：重開故事\n"
+    )
+    assert ZH.problem(line, "continue").startswith("沒有做到：交接檔讀不懂。原文：line 3: no status\n")
+    assert ZH.problem(other, "approve").startswith("沒有做到：無法執行。原文：US-1 is not in flight\n")
+    assert EN.problem(line, "continue", path="x").startswith("That did not work: line 3: no status\n")
 
 
 def test_a_missing_project_is_asked_for_by_name() -> None:
@@ -147,5 +168,5 @@ def test_what_is_unclear_is_asked_back() -> None:
 
 def test_prompts_of_sessions() -> None:
     """What they are for."""
-    assert "2 個未解 issue" in ZH.session("triage", {"issues": ["a", "b"]})
+    assert "2 個未解議題" in ZH.session("triage", {"issues": ["a", "b"]})
     assert "changes nothing" in EN.session("review", {})

@@ -67,12 +67,18 @@ def view(**changes: Any) -> dict[str, Any]:
             "US-005 實作等待中：a slot",
         ),
         (
-            {"status": "pass", "tests": {"pass": 44, "fail": 0, "skip": 0}},
+            {"status": "pass", "tests": {"pass": 3, "fail": 0, "skip": 0}, "tests_measured": False},
+            "US-005: implementation is done ✓ all tests pass (3/3) (claimed, not measured); "
+            "next is verification",
+            "US-005 實作完成 ✓ 測試全過（3/3）（自行回報，未經量測），接下來是驗證",
+        ),
+        (
+            {"status": "pass", "tests": {"pass": 44, "fail": 0, "skip": 0}, "tests_measured": True},
             "US-005: implementation is done ✓ all tests pass (44/44); next is verification",
             "US-005 實作完成 ✓ 測試全過（44/44），接下來是驗證",
         ),
         ({"step": "done", "status": "pass"}, "US-005 is done ✓", "US-005 全部完成 ✓"),
-        ({"story": None, "status": "pending"}, "no story is in hand", "目前沒有進行中的 story"),
+        ({"story": None, "status": "pending"}, "no story is in hand", "目前沒有進行中的故事"),
         (
             {"paused_by": "eve", "status": "pending"},
             "US-005: implementation; paused by eve",
@@ -172,7 +178,7 @@ def test_what_was_asked_is_answered() -> None:
         tests_measured=False,
     )
 
-    assert "Tests: 2 of 44 tests fail: a, b, c… (its own word)" in standing(EN, busy, topic="tests")
+    assert "Tests: 2 of 44 tests fail: a, b, c… (claimed, not measured)" in standing(EN, busy, topic="tests")
     assert "Still to come: verification → memory update" in standing(EN, busy, topic="steps")
     assert "原因：a slot" in standing(ZH, busy, topic="blocked")
     assert "Waiting behind it: US-6" in standing(EN, busy)
@@ -183,7 +189,17 @@ def test_what_was_asked_is_answered() -> None:
 
 def test_no_counts_are_no_words() -> None:
     """Nothing was run."""
-    assert [None, None] == [counted(EN, None), counted(EN, {"pass": 0, "fail": 0, "skip": 3})]
+    assert [None, None] == [
+        counted(EN, counts, measured=True) for counts in (None, {"pass": 0, "fail": 0, "skip": 3})
+    ]
+
+
+def test_of_a_state_alone_nobody_knows_who_counted() -> None:
+    """So its counts are a claim."""
+    found = {**TRACK, "status": "pass", "next_step": "verify", "tests": {"pass": 3, "fail": 0, "skip": 0}}
+    del found["tests_measured"]
+
+    assert "測試全過（3/3）（自行回報，未經量測）" in queried(ZH, found)[0]
 
 
 def test_a_folder_that_nobody_supervises() -> None:
@@ -199,7 +215,7 @@ def test_a_folder_that_nobody_supervises() -> None:
 
     assert ["US-005 審查需要你處理：?", "請在終端機輸入：handoffd add /x"] == queried(ZH, found)
     for status, line in (
-        ("not_initialized", "這裡還沒開始過任何 story"),
+        ("not_initialized", "這裡還沒開始過任何故事"),
         ("invalid_state", "專案目前無法運作：bad"),
     ):
         changed = {**found, "status": status, "step": "none", "last_error": "bad"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,6 +15,8 @@ from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.state import Reason
 from handoffd.reports.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def test_every_language_has_the_same_sentences() -> None:
@@ -31,6 +36,36 @@ def test_chinese_is_chinese() -> None:
     foreign = {key for key, text in chinese.items() if not any("\u4e00" <= sign <= "\u9fff" for sign in text)}
 
     assert {"list.line", "more.tests", "news.warning"} == foreign
+
+
+def _codes() -> list[str]:
+    """Return the codes of errors that the protocol has: the table of its verbs' answers."""
+    lines = (REPOSITORY / "docs" / "protocol.md").read_text(encoding="utf-8").splitlines()
+    start = lines.index("| Code | Why |") + 2
+    rows = takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [code for row in rows for code in re.findall(r"`([A-Z_]+)`", row.split("|")[1])]
+
+
+@pytest.mark.parametrize("code", _codes())
+def test_every_refusal_has_words_in_both_languages(code: str) -> None:
+    """A person in a chat does not read English because something went wrong."""
+    assert [True] * len(LANGUAGES) == [wording(language).has(f"error.{code}") for language in LANGUAGES]
+
+
+def test_the_codes_are_found() -> None:
+    """A test of none would prove nothing."""
+    assert {"NOT_INITIALIZED", "NO_ISSUES", "RESTARTING", "INTERNAL"} <= set(_codes())
+
+
+def test_no_foreign_words_are_left_in_chinese() -> None:
+    """But names: of files, of the program, of what is typed."""
+    words = {
+        word
+        for key, text in wording("zh-TW").templates.items()
+        for word in re.findall(r"[A-Za-z][\w.]*", re.sub(r"\{\w+\}|`[^`]*`", "", text))
+    }
+
+    assert {"CC", "US", "TCP", "agent", "handoffd", "level", "PROJECT_MEMORY.md", "STATE.json"} == words
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
