@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 
-from handoffd.hooks.event import MAX_BYTES, NotAnEventError, parse_event
+from handoffd.hooks.event import MAX_BYTES, SESSION_END, NotAnEventError, parse_event
 from handoffd.hooks.finding import Standing, find_root, look
 from handoffd.hooks.place import folders, home
 from handoffd.hooks.reply import TOLD, Reply
@@ -27,6 +28,11 @@ RUN_VARIABLE = "HANDOFFD_RUN"
 
 LIMIT_S = 14 * 60
 """How long checks are waited for; a little less than Claude Code waits for the hook."""
+ENDING_S = 50
+"""The same at the end of a session."""
+_HELD_S = 45
+"""A daemon holds a caller for 40 s at most while checks run; with less time left it is not asked again."""
+_PAUSE_S = 0.1
 
 
 def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
@@ -61,14 +67,15 @@ def reply_to(raw: bytes, config: str | None, environ: Mapping[str, str]) -> Repl
     from handoffd.hooks.answering import Answering
     from handoffd.hooks.tally import Tally
 
-    house = _House(config, environ)
+    house = _House(config, environ, ENDING_S if event.name == SESSION_END else LIMIT_S)
     return Answering(house.apply, house.theirs, Tally(house.folder, standing.root)).answer(event, standing)
 
 
 class _House:
-    """The daemon's directories, and what there can be asked."""
+    """The daemon's directories, and what there can be asked, for `limit_s` seconds in all."""
 
-    def __init__(self, config: str | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: str | None, environ: Mapping[str, str], limit_s: float) -> None:
+        self._limit_s = limit_s
         self._config = config
         self._environ = environ
         self._state_dir, self._runtime_dir = folders(config, environ) or self._by_settings()
@@ -97,9 +104,20 @@ class _House:
         return answer if answer is not None else self._without_daemon(standing)
 
     def _ask(self, path: str, root: str) -> dict[str, object] | None:
+        """Ask the daemon until its checks have ended; it lets a caller go before they have."""
         from handoffd.hooks.asking import ask
+        from handoffd.hooks.checks import concluded
 
-        return ask(path, "apply", {"project": root, "by": "a hook"}, LIMIT_S)
+        body: dict[str, object] = {"project": root, "by": "a hook"}
+        give_up_at = time.monotonic() + self._limit_s
+        answer = ask(path, "apply", body, self._limit_s)
+        while answer is not None and answer.get("checking"):
+            time.sleep(_PAUSE_S)
+            left = give_up_at - time.monotonic()
+            if left < _HELD_S:
+                break
+            answer = concluded(ask(path, "apply", body, left))
+        return answer
 
     def _without_daemon(self, standing: Standing) -> dict[str, object] | None:
         from handoffd.hooks.checks import may_be_checked

@@ -54,6 +54,8 @@ class Answering:
             return self._not_applied(event, standing, result)
         found = result.get("state")
         state = found if isinstance(found, dict) else {}
+        if result.get("checking"):
+            return Reply(note=_unfinished(state, result))
         applied = result.get("type") == "applied"
         if state.get("status") == "failing" and (applied or self._theirs(standing.root)):
             return self._failed(event, state)
@@ -104,6 +106,12 @@ def _asking(state: Json) -> str:
         "If that step is your work and it is done, write .ai/HANDOFF.md as its prompt describes. If you wait"
         " for an answer, or work on something else, just stop again."
     )
+
+
+def _unfinished(state: Json, result: Json) -> str:
+    following = result.get("next_command")
+    checks = f"handoffd: the checks of {_attempt(state)} still run, and the hook had to end"
+    return f"{checks}; next: {following}" if following else checks
 
 
 def _told(result: Json) -> str:

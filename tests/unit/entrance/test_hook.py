@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
-from tests.support.hooking import ARGV, event, hand_over, hook, standing, state_in
+from tests.support.hooking import ARGV, daemon_saying, event, hand_over, hook, standing, state_in
 
+from handoffd.entrance.hook import ENDING_S, LIMIT_S
 from handoffd.execute.environment import MARK as OF_A_RUN
+from handoffd.hooks.entries import TIMEOUTS_S
 from handoffd.hooks.event import EVENTS
 
 
@@ -120,6 +122,46 @@ def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str])
     assert "bdd attempt 1 of US-001 is failing: post_check failed: it is bad" in said.err
     assert ("failing", False) == (state_in(checked)["status"], state_in(checked)["lint_pass"])
     assert (0, "", "") == (again.code, again.out, again.err)
+
+
+@pytest.mark.parametrize("last", ["applied", "stale"])
+def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -> None:
+    """It lets a caller go before long ones have; they may end between two questions, too."""
+    root = standing(alone / "slow")
+    hand_over(root)
+    running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
+    judged = state_in(root) | {"status": "failing", "last_error": "2 tests fail"}
+    ended = {"type": last, "message": "failing", "checking": False, "state": judged}
+    with daemon_saying(running, running, ended) as runtime:
+        said = hook(event(root), environment(runtime, HANDOFFD_STATE_DIR=str(alone / "state")))
+
+    assert (2, "") == (said.code, said.out)
+    assert "bdd attempt 1 of US-001 is failing: 2 tests fail" in said.err
+
+
+def test_a_session_s_end_has_no_time_to_ask_again(alone: Path) -> None:
+    """Claude Code ends the hook after a minute; the person is told what still runs."""
+    root = standing(alone / "slow")
+    hand_over(root)
+    running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
+    assert ENDING_S < TIMEOUTS_S["SessionEnd"]
+    assert LIMIT_S < min(TIMEOUTS_S[name] for name in EVENTS if name != "SessionEnd")
+    with daemon_saying(running) as runtime:
+        env = environment(runtime, HANDOFFD_STATE_DIR=str(alone / "state"))
+        assert "still run" in _in_time(root, env)
+
+
+def _in_time(root: Path, env: dict[str, str]) -> str:
+    """Return the note of a hook that has less time left than the daemon holds a caller."""
+    code = (
+        "import os, sys; from handoffd.entrance import hook; hook.ENDING_S = 1\n"
+        "print(hook.reply_to(sys.stdin.buffer.read(), None, os.environ).note)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], input=event(root, "SessionEnd"), env=env, capture_output=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    return said.stdout.decode()
 
 
 def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) -> None:

@@ -196,8 +196,30 @@ def test_what_cannot_be_counted_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_paused_or_finished_attempt_is_nobodys_business(tmp_path: Path) -> None:
-    """Nor one whose checks still run."""
-    house = House(tmp_path, {"type": "applied", "checking": True, "state": state_of(), "message": "checked"})
+    """Whoever's it was."""
+    house = House(tmp_path, {"type": "applied", "state": state_of(status="pass"), "message": "passed"})
 
-    assert PASSED == house.reply(written=AFTER).code
     assert PASSED == house.reply(status="pass", written=AFTER).code
+    assert 0 == house.asked
+
+
+@pytest.mark.parametrize("name", ["Stop", "TeammateIdle"])
+def test_checks_that_still_run_are_no_success(tmp_path: Path, name: str) -> None:
+    """The person is told; what the agent was sent back for before counts on."""
+    failed = House(tmp_path, {"type": "applied", "state": failing(), "message": ""})
+    assert BLOCKED == failed.reply(name, written=AFTER).code
+    unfinished = {
+        "type": "applied", "checking": True, "state": state_of(), "message": "impl is running",
+        "next_command": "handoffd apply /srv/shop",
+    }  # fmt: skip
+    reply = House(tmp_path, unfinished).reply(name, written=AFTER)
+
+    assert (PASSED, "") == (reply.code, reply.text)
+    assert "the checks of impl attempt 1 of US-001 still run" in reply.note
+    assert reply.note.endswith("next: handoffd apply /srv/shop")
+    again = [
+        House(tmp_path, {"type": "applied", "state": failing(completed_at=at), "message": ""})
+        .reply(name, written=AFTER).code
+        for at in ("b", "c")
+    ]  # fmt: skip
+    assert [BLOCKED, PASSED] == again
