@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from handoffd.hooks.event import MAX_BYTES, SESSION_END, NotAnEventError, parse_event
+from handoffd.hooks.event import MAX_BYTES, SESSION_END, HookEvent, NotAnEventError, parse_event
 from handoffd.hooks.finding import Standing, find_root, look
 from handoffd.hooks.place import folders, home
 from handoffd.hooks.reply import TOLD, Reply
@@ -62,6 +62,8 @@ def reply_to(raw: bytes, config: str | None, environ: Mapping[str, str]) -> Repl
         return Reply()
     root = find_root(event.cwd, home(environ))
     standing = None if root is None else look(root)
+    if standing is not None and standing.status == "pass":
+        _forget(config, environ, event, standing)
     if standing is None or standing.status not in {"running", "failing"}:
         return Reply()
     from handoffd.hooks.answering import Answering
@@ -69,6 +71,15 @@ def reply_to(raw: bytes, config: str | None, environ: Mapping[str, str]) -> Repl
 
     house = _House(config, environ, ENDING_S if event.name == SESSION_END else LIMIT_S)
     return Answering(house.apply, house.theirs, Tally(house.folder, standing.root)).answer(event, standing)
+
+
+def _forget(config: str | None, environ: Mapping[str, str], event: HookEvent, standing: Standing) -> None:
+    """Clear the count of a session whose step passed before a hook asked for that. Raises OSError."""
+    from handoffd.hooks.tally import Tally
+
+    found = folders(config, environ)
+    if found is not None:
+        Tally(os.path.join(found[0], "hooks"), standing.root).clear(event.session)
 
 
 class _House:

@@ -17,6 +17,7 @@ from handoffd.hooks.tally import ENOUGH, SEND_BACK, Tally
 
 Json = dict[str, object]
 
+_FOR_A_PERSON = frozenset({"failing", "needs_human", "timeout"})
 _NOT_OURS = frozenset({"NOT_FOUND", "NOT_INITIALIZED"})
 
 
@@ -61,7 +62,8 @@ class Answering:
             return self._failed(event, state)
         if not applied:
             return Reply()
-        self._tally.clear(event.session)
+        if state.get("status") not in _FOR_A_PERSON:
+            self._tally.clear(event.session)
         return Reply(note=_told(result)) if event.name == STOP else Reply()
 
     def _not_applied(self, event: HookEvent, standing: Standing, result: Json) -> Reply:
@@ -88,9 +90,10 @@ class Answering:
         text = f"handoffd: {text}"
         if event.continued:
             return Reply(note=text)
-        dispatch = f"{state.get('dispatched_at')} {state.get('step')} {state.get('attempt')}"
+        step = f"{state.get('story')} {state.get('step')}"
+        news = f"{reason} {state.get('dispatched_at')} {state.get('step')} {state.get('attempt')}"
         try:
-            verdict = self._tally.verdict(event.session, dispatch, f"{reason} {dispatch}")
+            verdict = self._tally.verdict(event.session, step, news)
         except OSError as error:
             return Reply(TOLD, text=f"{text}\n(It cannot be counted, so it stops nobody: {error})")
         if verdict == SEND_BACK:

@@ -164,6 +164,27 @@ def _in_time(root: Path, env: dict[str, str]) -> str:
     return said.stdout.decode()
 
 
+def test_five_mended_attempts_send_nobody_back_five_times(alone: Path, env: dict[str, str]) -> None:
+    """Each is a new attempt with a new hand-off; a step that passed unseen begins anew."""
+    root = alone / "checked"
+    (root / ".ai").mkdir(parents=True)
+    rules = "steps:\n  bdd:\n    max_attempts: 9\n    post_check: echo it is bad; exit 1\n"
+    (root / ".ai/step-rules.yaml").write_text(rules, encoding="utf-8")
+    _taken(root, env)
+    said = []
+    for number in range(4):
+        hand_over(root, summary=f"mended {number}")
+        said.append(hook(event(root, "TeammateIdle"), env))
+
+    assert [2, 2, 0, 0] == [one.code for one in said]
+    assert "sent back twice already" in json.loads(said[-1].out)["systemMessage"]
+    assert 4 == state_in(root)["attempt"]
+    standing(root, status="pass")
+    assert (0, "", "") == ((passed := hook(event(root, "Stop"), env)).code, passed.out, passed.err)
+    (tally,) = (alone / "state/hooks").glob("*.json")
+    assert {} == json.loads(tally.read_text(encoding="utf-8"))["sessions"]
+
+
 def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) -> None:
     """In the form that Claude Code shows."""
     (checked / "good").touch()

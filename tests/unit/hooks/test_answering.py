@@ -142,15 +142,29 @@ def test_a_step_that_was_not_handed_over_is_asked_for_once_a_session(tmp_path: P
 
 
 def test_twice_in_a_row_is_enough(tmp_path: Path) -> None:
-    """Then the person is told, and the agent may stop."""
-    replies = [
-        House(tmp_path, {"type": "applied", "state": failing(completed_at=f"at {number}"), "message": ""})
-        .reply(written=AFTER)
-        for number in range(4)
-    ]  # fmt: skip
+    """Then the person is told, and the agent may stop; also if each time it was a new attempt."""
+    replies = [mended(tmp_path, number) for number in range(4)]
 
     assert [BLOCKED, BLOCKED, PASSED, PASSED] == [reply.code for reply in replies]
     assert "sent back twice already" in replies[2].note
+    assert BLOCKED == mended(tmp_path, 5, step="verify").code
+
+
+@pytest.mark.parametrize(("status", "then"), [("pass", BLOCKED), ("needs_human", PASSED)])
+def test_a_success_begins_anew(tmp_path: Path, status: str, then: int) -> None:
+    """What waits for a person is none."""
+    for number in range(2):
+        mended(tmp_path, number)
+    House(tmp_path, {"type": "applied", "state": state_of(status=status)}).reply(written=AFTER)
+
+    assert then == mended(tmp_path, 3).code
+
+
+def mended(tmp_path: Path, number: int, **changed: Any) -> Reply:
+    """Return the reply to an agent whose attempt of that number failed."""
+    at = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}
+    result = {"type": "applied", "state": failing(**at | changed), "message": ""}
+    return House(tmp_path, result).reply("TeammateIdle", written=AFTER)
 
 
 def test_an_agent_that_is_at_it_again_is_never_sent_back(tmp_path: Path) -> None:
