@@ -34,6 +34,8 @@ _HELD_S = 45
 """A daemon holds a caller for 40 s at most while checks run; with less time left it is not asked again."""
 _PAUSE_S = 0.1
 
+_FOR_WHOM = "it is for Claude Code to call; next: handoffd hooks install"
+
 
 def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
     """Read an event on standard input, answer it, and return the exit code. Raises nothing.
@@ -41,8 +43,10 @@ def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
     `config` is the settings file, if it was named.
     """
     try:
-        if sys.stdin is not None and sys.stdin.isatty():
-            return _apologise("it is for Claude Code to call; next: handoffd hooks install")
+        if sys.stdin is None:
+            return _apologise(f"its standard input is closed; {_FOR_WHOM}")
+        if sys.stdin.isatty():
+            return _apologise(_FOR_WHOM)
         file = os.path.abspath(config) if config else None
         reply = reply_to(sys.stdin.buffer.read(MAX_BYTES + 1), file, environ)
         _say(reply)

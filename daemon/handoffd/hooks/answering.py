@@ -8,6 +8,7 @@ over, its hand-off cannot be read, what it claims was checked and is not so. Eac
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 
 from handoffd.hooks.event import SESSION_END, STOP, HookEvent
 from handoffd.hooks.finding import Standing
@@ -59,6 +60,8 @@ class Answering:
             return Reply(note=_unfinished(state, result))
         applied = result.get("type") == "applied"
         if state.get("status") == "failing" and (applied or self._theirs(standing.root)):
+            if not applied and _is_used_up(state, standing):
+                return self._too_late(standing, state)
             return self._failed(event, state)
         if not applied:
             return Reply()
@@ -75,6 +78,18 @@ class Answering:
             return self._send_back(event, standing.state, text, f"malformed {standing.written_ns}")
         following = f"; next: {result['hint']}" if result.get("hint") else ""
         return Reply(TOLD, text=f"handoffd: the hand-off was not applied: {message}{following}")
+
+    def _too_late(self, standing: Standing, state: Json) -> Reply:
+        """Return the reply to a hand-off that was written again when no attempt was left."""
+        text = (
+            f"handoffd: {_attempt(state)} was the last one, so the hand-off written since does not count."
+            f" A person is needed; next: handoffd retry {quote(standing.root)}, which begins at attempt 1"
+        )
+        try:
+            news = self._tally.is_news(f"too late {standing.written_ns} {state.get('completed_at')}")
+        except OSError as error:
+            return Reply(TOLD, text=f"{text}\n(It cannot be kept that this was told: {error})")
+        return Reply(note=text) if news else Reply()
 
     def _failed(self, event: HookEvent, state: Json) -> Reply:
         """Return the reply to an attempt whose claim was lowered; one that says so itself knows."""
@@ -101,6 +116,13 @@ class Answering:
         return (
             Reply(note=f"{text}\n(The agent was sent back twice already.)") if verdict == ENOUGH else Reply()
         )
+
+
+def _is_used_up(state: Json, standing: Standing) -> bool:
+    """Return whether the attempt that `standing` saw fail is still the last, and there is no other."""
+    attempt, most = state.get("attempt"), state.get("max_attempts")
+    same = state.get("completed_at") == standing.state.get("completed_at")
+    return same and isinstance(attempt, int) and isinstance(most, int) and attempt >= most
 
 
 def _asking(state: Json) -> str:

@@ -105,7 +105,7 @@ def _short(text: str) -> str:
     """Return text as it is kept; what is long, or grows when it is written as JSON, in its digest's place."""
     if len(text) <= _MAX_WORD and text.isascii() and text.isprintable():
         return text
-    from hashlib import sha256
+    from hashlib import sha256  # noqa: PLC0415  (hardly ever needed, and slow to import)
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

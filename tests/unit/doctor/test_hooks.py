@@ -118,7 +118,8 @@ def test_a_folder_that_is_a_link_is_told(tmp_path: Path) -> None:
     "command",
     [
         "~/.claude/hooks/a.sh", "$HOME/.claude/hooks/a.sh", '"${HOME}"/.claude/hooks/a.sh',
-        "bash ~/.claude/hooks/a.sh", 'bash -c "~/.claude/hooks/a.sh"', "bash -c 'cd /; $HOME/.claude/hooks/a.sh'",
+        "bash ~/.claude/hooks/a.sh", 'bash -c "~/.claude/hooks/a.sh"',
+        "bash -c 'cd /; $HOME/.claude/hooks/a.sh'",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("whose", ["home", "shop"])

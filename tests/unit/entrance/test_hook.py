@@ -51,6 +51,14 @@ def _taken(root: Path, env: dict[str, str]) -> Path:
     return root
 
 
+def _failing_at_most(attempts: int, alone: Path, env: dict[str, str]) -> Path:
+    """Return a project whose first step, which somebody has taken, has so many attempts and never passes."""
+    (alone / "bad/.ai").mkdir(parents=True)
+    rules = f"steps:\n  bdd:\n    max_attempts: {attempts}\n    post_check: echo it is bad; exit 1\n"
+    (alone / "bad/.ai/step-rules.yaml").write_text(rules, encoding="utf-8")
+    return _taken(alone / "bad", env)
+
+
 def _kinds(root: Path, env: dict[str, str]) -> list[str]:
     said = program("events", str(root), "--json", env=env)
     return [json.loads(line)["kind"] for line in said.lines]
@@ -166,11 +174,7 @@ def _in_time(root: Path, env: dict[str, str]) -> str:
 
 def test_five_mended_attempts_send_nobody_back_five_times(alone: Path, env: dict[str, str]) -> None:
     """Each is a new attempt with a new hand-off; a step that passed unseen begins anew."""
-    root = alone / "checked"
-    (root / ".ai").mkdir(parents=True)
-    rules = "steps:\n  bdd:\n    max_attempts: 9\n    post_check: echo it is bad; exit 1\n"
-    (root / ".ai/step-rules.yaml").write_text(rules, encoding="utf-8")
-    _taken(root, env)
+    root = _failing_at_most(9, alone, env)
     said = []
     for number in range(4):
         hand_over(root, summary=f"mended {number}")
@@ -222,12 +226,13 @@ def test_inside_a_run_of_ours_nothing_is_done(root: Path, env: dict[str, str]) -
     assert "running" == state_in(root)["status"]
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative")])
+@pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative"), event("/\ud800")])
 def test_what_is_no_event_stops_nobody(env: dict[str, str], raw: bytes) -> None:
     """One line, and an exit code that Claude Code goes on after."""
     said = hook(raw, env)
 
     assert (1, "", 1) == (said.code, said.out, len(said.err.splitlines()))
+    assert "Error" not in said.err
 
 
 def test_settings_that_cannot_be_read_stop_nobody(root: Path, env: dict[str, str]) -> None:
@@ -254,6 +259,30 @@ def test_at_a_terminal_it_says_who_it_is_for(env: dict[str, str]) -> None:
 
     assert 1 == said.returncode
     assert "handoffd hooks install" in said.stderr
+
+
+def test_without_a_standard_input_it_says_so(env: dict[str, str]) -> None:
+    """In one line."""
+    words = ["/bin/sh", "-c", '"$@" <&-', "sh", *ARGV]
+    said = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (1, "", 1) == (said.returncode, said.stdout, len(said.stderr.splitlines()))
+    assert "standard input is closed" in said.stderr
+    assert "handoffd hooks install" in said.stderr
+
+
+def test_a_handoff_written_when_no_attempt_is_left_is_told(alone: Path, env: dict[str, str]) -> None:
+    """To the person, once; it stops nobody."""
+    root = _failing_at_most(1, alone, env)
+    hand_over(root)
+    assert 2 == hook(event(root), env).code
+    hand_over(root, summary="mended")
+    said = [hook(event(root, name), env) for name in ("SubagentStop", "Stop")]
+
+    assert [(0, "")] * 2 == [(one.code, one.err) for one in said]
+    note = json.loads(said[0].out)["systemMessage"]
+    assert f"A person is needed; next: handoffd retry {root}" in note
+    assert "" == said[1].out
 
 
 def test_a_module_of_the_project_is_not_taken_for_ours(root: Path, env: dict[str, str]) -> None:

@@ -129,6 +129,24 @@ def test_a_second_handoff_of_a_failed_attempt_is_brought_up(tmp_path: Path) -> N
     assert 1 == house.asked
 
 
+def test_a_handoff_that_comes_too_late_is_told_to_a_person(tmp_path: Path) -> None:
+    """Once for each that was written; while an attempt is left, and if it is another's, it is not said."""
+    later = DISPATCHED_NS + 600 * 10**9
+
+    def said(attempt: int, written: int, *, theirs: bool = True, **result: Any) -> Reply:
+        state = failing(attempt=attempt, max_attempts=3)
+        house = House(tmp_path, {"type": "stale", "state": state | result, "message": ""}, theirs=theirs)
+        return house.reply("TeammateIdle", written=written, **state)
+
+    assert BLOCKED == said(2, later).code
+    first, same, again = (said(3, written) for written in (later, later, later + 1))
+    assert [PASSED] * 3 == [one.code for one in (first, same, again)]
+    assert f"A person is needed; next: handoffd retry {tmp_path}" in first.note
+    assert ("", first.note) == (same.note, again.note)
+    assert "" == said(3, later + 2, theirs=False).note
+    assert BLOCKED == said(3, later + 3, completed_at="2026-01-01T10:09:00Z").code
+
+
 def test_a_step_that_was_not_handed_over_is_asked_for_once_a_session(tmp_path: Path) -> None:
     """At the end of a turn only; subagents have other work."""
     house = House(tmp_path)
@@ -162,7 +180,7 @@ def test_a_success_begins_anew(tmp_path: Path, status: str, then: int) -> None:
 
 def mended(tmp_path: Path, number: int, **changed: Any) -> Reply:
     """Return the reply to an agent whose attempt of that number failed."""
-    at = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}
+    at: Json = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}
     result = {"type": "applied", "state": failing(**at | changed), "message": ""}
     return House(tmp_path, result).reply("TeammateIdle", written=AFTER)
 
