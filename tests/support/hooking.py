@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +65,30 @@ def hook(raw: bytes, env: Mapping[str, str], *words: str) -> Said:
         check=False,
     )
     return Said(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+@contextmanager
+def daemon_saying(*answers: Mapping[str, Any]) -> Iterator[Path]:
+    """Lend the runtime directory of a daemon that gives these answers, one to each question."""
+    # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as name, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(Path(name, "control.sock")))
+        listening.listen()
+        listening.settimeout(LIMIT_S)
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(answer).encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield Path(name)
+        finally:
+            thread.join()
 
 
 def hand_over(root: Path, **front: Any) -> None:

@@ -26,6 +26,11 @@ CHECK = "hooks"
 _SUSPECT = re.compile(r"STATE\.json|orchestrator|apply-handoff|\bdispatch\b")
 _SUSPECT_SCRIPT = re.compile(r"STATE\.json|\borchestrator\b|apply-handoff")
 _FOLDER = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?/*")
+_HOME = re.compile(r"^(?:~|\$HOME|\$\{HOME\})(?=/)")
+_BETWEEN = re.compile(r"[;&|()`<>\n]+")
+"""What ends a simple command in a shell, or a part of it that names a file."""
+_AROUND = re.compile(r"[\s;&|()`<>\"'=]+")
+_MOST_WORDS = 100
 _SCRIPT_BYTES = 64 * 1024
 _SHOWN = 120
 _WHY = "it may write STATE.json, which handoffd writes: the one then undoes what the other did"
@@ -41,30 +46,39 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class HookFacts:
-    """What was found in settings files; `unreadable` are those that could not be understood, and why."""
+    """What was found in settings files.
+
+    `unreadable` are those that could not be understood, and why; `unseen` those that were not opened.
+    """
 
     foreign: Sequence[Foreign] = ()
     unreadable: Sequence[InvalidFile] = ()
+    unseen: Sequence[str] = ()
 
 
 def gather(home: str, roots: Sequence[str]) -> HookFacts:
     """Return the suspect hooks of a person and of projects. Reads files below `home` and `roots`."""
-    foreign, unreadable = [], []
+    foreign, unreadable, unseen = [], [], []
     for folder in dict.fromkeys((home, *roots)):
         for name in (SHARED, LOCAL):
             try:
-                foreign += list(_in_file(folder, name))
+                foreign += list(_in_file(folder, name, home))
             except InvalidFile as invalid:
                 unreadable.append(invalid)
-            except StoreError:
-                continue  # a link or a pipe: not one that we follow
-    return HookFacts(foreign=tuple(foreign), unreadable=tuple(unreadable))
+            except StoreError:  # a link or a pipe: not one that we follow
+                if os.path.lexists(file := os.path.join(folder, name)):
+                    unseen.append(file)
+    return HookFacts(foreign=tuple(foreign), unreadable=tuple(unreadable), unseen=tuple(unseen))
 
 
 def check(facts: HookFacts) -> tuple[Finding, ...]:
-    """Return a warning for each hook that gets in the way, and for each file nobody can read."""
-    found = [_invalid(invalid) for invalid in facts.unreadable] + [_finding(one) for one in facts.foreign]
-    return tuple(found) or (fine(CHECK, "no hook of others writes STATE.json"),)
+    """Return a warning for each hook that gets in the way, and for each file that was not understood."""
+    found = (
+        *map(_invalid, facts.unreadable),
+        *map(_unseen, facts.unseen),
+        *map(_finding, facts.foreign),
+    )
+    return found or (fine(CHECK, "no hook of others that was found writes STATE.json"),)
 
 
 def _finding(one: Foreign) -> Finding:
@@ -80,25 +94,41 @@ def _invalid(invalid: InvalidFile) -> Finding:
     return warning(CHECK, str(problem), why, f"${{EDITOR:-vi}} {quote(problem.file)}")
 
 
-def _in_file(folder: str, name: str) -> Iterator[Foreign]:
+def _unseen(file: str) -> Finding:
+    what = f"{file} was not looked at: a symbolic link leads there, or it is no regular file one may read"
+    why = "Claude Code may run hooks from it, and one that writes STATE.json would not be told of"
+    return warning(CHECK, what, why, f"ls -lL {quote(file)}")
+
+
+def _in_file(folder: str, name: str, home: str) -> Iterator[Foreign]:
     text = _text(folder, name, MAX_BYTES)
     if not text.strip():
         return
     file = os.path.join(folder, name)
     for hook in commands(text, file):
-        if not is_ours(hook.command) and _is_suspect(hook.command, folder):
+        if not is_ours(hook.command) and _is_suspect(hook.command, folder, home):
             yield Foreign(file, hook)
 
 
-def _is_suspect(command: str, root: str) -> bool:
-    """Return whether a command, or a script of the project that it names, speaks of what is not its own."""
-    words = _words(command)
-    if os.path.basename(words[0] if words else "") == "handoffd":
-        return False
-    if _SUSPECT.search(command):
+def _is_suspect(command: str, root: str, home: str) -> bool:
+    """Return whether a command, or a script that it names, speaks of what is not its own.
+
+    A script is looked for in the project and in the home.
+    """
+    if any(_SUSPECT.search(part) and not _calls_us(part) for part in _BETWEEN.split(command)):
         return True
-    scripts = (_FOLDER.sub("", word) for word in words)
-    return any(_SUSPECT_SCRIPT.search(_script(root, script)) for script in scripts)
+    named = dict.fromkeys((*_words(command), *_AROUND.split(command)))
+    scripts = (_FOLDER.sub("", _HOME.sub(lambda _: home, word)) for word in list(named)[:_MOST_WORDS])
+    return any(
+        _SUSPECT_SCRIPT.search(_script(folder, script))
+        for script in scripts
+        for folder in ((root, home) if os.path.isabs(script) else (root,))
+    )
+
+
+def _calls_us(command: str) -> bool:
+    words = _words(command)
+    return bool(words) and os.path.basename(words[0]) == "handoffd"
 
 
 def _words(command: str) -> list[str]:
@@ -109,7 +139,7 @@ def _words(command: str) -> list[str]:
 
 
 def _script(root: str, word: str) -> str:
-    """Return the beginning of a file of the project; empty for every other word."""
+    """Return the beginning of a file below `root`; empty for every other word."""
     path = os.path.relpath(word, root) if os.path.isabs(word) else word
     with suppress(StoreError, ValueError):
         return _text(root, path, _SCRIPT_BYTES)

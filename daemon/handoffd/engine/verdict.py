@@ -16,6 +16,9 @@ from handoffd.protocol.state import Reason, Status, TestCounts
 MOST_FILES = 500
 """Files remembered per story; a story that changes more is not described by listing them."""
 
+_COMMAND = 200
+"""Characters of a command quoted in last_error."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -64,7 +67,7 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
         verdict = _measured(verdict, rule, ledger, evidence)
     if post is not None and not post.passed and verdict.status is Status.PASS:
         fault = with_tail(post.fault, post.tail) if post.fault else None
-        return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post)
+        return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post, rule.post_check)
     return verdict
 
 
@@ -126,10 +129,15 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
     return replace(verdict, why=measured, new_tests=evidence.new_collected)
 
 
-def _lint_failed(verdict: Verdict, post: PostCheck) -> Verdict:
-    problem = (
-        "post_check did not end in time" if post.timed_out else f"post_check failed: {last_lines(post.tail)}"
-    )
+def _shown(command: str | None) -> str:
+    """Return a command in one line, short enough for last_error."""
+    line = " ".join((command or "the command").split())
+    return line if len(line) <= _COMMAND else f"{line[: _COMMAND - 1]}…"
+
+
+def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
+    said = last_lines(post.tail) or f"{_shown(command)} exited with another code than 0, without any output"
+    problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
     facts = replace(verdict.facts, check_tail=post.tail or None)
     return replace(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts

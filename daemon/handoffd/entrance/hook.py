@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 
-from handoffd.hooks.event import MAX_BYTES, NotAnEventError, parse_event
+from handoffd.hooks.event import MAX_BYTES, SESSION_END, HookEvent, NotAnEventError, parse_event
 from handoffd.hooks.finding import Standing, find_root, look
 from handoffd.hooks.place import folders, home
 from handoffd.hooks.reply import TOLD, Reply
@@ -27,6 +28,13 @@ RUN_VARIABLE = "HANDOFFD_RUN"
 
 LIMIT_S = 14 * 60
 """How long checks are waited for; a little less than Claude Code waits for the hook."""
+ENDING_S = 50
+"""The same at the end of a session."""
+_HELD_S = 45
+"""A daemon holds a caller for 40 s at most while checks run; with less time left it is not asked again."""
+_PAUSE_S = 0.1
+
+_FOR_WHOM = "it is for Claude Code to call; next: handoffd hooks install"
 
 
 def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
@@ -35,8 +43,10 @@ def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
     `config` is the settings file, if it was named.
     """
     try:
-        if sys.stdin is not None and sys.stdin.isatty():
-            return _apologise("it is for Claude Code to call; next: handoffd hooks install")
+        if sys.stdin is None:
+            return _apologise(f"its standard input is closed; {_FOR_WHOM}")
+        if sys.stdin.isatty():
+            return _apologise(_FOR_WHOM)
         file = os.path.abspath(config) if config else None
         reply = reply_to(sys.stdin.buffer.read(MAX_BYTES + 1), file, environ)
         _say(reply)
@@ -56,19 +66,31 @@ def reply_to(raw: bytes, config: str | None, environ: Mapping[str, str]) -> Repl
         return Reply()
     root = find_root(event.cwd, home(environ))
     standing = None if root is None else look(root)
+    if standing is not None and standing.status == "pass":
+        _forget(config, environ, event, standing)
     if standing is None or standing.status not in {"running", "failing"}:
         return Reply()
     from handoffd.hooks.answering import Answering
     from handoffd.hooks.tally import Tally
 
-    house = _House(config, environ)
+    house = _House(config, environ, ENDING_S if event.name == SESSION_END else LIMIT_S)
     return Answering(house.apply, house.theirs, Tally(house.folder, standing.root)).answer(event, standing)
 
 
-class _House:
-    """The daemon's directories, and what there can be asked."""
+def _forget(config: str | None, environ: Mapping[str, str], event: HookEvent, standing: Standing) -> None:
+    """Clear the count of a session whose step passed before a hook asked for that. Raises OSError."""
+    from handoffd.hooks.tally import Tally
 
-    def __init__(self, config: str | None, environ: Mapping[str, str]) -> None:
+    found = folders(config, environ)
+    if found is not None:
+        Tally(os.path.join(found[0], "hooks"), standing.root).clear(event.session)
+
+
+class _House:
+    """The daemon's directories, and what there can be asked, for `limit_s` seconds in all."""
+
+    def __init__(self, config: str | None, environ: Mapping[str, str], limit_s: float) -> None:
+        self._limit_s = limit_s
         self._config = config
         self._environ = environ
         self._state_dir, self._runtime_dir = folders(config, environ) or self._by_settings()
@@ -97,9 +119,20 @@ class _House:
         return answer if answer is not None else self._without_daemon(standing)
 
     def _ask(self, path: str, root: str) -> dict[str, object] | None:
+        """Ask the daemon until its checks have ended; it lets a caller go before they have."""
         from handoffd.hooks.asking import ask
+        from handoffd.hooks.checks import concluded
 
-        return ask(path, "apply", {"project": root, "by": "a hook"}, LIMIT_S)
+        body: dict[str, object] = {"project": root, "by": "a hook"}
+        give_up_at = time.monotonic() + self._limit_s
+        answer = ask(path, "apply", body, self._limit_s)
+        while answer is not None and answer.get("checking"):
+            time.sleep(_PAUSE_S)
+            left = give_up_at - time.monotonic()
+            if left < _HELD_S:
+                break
+            answer = concluded(ask(path, "apply", body, left))
+        return answer
 
     def _without_daemon(self, standing: Standing) -> dict[str, object] | None:
         from handoffd.hooks.checks import may_be_checked

@@ -8,6 +8,7 @@ over, its hand-off cannot be read, what it claims was checked and is not so. Eac
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 
 from handoffd.hooks.event import SESSION_END, STOP, HookEvent
 from handoffd.hooks.finding import Standing
@@ -17,6 +18,7 @@ from handoffd.hooks.tally import ENOUGH, SEND_BACK, Tally
 
 Json = dict[str, object]
 
+_FOR_A_PERSON = frozenset({"failing", "needs_human", "timeout"})
 _NOT_OURS = frozenset({"NOT_FOUND", "NOT_INITIALIZED"})
 
 
@@ -54,12 +56,17 @@ class Answering:
             return self._not_applied(event, standing, result)
         found = result.get("state")
         state = found if isinstance(found, dict) else {}
+        if result.get("checking"):
+            return Reply(note=_unfinished(state, result))
         applied = result.get("type") == "applied"
         if state.get("status") == "failing" and (applied or self._theirs(standing.root)):
+            if not applied and _is_used_up(state, standing):
+                return self._too_late(standing, state)
             return self._failed(event, state)
         if not applied:
             return Reply()
-        self._tally.clear(event.session)
+        if state.get("status") not in _FOR_A_PERSON:
+            self._tally.clear(event.session)
         return Reply(note=_told(result)) if event.name == STOP else Reply()
 
     def _not_applied(self, event: HookEvent, standing: Standing, result: Json) -> Reply:
@@ -71,6 +78,18 @@ class Answering:
             return self._send_back(event, standing.state, text, f"malformed {standing.written_ns}")
         following = f"; next: {result['hint']}" if result.get("hint") else ""
         return Reply(TOLD, text=f"handoffd: the hand-off was not applied: {message}{following}")
+
+    def _too_late(self, standing: Standing, state: Json) -> Reply:
+        """Return the reply to a hand-off that was written again when no attempt was left."""
+        text = (
+            f"handoffd: {_attempt(state)} was the last one, so the hand-off written since does not count."
+            f" A person is needed; next: handoffd retry {quote(standing.root)}, which begins at attempt 1"
+        )
+        try:
+            news = self._tally.is_news(f"too late {standing.written_ns} {state.get('completed_at')}")
+        except OSError as error:
+            return Reply(TOLD, text=f"{text}\n(It cannot be kept that this was told: {error})")
+        return Reply(note=text) if news else Reply()
 
     def _failed(self, event: HookEvent, state: Json) -> Reply:
         """Return the reply to an attempt whose claim was lowered; one that says so itself knows."""
@@ -86,9 +105,10 @@ class Answering:
         text = f"handoffd: {text}"
         if event.continued:
             return Reply(note=text)
-        dispatch = f"{state.get('dispatched_at')} {state.get('step')} {state.get('attempt')}"
+        step = f"{state.get('story')} {state.get('step')}"
+        news = f"{reason} {state.get('dispatched_at')} {state.get('step')} {state.get('attempt')}"
         try:
-            verdict = self._tally.verdict(event.session, dispatch, f"{reason} {dispatch}")
+            verdict = self._tally.verdict(event.session, step, news)
         except OSError as error:
             return Reply(TOLD, text=f"{text}\n(It cannot be counted, so it stops nobody: {error})")
         if verdict == SEND_BACK:
@@ -98,12 +118,25 @@ class Answering:
         )
 
 
+def _is_used_up(state: Json, standing: Standing) -> bool:
+    """Return whether the attempt that `standing` saw fail is still the last, and there is no other."""
+    attempt, most = state.get("attempt"), state.get("max_attempts")
+    same = state.get("completed_at") == standing.state.get("completed_at")
+    return same and isinstance(attempt, int) and isinstance(most, int) and attempt >= most
+
+
 def _asking(state: Json) -> str:
     return (
         f"{_attempt(state)} runs in this project, and .ai/HANDOFF.md was not written since it began.\n"
         "If that step is your work and it is done, write .ai/HANDOFF.md as its prompt describes. If you wait"
         " for an answer, or work on something else, just stop again."
     )
+
+
+def _unfinished(state: Json, result: Json) -> str:
+    following = result.get("next_command")
+    checks = f"handoffd: the checks of {_attempt(state)} still run, and the hook had to end"
+    return f"{checks}; next: {following}" if following else checks
 
 
 def _told(result: Json) -> str:

@@ -27,6 +27,19 @@ def may_be_checked(root: str, step: object) -> bool:
     return "command" in settings and step in TESTED_STEPS
 
 
+def concluded(answer: dict[str, object] | None) -> dict[str, object] | None:
+    """Return the answer to a hand-off that is asked about again; it has been applied already.
+
+    If its checks ended in between, the daemon takes it for an old one.
+    """
+    if answer is None or answer.get("type") != "stale":
+        return answer
+    found = answer.get("state")
+    state = found if isinstance(found, dict) else {}
+    message = f"{state.get('step')} attempt {state.get('attempt')} is {state.get('status')}"
+    return {**answer, "type": "applied", "message": message}
+
+
 def _words(path: str) -> str | None:
     """Return a file without its comments; empty if it is missing, None if it cannot be searched."""
     try:

@@ -7,6 +7,7 @@ do" takes the standard library's quick modules alone: no dataclasses, no pathlib
 from __future__ import annotations
 
 import json
+import os
 
 MAX_BYTES = 4 * 1024 * 1024
 """More is no hook event: the longest part of one is what the agent said last."""
@@ -48,6 +49,10 @@ def parse_event(raw: bytes) -> HookEvent | None:
     cwd, session = data.get("cwd"), data.get("session_id")
     if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
         raise NotAnEventError("the input names no absolute cwd")
+    try:
+        os.fsencode(cwd)
+    except UnicodeEncodeError:
+        raise NotAnEventError("the cwd in the input can be no path: it holds half a character") from None
     return HookEvent(
         name=data["hook_event_name"],
         session=session[:_MAX_WORD] if isinstance(session, str) else "",

@@ -14,6 +14,7 @@ MOST_IN_A_ROW = 2
 _MOST_SESSIONS = 20
 _MOST_REASONS = 50
 _MAX_BYTES = 64 * 1024
+_MAX_WORD = 200
 
 SEND_BACK, KNOWN, ENOUGH = "send back", "known", "enough"
 """What `Tally.verdict` says: do it; somebody was told of it already; it was done often enough."""
@@ -26,25 +27,32 @@ class Tally:
         self._folder = folder
         self._root = root
 
-    def verdict(self, session: str, dispatch: str, reason: str) -> str:
+    def verdict(self, session: str, step: str, reason: str) -> str:
         """Return whether an agent may be sent back, and count it.
 
-        `reason` is told once, whoever asks; `dispatch` names the attempt within which a session is sent
-        back at most MOST_IN_A_ROW times in a row. Raises OSError.
+        `reason` is told once, whoever asks; `step` names the work, of a story, for which a session is
+        sent back at most MOST_IN_A_ROW times in a row, however many attempts it makes. Raises OSError.
         """
+        session, step = _short(session), _short(step)
         with _Opened(self._folder, self._root) as kept:
-            if reason in kept.reasons:
+            if not kept.is_news(reason):
                 return KNOWN
             before = kept.sessions.pop(session, None)
-            count = before[1] if before is not None and before[0] == dispatch else 0
-            kept.reasons = [*kept.reasons, reason][-_MOST_REASONS:]
-            kept.sessions[session] = (dispatch, min(count + 1, MOST_IN_A_ROW))
+            count = before[1] if before is not None and before[0] == step else 0
+            kept.sessions[session] = (step, min(count + 1, MOST_IN_A_ROW))
             return ENOUGH if count >= MOST_IN_A_ROW else SEND_BACK
+
+    def is_news(self, reason: str) -> bool:
+        """Return whether nobody was told of `reason`; somebody is now. Raises OSError."""
+        with _Opened(self._folder, self._root) as kept:
+            return kept.is_news(reason)
 
     def clear(self, session: str) -> None:
         """Forget how often a session was sent back: it has handed over something good. Raises OSError."""
+        if not os.path.exists(tally_path(self._folder, self._root)):
+            return
         with _Opened(self._folder, self._root) as kept:
-            kept.sessions.pop(session, None)
+            kept.sessions.pop(_short(session), None)
 
 
 class _Opened:
@@ -55,6 +63,14 @@ class _Opened:
         self._handle = -1
         self.sessions: dict[str, tuple[str, int]] = {}
         self.reasons: list[str] = []
+
+    def is_news(self, reason: str) -> bool:
+        """Return whether `reason` was not kept yet, and keep it."""
+        reason = _short(reason)
+        if reason in self.reasons:
+            return False
+        self.reasons = [*self.reasons, reason][-_MOST_REASONS:]
+        return True
 
     def __enter__(self) -> _Opened:
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
@@ -68,7 +84,7 @@ class _Opened:
         try:
             data = json.loads(text)
             sessions = {
-                str(name): (str(dispatch), int(count)) for name, (dispatch, count) in data["sessions"].items()
+                str(name): (str(step), int(count)) for name, (step, count) in data["sessions"].items()
             }
             reasons = [str(reason) for reason in data["reasons"]]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -83,6 +99,15 @@ class _Opened:
             os.pwrite(self._handle, text, 0)
         finally:
             os.close(self._handle)
+
+
+def _short(text: str) -> str:
+    """Return text as it is kept; what is long, or grows when it is written as JSON, in its digest's place."""
+    if len(text) <= _MAX_WORD and text.isascii() and text.isprintable():
+        return text
+    from hashlib import sha256  # noqa: PLC0415  (hardly ever needed, and slow to import)
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tally_path(folder: str, root: str, ending: str = "json") -> str:

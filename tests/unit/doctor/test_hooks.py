@@ -34,7 +34,12 @@ def _settings(root: Path, *commands: str, name: str = "settings.json") -> Path:
         ('"${CLAUDE_PROJECT_DIR}"/.claude/hooks/stop.py', True),
         (".claude/hooks/stop.py", True),
         (".claude/hooks/harmless.sh", False),
+        ("$CLAUDE_PROJECT_DIR/a.sh; .claude/hooks/stop.py", True),
         ("handoffd dispatch .", False),
+        ("handoffd dispatch . 2>/dev/null || true", False),
+        ("handoffd hook && orchestrator apply-handoff .", True),
+        ("handoffd hook; .claude/hooks/stop.py", True),
+        ("handoffd query . > .ai/STATE.json", True),
         ("/usr/bin/python3 -I -m handoffd hook", False),
         ("say done", False),
         ("prettier --write 'unclosed", False),
@@ -91,7 +96,45 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "shop/.claude/settings.json")
     (tmp_path / "shop/.claude/settings.local.json").symlink_to(_settings(tmp_path, "orchestrator auto"))
 
-    assert ["ok"] == [one.severity for one in check(gather("/nowhere", [str(tmp_path / "shop")]))]
+    found = check(gather("/nowhere", [str(tmp_path / "shop")]))
+    assert ["warning"] * 2 == [one.severity for one in found]
+    for finding, name in zip(found, ("settings.json", "settings.local.json"), strict=True):
+        assert finding.what.startswith(f"{tmp_path}/shop/.claude/{name} was not looked at")
+
+
+def test_a_folder_that_is_a_link_is_told(tmp_path: Path) -> None:
+    """As one has it who keeps their settings elsewhere; what is not there is no trouble."""
+    _settings(tmp_path / "dotfiles", "orchestrator auto")
+    for name in ("home", "gone"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "home/.claude").symlink_to(tmp_path / "dotfiles/.claude")
+    (tmp_path / "gone/.claude").symlink_to(tmp_path / "nowhere")
+    (finding,) = check(gather(str(tmp_path / "home"), [str(tmp_path / "gone")]))
+
+    assert f"{tmp_path}/home/.claude/settings.json was not looked at" in finding.what
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "~/.claude/hooks/a.sh", "$HOME/.claude/hooks/a.sh", '"${HOME}"/.claude/hooks/a.sh',
+        "bash ~/.claude/hooks/a.sh", 'bash -c "~/.claude/hooks/a.sh"',
+        "bash -c 'cd /; $HOME/.claude/hooks/a.sh'",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("whose", ["home", "shop"])
+def test_a_script_in_the_home_is_looked_at(tmp_path: Path, command: str, whose: str) -> None:
+    """However its path is written, and whosever the settings are."""
+    _settings(tmp_path / whose, command)
+    script = tmp_path / "home/.claude/hooks/a.sh"
+    script.parent.mkdir(parents=True)
+    (tmp_path / "shop").mkdir(exist_ok=True)
+    facts = str(tmp_path / "home"), [str(tmp_path / "shop")]
+
+    script.write_text("echo done", encoding="utf-8")
+    assert ["ok"] == [one.severity for one in check(gather(*facts))]
+    script.write_text("jq . > .ai/STATE.json", encoding="utf-8")
+    assert ["warning"] == [one.severity for one in check(gather(*facts))]
 
 
 def test_a_command_cannot_paint_the_terminal(tmp_path: Path) -> None:

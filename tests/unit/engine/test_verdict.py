@@ -180,6 +180,21 @@ def test_post_check_lowers_a_pass(
     assert (post_check.tail or None) == verdict.facts.check_tail
 
 
+@pytest.mark.parametrize("tail", ["", " \n"])
+def test_a_post_check_that_says_nothing_is_named(tail: str) -> None:
+    """In one line of bounded length."""
+    checks = ChecksFinished(dispatch="d1", post_check=PostCheck(passed=False, tail=tail))
+    bdd = shipped_rules().steps["bdd"]
+    errors = [
+        verdict_on(handoff(), bdd.model_copy(update={"post_check": command}), Ledger(), checks).error
+        for command in ("test -e a\n  test -e b\n", "x" * 999)
+    ]
+
+    how = "exited with another code than 0, without any output"
+    assert f"post_check failed: test -e a test -e b {how}" == errors[0]
+    assert f"post_check failed: {'x' * 199}… {how}" == errors[1]
+
+
 def test_failing_tests_are_told_before_a_failing_post_check() -> None:
     """Both are recorded; the tests are the reason."""
     verdict = judge("impl", tests=red("t"), post_check=PostCheck(passed=False, tail="E501"))

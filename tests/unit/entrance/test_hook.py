@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
-from tests.support.hooking import ARGV, event, hand_over, hook, standing, state_in
+from tests.support.hooking import ARGV, daemon_saying, event, hand_over, hook, standing, state_in
 
+from handoffd.entrance.hook import ENDING_S, LIMIT_S
 from handoffd.execute.environment import MARK as OF_A_RUN
+from handoffd.hooks.entries import TIMEOUTS_S
 from handoffd.hooks.event import EVENTS
 
 
@@ -47,6 +49,14 @@ def _taken(root: Path, env: dict[str, str]) -> Path:
         said = program(*words, env=env)
         assert 0 == said.code, said.err
     return root
+
+
+def _failing_at_most(attempts: int, alone: Path, env: dict[str, str]) -> Path:
+    """Return a project whose first step, which somebody has taken, has so many attempts and never passes."""
+    (alone / "bad/.ai").mkdir(parents=True)
+    rules = f"steps:\n  bdd:\n    max_attempts: {attempts}\n    post_check: echo it is bad; exit 1\n"
+    (alone / "bad/.ai/step-rules.yaml").write_text(rules, encoding="utf-8")
+    return _taken(alone / "bad", env)
 
 
 def _kinds(root: Path, env: dict[str, str]) -> list[str]:
@@ -122,6 +132,63 @@ def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str])
     assert (0, "", "") == (again.code, again.out, again.err)
 
 
+@pytest.mark.parametrize("last", ["applied", "stale"])
+def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -> None:
+    """It lets a caller go before long ones have; they may end between two questions, too."""
+    root = standing(alone / "slow")
+    hand_over(root)
+    running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
+    judged = state_in(root) | {"status": "failing", "last_error": "2 tests fail"}
+    ended = {"type": last, "message": "failing", "checking": False, "state": judged}
+    with daemon_saying(running, running, ended) as runtime:
+        said = hook(event(root), environment(runtime, HANDOFFD_STATE_DIR=str(alone / "state")))
+
+    assert (2, "") == (said.code, said.out)
+    assert "bdd attempt 1 of US-001 is failing: 2 tests fail" in said.err
+
+
+def test_a_session_s_end_has_no_time_to_ask_again(alone: Path) -> None:
+    """Claude Code ends the hook after a minute; the person is told what still runs."""
+    root = standing(alone / "slow")
+    hand_over(root)
+    running = {"type": "applied", "message": "running", "checking": True, "state": state_in(root)}
+    assert ENDING_S < TIMEOUTS_S["SessionEnd"]
+    assert LIMIT_S < min(TIMEOUTS_S[name] for name in EVENTS if name != "SessionEnd")
+    with daemon_saying(running) as runtime:
+        env = environment(runtime, HANDOFFD_STATE_DIR=str(alone / "state"))
+        assert "still run" in _in_time(root, env)
+
+
+def _in_time(root: Path, env: dict[str, str]) -> str:
+    """Return the note of a hook that has less time left than the daemon holds a caller."""
+    code = (
+        "import os, sys; from handoffd.entrance import hook; hook.ENDING_S = 1\n"
+        "print(hook.reply_to(sys.stdin.buffer.read(), None, os.environ).note)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], input=event(root, "SessionEnd"), env=env, capture_output=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    return said.stdout.decode()
+
+
+def test_five_mended_attempts_send_nobody_back_five_times(alone: Path, env: dict[str, str]) -> None:
+    """Each is a new attempt with a new hand-off; a step that passed unseen begins anew."""
+    root = _failing_at_most(9, alone, env)
+    said = []
+    for number in range(4):
+        hand_over(root, summary=f"mended {number}")
+        said.append(hook(event(root, "TeammateIdle"), env))
+
+    assert [2, 2, 0, 0] == [one.code for one in said]
+    assert "sent back twice already" in json.loads(said[-1].out)["systemMessage"]
+    assert 4 == state_in(root)["attempt"]
+    standing(root, status="pass")
+    assert (0, "", "") == ((passed := hook(event(root, "Stop"), env)).code, passed.out, passed.err)
+    (tally,) = (alone / "state/hooks").glob("*.json")
+    assert {} == json.loads(tally.read_text(encoding="utf-8"))["sessions"]
+
+
 def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) -> None:
     """In the form that Claude Code shows."""
     (checked / "good").touch()
@@ -159,12 +226,13 @@ def test_inside_a_run_of_ours_nothing_is_done(root: Path, env: dict[str, str]) -
     assert "running" == state_in(root)["status"]
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative")])
+@pytest.mark.parametrize("raw", [b"", b"{}", b"\x1b[2J", event("relative"), event("/\ud800")])
 def test_what_is_no_event_stops_nobody(env: dict[str, str], raw: bytes) -> None:
     """One line, and an exit code that Claude Code goes on after."""
     said = hook(raw, env)
 
     assert (1, "", 1) == (said.code, said.out, len(said.err.splitlines()))
+    assert "Error" not in said.err
 
 
 def test_settings_that_cannot_be_read_stop_nobody(root: Path, env: dict[str, str]) -> None:
@@ -191,6 +259,30 @@ def test_at_a_terminal_it_says_who_it_is_for(env: dict[str, str]) -> None:
 
     assert 1 == said.returncode
     assert "handoffd hooks install" in said.stderr
+
+
+def test_without_a_standard_input_it_says_so(env: dict[str, str]) -> None:
+    """In one line."""
+    words = ["/bin/sh", "-c", '"$@" <&-', "sh", *ARGV]
+    said = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (1, "", 1) == (said.returncode, said.stdout, len(said.stderr.splitlines()))
+    assert "standard input is closed" in said.stderr
+    assert "handoffd hooks install" in said.stderr
+
+
+def test_a_handoff_written_when_no_attempt_is_left_is_told(alone: Path, env: dict[str, str]) -> None:
+    """To the person, once; it stops nobody."""
+    root = _failing_at_most(1, alone, env)
+    hand_over(root)
+    assert 2 == hook(event(root), env).code
+    hand_over(root, summary="mended")
+    said = [hook(event(root, name), env) for name in ("SubagentStop", "Stop")]
+
+    assert [(0, "")] * 2 == [(one.code, one.err) for one in said]
+    note = json.loads(said[0].out)["systemMessage"]
+    assert f"A person is needed; next: handoffd retry {root}" in note
+    assert "" == said[1].out
 
 
 def test_a_module_of_the_project_is_not_taken_for_ours(root: Path, env: dict[str, str]) -> None:

@@ -129,6 +129,24 @@ def test_a_second_handoff_of_a_failed_attempt_is_brought_up(tmp_path: Path) -> N
     assert 1 == house.asked
 
 
+def test_a_handoff_that_comes_too_late_is_told_to_a_person(tmp_path: Path) -> None:
+    """Once for each that was written; while an attempt is left, and if it is another's, it is not said."""
+    later = DISPATCHED_NS + 600 * 10**9
+
+    def said(attempt: int, written: int, *, theirs: bool = True, **result: Any) -> Reply:
+        state = failing(attempt=attempt, max_attempts=3)
+        house = House(tmp_path, {"type": "stale", "state": state | result, "message": ""}, theirs=theirs)
+        return house.reply("TeammateIdle", written=written, **state)
+
+    assert BLOCKED == said(2, later).code
+    first, same, again = (said(3, written) for written in (later, later, later + 1))
+    assert [PASSED] * 3 == [one.code for one in (first, same, again)]
+    assert f"A person is needed; next: handoffd retry {tmp_path}" in first.note
+    assert ("", first.note) == (same.note, again.note)
+    assert "" == said(3, later + 2, theirs=False).note
+    assert BLOCKED == said(3, later + 3, completed_at="2026-01-01T10:09:00Z").code
+
+
 def test_a_step_that_was_not_handed_over_is_asked_for_once_a_session(tmp_path: Path) -> None:
     """At the end of a turn only; subagents have other work."""
     house = House(tmp_path)
@@ -142,15 +160,29 @@ def test_a_step_that_was_not_handed_over_is_asked_for_once_a_session(tmp_path: P
 
 
 def test_twice_in_a_row_is_enough(tmp_path: Path) -> None:
-    """Then the person is told, and the agent may stop."""
-    replies = [
-        House(tmp_path, {"type": "applied", "state": failing(completed_at=f"at {number}"), "message": ""})
-        .reply(written=AFTER)
-        for number in range(4)
-    ]  # fmt: skip
+    """Then the person is told, and the agent may stop; also if each time it was a new attempt."""
+    replies = [mended(tmp_path, number) for number in range(4)]
 
     assert [BLOCKED, BLOCKED, PASSED, PASSED] == [reply.code for reply in replies]
     assert "sent back twice already" in replies[2].note
+    assert BLOCKED == mended(tmp_path, 5, step="verify").code
+
+
+@pytest.mark.parametrize(("status", "then"), [("pass", BLOCKED), ("needs_human", PASSED)])
+def test_a_success_begins_anew(tmp_path: Path, status: str, then: int) -> None:
+    """What waits for a person is none."""
+    for number in range(2):
+        mended(tmp_path, number)
+    House(tmp_path, {"type": "applied", "state": state_of(status=status)}).reply(written=AFTER)
+
+    assert then == mended(tmp_path, 3).code
+
+
+def mended(tmp_path: Path, number: int, **changed: Any) -> Reply:
+    """Return the reply to an agent whose attempt of that number failed."""
+    at: Json = {"attempt": number, "dispatched_at": f"begun {number}", "completed_at": f"at {number}"}
+    result = {"type": "applied", "state": failing(**at | changed), "message": ""}
+    return House(tmp_path, result).reply("TeammateIdle", written=AFTER)
 
 
 def test_an_agent_that_is_at_it_again_is_never_sent_back(tmp_path: Path) -> None:
@@ -196,8 +228,30 @@ def test_what_cannot_be_counted_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_paused_or_finished_attempt_is_nobodys_business(tmp_path: Path) -> None:
-    """Nor one whose checks still run."""
-    house = House(tmp_path, {"type": "applied", "checking": True, "state": state_of(), "message": "checked"})
+    """Whoever's it was."""
+    house = House(tmp_path, {"type": "applied", "state": state_of(status="pass"), "message": "passed"})
 
-    assert PASSED == house.reply(written=AFTER).code
     assert PASSED == house.reply(status="pass", written=AFTER).code
+    assert 0 == house.asked
+
+
+@pytest.mark.parametrize("name", ["Stop", "TeammateIdle"])
+def test_checks_that_still_run_are_no_success(tmp_path: Path, name: str) -> None:
+    """The person is told; what the agent was sent back for before counts on."""
+    failed = House(tmp_path, {"type": "applied", "state": failing(), "message": ""})
+    assert BLOCKED == failed.reply(name, written=AFTER).code
+    unfinished = {
+        "type": "applied", "checking": True, "state": state_of(), "message": "impl is running",
+        "next_command": "handoffd apply /srv/shop",
+    }  # fmt: skip
+    reply = House(tmp_path, unfinished).reply(name, written=AFTER)
+
+    assert (PASSED, "") == (reply.code, reply.text)
+    assert "the checks of impl attempt 1 of US-001 still run" in reply.note
+    assert reply.note.endswith("next: handoffd apply /srv/shop")
+    again = [
+        House(tmp_path, {"type": "applied", "state": failing(completed_at=at), "message": ""})
+        .reply(name, written=AFTER).code
+        for at in ("b", "c")
+    ]  # fmt: skip
+    assert [BLOCKED, PASSED] == again

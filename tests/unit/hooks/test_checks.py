@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.control.initialising import settings_text
-from handoffd.hooks.checks import TESTED_STEPS, may_be_checked
+from handoffd.hooks.checks import TESTED_STEPS, concluded, may_be_checked
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.resources import shared
@@ -61,3 +61,13 @@ def test_a_link_may_say_anything(tmp_path: Path) -> None:
     os.symlink("/dev/null", tmp_path / ".ai/step-rules.yaml")
 
     assert may_be_checked(str(tmp_path), "bdd")
+
+
+def test_checks_that_ended_meanwhile_are_not_old() -> None:
+    """Asked again, the daemon calls the hand-off stale; everything else it says stays."""
+    state = {"step": "impl", "attempt": 2, "status": "pass"}
+    told = concluded({"type": "stale", "message": "not for a running attempt", "state": state})
+
+    assert {"type": "applied", "message": "impl attempt 2 is pass", "state": state} == told
+    assert {"type": "pending"} == concluded({"type": "pending"})
+    assert concluded(None) is None

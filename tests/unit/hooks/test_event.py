@@ -48,6 +48,7 @@ def test_an_agent_that_was_sent_back_is_known(value: object, continued: bool) ->
         json.dumps({"hook_event_name": 5, "cwd": "/"}).encode(),
         event("relative"),
         event("/srv\0/shop"),
+        event("/srv/\ud800"),
         json.dumps({"hook_event_name": "Stop", "cwd": 7}).encode(),
         event("/srv/shop", last_assistant_message="x" * MAX_BYTES),
     ],
@@ -56,6 +57,14 @@ def test_what_is_no_event_is_said(raw: bytes) -> None:
     """Whatever the bytes are, that is one exception."""
     with pytest.raises(NotAnEventError):
         parse_event(raw)
+
+
+def test_a_path_that_is_no_utf_8_is_a_path() -> None:
+    """Python writes its bytes as halves of characters; any other half is none."""
+    found = parse_event(event("/srv/\udcff"))
+
+    assert found is not None
+    assert "/srv/\udcff" == found.cwd
 
 
 def test_a_session_is_a_short_text() -> None:

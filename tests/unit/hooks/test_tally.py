@@ -16,7 +16,7 @@ def _tally(tmp_path: Path) -> Tally:
 
 
 def test_twice_in_a_row_and_no_more(tmp_path: Path) -> None:
-    """Within one attempt and session; a good hand-off in between begins anew."""
+    """For one step and session; a good hand-off in between, or another step, begins anew."""
     tally = _tally(tmp_path)
 
     assert [SEND_BACK, SEND_BACK, ENOUGH, ENOUGH] == [tally.verdict("s", "d1", why) for why in "abcd"]
@@ -58,9 +58,28 @@ def test_a_torn_file_begins_anew(tmp_path: Path, text: str) -> None:
 
 
 def test_the_file_stays_small(tmp_path: Path) -> None:
-    """However many sessions there were."""
+    """However many sessions there were, and whatever they and their steps are called."""
     tally = _tally(tmp_path)
     for number in range(80):
-        tally.verdict(f"{number:0200}", "d" * 60, f"why {number}")
+        for sign in ("x", "\U0001f600", "\ud800", '"'):
+            tally.verdict(sign * 2000 + str(number), sign * 9000, f"{sign * 9000} {number}")
 
     assert Path(tally_path(str(tmp_path / "state/hooks"), str(tmp_path))).stat().st_size < 64 * 1024
+    name = "\U0001f600" * 200
+    assert [SEND_BACK, SEND_BACK, ENOUGH] == [tally.verdict(name, name, name + why) for why in "abc"]
+    assert KNOWN == tally.verdict("other", "d", name + "a")
+
+
+def test_news_is_told_once_and_counts_for_nobody(tmp_path: Path) -> None:
+    """A word to a person sends no agent back."""
+    tally = _tally(tmp_path)
+
+    assert [True, False] == [tally.is_news("why") for _ in range(2)]
+    assert [SEND_BACK, SEND_BACK, ENOUGH] == [tally.verdict("s", "d", why) for why in "abc"]
+
+
+def test_forgetting_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Most sessions are never sent back."""
+    _tally(tmp_path).clear("s")
+
+    assert not (tmp_path / "state").exists()
