@@ -53,7 +53,7 @@ class Prepared:
     test_command: tuple[str, ...] | None
 
 
-def check_project(root: str, name: str | None) -> None:
+def check_project(root: str, name: str | None = None) -> None:
     """See to it that a folder can be a project, called `name` if that is given. Writes nothing.
 
     Raises Refused (BAD_ARGUMENT) for the root of all files, and for a name that is no name.

@@ -286,4 +286,5 @@ def _path(project: str) -> str:
     """Return `project` if it can be a place on the disk; a name cannot."""
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+    check_project(os.path.normpath(project))
     return project

@@ -280,3 +280,16 @@ async def test_reload_tells_the_problems(supervision: MemorySupervision, journal
     supervision.projects["/srv/bad"] = project_view("/srv/bad", detail="line 3")
 
     assert ["/srv/bad: line 3"] == (await service(supervision, journal).reload())["problems"]
+
+
+@pytest.mark.parametrize("verb", ["add", "start", "custom"])
+@pytest.mark.parametrize("place", ["/", "//", "/srv/.."])
+async def test_the_root_of_all_files_is_no_project(
+    supervision: MemorySupervision, journal: Journal, verb: str, place: str
+) -> None:
+    """Its name would be empty, and whatever lies below would belong to it."""
+    given = {"start": {"story": "US-1"}, "custom": {"text": "x"}}.get(verb, {})
+    with pytest.raises(Refused, match="no project"):
+        await service(supervision, journal).call(verb, place, given, EVE)
+
+    assert [] == supervision.given
