@@ -6,6 +6,7 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
