@@ -125,7 +125,7 @@ def test_a_verdict_that_came_before_the_hook_is_told(eager: Daemon, tmp_path: Pa
 
 
 def test_twice_in_a_row_is_enough(daemon: Daemon, tmp_path: Path) -> None:
-    """Of one attempt and session: asked for the hand-off, then for one that can be read, then no more."""
+    """For one step and session: asked for the hand-off, then for one that can be read, then no more."""
     root, env = taken(daemon, tmp_path), env_of(daemon)
     asked = hook(event(root), env)
     replies = []

@@ -68,6 +68,8 @@ def test_the_file_stays_small(tmp_path: Path) -> None:
     name = "\U0001f600" * 200
     assert [SEND_BACK, SEND_BACK, ENOUGH] == [tally.verdict(name, name, name + why) for why in "abc"]
     assert KNOWN == tally.verdict("other", "d", name + "a")
+    huge = "x" * 70_000
+    assert [SEND_BACK, KNOWN] == [tally.verdict(huge, "d", "huge") for _ in range(2)]
 
 
 def test_news_is_told_once_and_counts_for_nobody(tmp_path: Path) -> None:
