@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import opened
+from tests.unit.store.making import dispatch, opened, record, track
 
 from handoffd.clock import SystemClock
 from handoffd.control.messages import Messages, only_reads
 from handoffd.control.service import Caller, Service
-from handoffd.engine.events import Verb
+from handoffd.engine.events import ChecksFinished, Verb
+from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -26,8 +27,10 @@ from handoffd.engine.requests import (
     Skipped,
 )
 from handoffd.engine.results import Refusal
+from handoffd.engine.track import TrackKey
+from handoffd.engine.views import Applied
 from handoffd.errors import Refused
-from handoffd.protocol.state import Reason
+from handoffd.protocol.state import Reason, State, Status, TestCounts
 from handoffd.store.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")
@@ -236,3 +239,31 @@ def test_what_only_reads_needs_no_lock() -> None:
     assert [True, True, False, False, False] == [
         only_reads(text) for text in ("status", "所有專案", "approve", "ok", "the tests on windows are slow")
     ]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "told"),
+    [
+        (TestEvidence(counts=TestCounts(passed=3)), "測試全過（3/3），"),
+        (TestEvidence(verified=False), "測試全過（3/3）（自行回報，未經量測），"),
+        (None, "測試全過（3/3）（自行回報，未經量測），"),
+    ],
+)
+async def test_counts_of_a_step_done_by_hand_are_told_as_what_they_are(
+    journal: Journal, tmp_path: Path, evidence: TestEvidence | None, told: str
+) -> None:
+    """Measured by the daemon, or claimed by whoever did the step."""
+    root = str(tmp_path)
+    supervision = MemorySupervision(project_view(root, track_view(step="impl", status="running"), level=1))
+    state = State(project="shop", story="US-001", step="impl", status=Status.PASS, tests=TestCounts(passed=3))
+    supervision.applied = Applied(type="applied", message="it passed", state=state)
+    key = TrackKey(root)
+    running = track("impl", Status.RUNNING, dispatch=dispatch())
+    await journal.commit(record(key=key, after=running))
+    finished = ChecksFinished(dispatch="d1", tests=evidence)
+    await journal.commit(record(finished, key=key, after=track("impl", Status.PASS)))
+    await journal.commit(record(key=key, after=track("verify", Status.RUNNING, dispatch=dispatch("d2"))))
+
+    answer = await messages(supervision, journal).answer(root, "繼續", EVE)
+
+    assert told in answer["report"]
