@@ -329,7 +329,7 @@ def _first() -> Iterator[Case]:
 def _words() -> Iterator[Case]:
     """The command line itself."""
     here = at("impl", "pending")
-    for words in ((), ("--version",), ("-v",), ("--help",), ("polish",), ("polish", ROOT), ("",)):
+    for words in ((), ("--version",), ("-v",), ("--help",), ("-h",), ("polish",), ("polish", ROOT), ("",)):
         yield Case(f"words: {' '.join(words) or '(none)'} {len(words)}", here, words)
     verbs = (*(words[0] for words in _ALL), "auto", "init", "start-story", "start-custom")
     for verb in dict.fromkeys(verbs):
