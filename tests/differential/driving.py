@@ -36,7 +36,7 @@ def through(program: Callable[[Sequence[str], Path], Spoken], case: Case) -> Jso
         return outcome(spoken, root, before, prompt_only=case.verb in PROMPTS)
 
 
-def before(folder: Folder) -> Json | None:
+def before(folder: Folder) -> Any:
     """Return what STATE.json of a folder says before any verb."""
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name:
         root = Path(name) / "work"
