@@ -76,15 +76,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the differences come to: those that no rule explains, and how many cases each rule does."""
+    """What the differences come to: those that no rule explains, and how many cases each rule does.
+
+    `idle` names what explains nothing any more: a rule, or a rule and its line.
+    """
 
     unexplained: tuple[Difference, ...]
     explained: Mapping[str, int]
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        """The rules that explain nothing any more."""
-        return tuple(name for name, count in self.explained.items() if not count)
+    idle: tuple[str, ...]
 
 
 def differences(case: str, verb: str, theirs: Json, ours: Json, state: Json = None) -> list[Difference]:
@@ -135,7 +134,8 @@ def gist(stdout: Json) -> str:
 def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
     """Return what no rule explains, and what each rule does."""
     by_case: dict[str, list[Difference]] = {}
-    for difference in found:
+    every = tuple(found)
+    for difference in every:
         by_case.setdefault(difference.case, []).append(difference)
     unexplained, counts = [], {rule.id: 0 for rule in rules}
     for differing in by_case.values():
@@ -144,7 +144,14 @@ def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
             counts[name] += bool(known)
         known_all = {one for known in explained.values() for one in known}
         unexplained += [one for one in differing if one.at not in known_all]
-    return Judgement(tuple(unexplained), counts)
+    return Judgement(tuple(unexplained), counts, tuple(one for rule in rules for one in _idle(rule, every)))
+
+
+def _idle(rule: Rule, found: Sequence[Difference]) -> list[str]:
+    mine = [one for one in found if one.verb in rule.verbs]
+    idle = [one for one in rule.differs if not any(one.fits(difference) for difference in mine)]
+    lines = [f"{rule.id}: {one.at}, theirs {one.theirs}, ours {one.ours}" for one in idle]
+    return [rule.id] if len(idle) == len(rule.differs) else lines
 
 
 def _explained(rule: Rule, differing: Sequence[Difference]) -> set[str]:

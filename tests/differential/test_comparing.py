@@ -124,6 +124,15 @@ def test_a_difference_can_be_of_some_cases(tmp_path: Path) -> None:
     assert (near,) == judged([here, near], deliberate(file)).unexplained
 
 
+def test_a_line_that_explains_nothing_is_told(tmp_path: Path) -> None:
+    """Though others of its rule do."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE + "      - {at: exit, theirs: 0, ours: 1}\n")
+    found = [Difference("status @ here", "status", "state.x", "pass", "failing")]
+
+    assert ("x: exit, theirs (0,), ours (1,)",) == judged(found, deliberate(file)).idle
+
+
 def test_sentences_and_moments_are_not_compared(tmp_path: Path) -> None:
     """That they are there is."""
     said = {"type": "error", "message": f"no {tmp_path}", "state": {"dispatched_at": "2026-01-01T00:00:00Z"}}
