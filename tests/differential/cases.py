@@ -368,4 +368,4 @@ def _messages() -> Iterator[Case]:
 def _crashes() -> Iterator[Case]:
     """An agent's wrapper that tells of a crash."""
     for status in STATUSES:
-        yield _case(f"impl {status}", at("impl", status), "report-error", "exit code 137")
+        yield _case(f"impl {status}", at("impl", status), "report-error", "no space left")
