@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.differential.cases import Case, cases
 from tests.differential.comparing import Difference, Judgement, deliberate, differences, judged
-from tests.differential.driving import ours, through
+from tests.differential.driving import before, ours, through
 from tests.differential.recordings import record, write_results
 from tests.differential.reference import VERSION, NotInstalled, driven, installed
 from tests.support import generate
@@ -54,7 +54,7 @@ def _of_reference(chosen: Sequence[Case]) -> dict[str, Json]:
 
 
 def _compared(case: Case, theirs: Json) -> list[Difference]:
-    return differences(case.name, case.verb, theirs, through(ours, case))
+    return differences(case.name, case.verb, theirs, through(ours, case), before(case.folder))
 
 
 def _told(count: int, found: Sequence[Difference], judgement: Judgement, *, whole: bool) -> int:

@@ -329,7 +329,7 @@ def _first() -> Iterator[Case]:
 def _words() -> Iterator[Case]:
     """The command line itself."""
     here = at("impl", "pending")
-    for words in ((), ("--version",), ("-v",), ("--help",), ("polish",), ("polish", ROOT), ("",)):
+    for words in ((), ("--version",), ("-v",), ("--help",), ("-h",), ("polish",), ("polish", ROOT), ("",)):
         yield Case(f"words: {' '.join(words) or '(none)'} {len(words)}", here, words)
     verbs = (*(words[0] for words in _ALL), "auto", "init", "start-story", "start-custom")
     for verb in dict.fromkeys(verbs):
@@ -368,4 +368,4 @@ def _messages() -> Iterator[Case]:
 def _crashes() -> Iterator[Case]:
     """An agent's wrapper that tells of a crash."""
     for status in STATUSES:
-        yield _case(f"impl {status}", at("impl", status), "report-error", "output token limit exceeded")
+        yield _case(f"impl {status}", at("impl", status), "report-error", "no space left")

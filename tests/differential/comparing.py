@@ -21,25 +21,31 @@ Json = Any
 
 DELIBERATE = Path(__file__).with_name("deliberate.yaml")
 ABSENT = "<absent>"
+BEFORE = "<before>"
+"""In a rule: the value that was there before the verb; of a STATE.json in short, all of it is as it was."""
+_LINE = " / "
+
 _CONSEQUENCES = frozenset({"exit", "state"})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs, at a path of the outcome of a case."""
+    """One value that differs, at a path of the outcome of a case; `before` is what stood there before it."""
 
     case: str
     verb: str
     at: str
     theirs: Json
     ours: Json
+    before: Json = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a rule allows: at paths like `at`, `theirs` against `ours`."""
+    """What a rule allows: at paths like `at`, in `cases`, `theirs` against `ours`."""
 
     at: str
+    cases: tuple[str, ...]
     theirs: tuple[Json, ...]
     ours: tuple[Json, ...]
 
@@ -47,8 +53,9 @@ class Pattern:
         """Return whether this is the difference that is meant."""
         return (
             fnmatchcase(difference.at, self.at)
-            and any(_same(one, difference.theirs) for one in self.theirs)
-            and any(_same(one, difference.ours) for one in self.ours)
+            and any(fnmatchcase(difference.case, case) for case in self.cases)
+            and any(_same(one, difference.theirs, difference.before) for one in self.theirs)
+            and any(_same(one, difference.ours, difference.before) for one in self.ours)
         )
 
 
@@ -60,49 +67,46 @@ class Rule:
     what: str
     why: str
     verbs: tuple[str, ...]
-    cases: tuple[str, ...]
     differs: tuple[Pattern, ...]
 
     def explains(self, difference: Difference) -> bool:
         """Return whether the rule speaks of this difference."""
-        return (
-            difference.verb in self.verbs
-            and any(fnmatchcase(difference.case, case) for case in self.cases)
-            and any(pattern.fits(difference) for pattern in self.differs)
-        )
+        return difference.verb in self.verbs and any(pattern.fits(difference) for pattern in self.differs)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the differences come to: those that no rule explains, and how many cases each rule does."""
+    """What the differences come to: those that no rule explains, and how many cases each rule does.
+
+    `idle` names what explains nothing any more: a rule, or a rule and its line.
+    """
 
     unexplained: tuple[Difference, ...]
     explained: Mapping[str, int]
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        """The rules that explain nothing any more."""
-        return tuple(name for name, count in self.explained.items() if not count)
+    idle: tuple[str, ...]
 
 
-def differences(case: str, verb: str, theirs: Json, ours: Json) -> list[Difference]:
-    """Return every value in which two outcomes differ.
+def differences(case: str, verb: str, theirs: Json, ours: Json, state: Json = None) -> list[Difference]:
+    """Return every value in which two outcomes differ. `state` is STATE.json before the verb.
 
     Where the programs went different ways (stdout is of two kinds), only those are compared: what kind it
     is, and where the story stands. All the rest follows from that.
     """
     kinds = gist(theirs["stdout"]), gist(ours["stdout"])
-    if kinds[0] != kinds[1]:
-        theirs, ours = (
-            {**one, "stdout": kind, "state": standing(one["state"])}
-            for one, kind in zip((theirs, ours), kinds, strict=True)
-        )
-    elif isinstance(theirs["state"], Mapping) != isinstance(ours["state"], Mapping):
+    other_way = kinds[0].partition(_LINE)[0] != kinds[1].partition(_LINE)[0]
+    if other_way:
+        theirs, ours = ({**one, "stdout": kind} for one, kind in zip((theirs, ours), kinds, strict=True))
+    if other_way or isinstance(theirs["state"], Mapping) != isinstance(ours["state"], Mapping):
+        state = standing(state) if ours["state"] == state else ABSENT
         theirs, ours = ({**one, "state": standing(one["state"])} for one in (theirs, ours))
-    one, other = flat(theirs), flat(ours)
+    one, other, was = flat(theirs), flat(ours), flat({"state": state})
     paths = dict.fromkeys([*one, *other])
-    pairs = ((path, one.get(path, ABSENT), other.get(path, ABSENT)) for path in paths)
-    return [Difference(case, verb, path, a, b) for path, a, b in pairs if not _identical(a, b)]
+    found = ((at, one.get(at, ABSENT), other.get(at, ABSENT)) for at in paths)
+    return [
+        Difference(case, verb, at, a, b, was.get(at.removeprefix("stdout.json."), ABSENT))
+        for at, a, b in found
+        if not _identical(a, b)
+    ]
 
 
 def standing(state: Json) -> Json:
@@ -124,13 +128,14 @@ def gist(stdout: Json) -> str:
         return str(kind)
     if "json" in stdout:
         return "json"
-    return " / ".join(line.partition(" ")[0] for line in stdout["lines"]) or "nothing"
+    return _LINE.join(line.partition(" ")[0] for line in stdout["lines"]) or "nothing"
 
 
 def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
     """Return what no rule explains, and what each rule does."""
     by_case: dict[str, list[Difference]] = {}
-    for difference in found:
+    every = tuple(found)
+    for difference in every:
         by_case.setdefault(difference.case, []).append(difference)
     unexplained, counts = [], {rule.id: 0 for rule in rules}
     for differing in by_case.values():
@@ -139,7 +144,14 @@ def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
             counts[name] += bool(known)
         known_all = {one for known in explained.values() for one in known}
         unexplained += [one for one in differing if one.at not in known_all]
-    return Judgement(tuple(unexplained), counts)
+    return Judgement(tuple(unexplained), counts, tuple(one for rule in rules for one in _idle(rule, every)))
+
+
+def _idle(rule: Rule, found: Sequence[Difference]) -> list[str]:
+    mine = [one for one in found if one.verb in rule.verbs]
+    idle = [one for one in rule.differs if not any(one.fits(difference) for difference in mine)]
+    lines = [f"{rule.id}: {one.at}, theirs {one.theirs}, ours {one.ours}" for one in idle]
+    return [rule.id] if len(idle) == len(rule.differs) else lines
 
 
 def _explained(rule: Rule, differing: Sequence[Difference]) -> set[str]:
@@ -162,14 +174,19 @@ def deliberate(file: Path = DELIBERATE) -> tuple[Rule, ...]:
 
 
 def _rule(entry: Mapping[str, Json]) -> Rule:
+    cases = entry.get("cases", ["*"])
     return Rule(
         id=entry["id"],
         what=" ".join(entry["what"].split()),
         why=" ".join(entry["why"].split()),
         verbs=tuple(entry["verbs"]),
-        cases=tuple(entry.get("cases", ["*"])),
         differs=tuple(
-            Pattern(one["at"], _alternatives(one["theirs"]), _alternatives(one["ours"]))
+            Pattern(
+                one["at"],
+                tuple(one.get("in", cases)),
+                _alternatives(one["theirs"]),
+                _alternatives(one["ours"]),
+            )
             for one in entry["differs"]
         ),
     )
@@ -180,8 +197,10 @@ def _alternatives(value: Json) -> tuple[Json, ...]:
     return tuple(value["any_of"]) if isinstance(value, Mapping) else (value,)
 
 
-def _same(pattern: Json, value: Json) -> bool:
+def _same(pattern: Json, value: Json, before: Json) -> bool:
     """Return whether a value is the one of the rule; in texts, `*` stands for anything."""
+    if pattern == BEFORE:
+        return _identical(before, value)
     if isinstance(pattern, str) and isinstance(value, str) and "*" in pattern:
         return fnmatchcase(value, pattern)
     return _identical(pattern, value)

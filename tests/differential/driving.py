@@ -8,12 +8,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.differential.cases import ROOT, Case
-from tests.differential.folders import made
-from tests.differential.outcomes import Spoken, files_of, outcome
+from tests.differential.folders import Folder, made
+from tests.differential.outcomes import Spoken, files_of, outcome, state_of
 
 from handoffd.clock import SystemClock
 from handoffd.orchestrator.main import main
@@ -33,6 +34,14 @@ def through(program: Callable[[Sequence[str], Path], Spoken], case: Case) -> Jso
         before = files_of(root)
         spoken = program([word.replace(ROOT, str(root)) for word in case.words], base)
         return outcome(spoken, root, before, prompt_only=case.verb in PROMPTS)
+
+
+def before(folder: Folder) -> Any:
+    """Return what STATE.json of a folder says before any verb."""
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as name:
+        root = Path(name) / "work"
+        made(replace(folder, files={}), root, SystemClock().now())
+        return state_of(root)
 
 
 def ours(words: Sequence[str], base: Path) -> Spoken:

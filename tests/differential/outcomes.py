@@ -42,9 +42,19 @@ def outcome(spoken: Spoken, root: Path, before: frozenset[str], *, prompt_only: 
     return {
         "exit": spoken.code,
         "stdout": _stdout(spoken.out.replace(str(root), "<root>"), prompt_only=prompt_only),
-        "state": _state(root),
+        "state": state_of(root),
         "made": dict.fromkeys(sorted(_noteworthy(files_of(root) - before)), NEW),
     }
+
+
+def state_of(root: Path) -> Json:
+    """Return what STATE.json below a root says; None where there is none."""
+    try:
+        return _said(json.loads((root / ".ai" / "STATE.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError):
+        return "<unreadable>"
 
 
 def files_of(root: Path) -> frozenset[str]:
@@ -81,15 +91,6 @@ def _stdout(text: str, *, prompt_only: bool) -> Json:
     if prompt_only and text.strip():
         return {"prompt": PROMPT}
     return {"lines": [_masked(line) for line in lines]}
-
-
-def _state(root: Path) -> Json:
-    try:
-        return _said(json.loads((root / ".ai" / "STATE.json").read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (ValueError, OSError):
-        return "<unreadable>"
 
 
 def _said(value: Json, key: str = "") -> Json:

@@ -96,6 +96,43 @@ def test_what_follows_is_explained_with_what_it_follows_from(tmp_path: Path) -> 
     assert () == judged([exits, told], deliberate(file)).unexplained
 
 
+@pytest.mark.parametrize(("now", "explained"), [({}, True), ({"last_error": "x"}, False)])
+def test_a_rule_can_demand_that_nothing_has_changed(
+    tmp_path: Path, now: dict[str, str], explained: bool
+) -> None:
+    """Not even a value that the short form leaves out."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        "differences:\n- {id: x, what: a, why: b, verbs: [v], differs: ["
+        '{at: stdout, theirs: applied, ours: nothing}, {at: state, theirs: "*", ours: <before>}]}\n'
+    )
+    other = {**JSON, "stdout": {"lines": []}, "state": {**STATE, "attempt": 2, **now}}
+    found = differences("c", "v", JSON, other, {**STATE, "attempt": 2})
+
+    assert explained == (not judged(found, deliberate(file)).unexplained)
+
+
+def test_a_difference_can_be_of_some_cases(tmp_path: Path) -> None:
+    """Fewer than those of the rule."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE.replace("{at:", '{in: ["status @ her*"], at:'))
+    here, near = (
+        Difference(f"status @ {place}", "status", "state.x", "pass", "failing")
+        for place in ("here", "we here")
+    )
+
+    assert (near,) == judged([here, near], deliberate(file)).unexplained
+
+
+def test_a_line_that_explains_nothing_is_told(tmp_path: Path) -> None:
+    """Though others of its rule do."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE + "      - {at: exit, theirs: 0, ours: 1}\n")
+    found = [Difference("status @ here", "status", "state.x", "pass", "failing")]
+
+    assert ("x: exit, theirs (0,), ours (1,)",) == judged(found, deliberate(file)).idle
+
+
 def test_sentences_and_moments_are_not_compared(tmp_path: Path) -> None:
     """That they are there is."""
     said = {"type": "error", "message": f"no {tmp_path}", "state": {"dispatched_at": "2026-01-01T00:00:00Z"}}
@@ -109,14 +146,15 @@ def test_sentences_and_moments_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_every_rule_names_cases_there_are() -> None:
-    """A pattern that fits no case explains nothing."""
+    """A pattern that fits no case explains nothing, one that fits all hides something."""
     from fnmatch import fnmatchcase
 
     names = [case.name for case in cases()]
     idle = [
-        (rule.id, pattern)
+        (rule.id, case)
         for rule in deliberate()
-        for pattern in rule.cases
-        if not any(fnmatchcase(name, pattern) for name in names)
+        for pattern in rule.differs
+        for case in pattern.cases
+        if case == "*" or not any(fnmatchcase(name, case) for name in names)
     ]
     assert [] == idle

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from tests.differential.cases import Case, cases
 from tests.differential.comparing import Difference, deliberate, differences, judged
-from tests.differential.driving import ours, through
+from tests.differential.driving import before, ours, through
 from tests.differential.recordings import is_recorded, recorded, results
 
 CASES = tuple(case for case in cases() if is_recorded(case))
@@ -44,7 +44,7 @@ def test_ours_does_what_the_reference_did_or_says_why_not(verb: str) -> None:
 
 
 def _compared(case: Case) -> list[Difference]:
-    return differences(case.name, case.verb, OUTCOMES[case.name], through(ours, case))
+    return differences(case.name, case.verb, OUTCOMES[case.name], through(ours, case), before(case.folder))
 
 
 def test_the_documentation_is_of_these_cases() -> None:

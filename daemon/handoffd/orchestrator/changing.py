@@ -43,7 +43,7 @@ def start_story(words: Words, environ: Mapping[str, str]) -> Said:
 def start_custom(words: Words, environ: Mapping[str, str]) -> Said:
     """Start a task of a person's own words; the label is what it is called."""
     root = words.root()
-    example = 'Example: orchestrator start-custom ./project "Refactor auth module into separate package"'
+    example = 'Example: orchestrator start-custom ./project "Tidy up the price tables"'
     instruction = words.needed(1, "instruction", example)
     label = next((word for word in words.given[2:3] if word not in {AGENT_TEAMS, FORCE}), "")
     named = {"label": label} if label else {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from handoffd.orchestrator.arguments import Words
 from handoffd.orchestrator.printing import js_json
-from handoffd.orchestrator.said import Said, as_json, broken, refused
+from handoffd.orchestrator.said import FAILED, Said, as_json, broken, refused
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
 LEVELS = ("not adopted", "adopted in part", "adopted in full")
@@ -112,7 +114,10 @@ def review(words: Words, _: Mapping[str, str]) -> Said:
     """Print the prompt for a health check."""
     from handoffd.inspection.sessions import review as prompt_of
 
-    found = plain(prompt_of(words.root()))
+    root = words.root()
+    if (missing := no_folder(root)) is not None:
+        return refused("review", missing, FAILED)
+    found = plain(prompt_of(root))
     return Said((found["prompt"],), (f"[review] fw_lv={found['fw_lv']}",))
 
 
@@ -121,13 +126,24 @@ def triage(words: Words, _: Mapping[str, str]) -> Said:
     from handoffd.errors import Refused
     from handoffd.inspection.sessions import triage as prompt_of
 
+    root = words.root()
+    if (missing := no_folder(root)) is not None:
+        return refused("triage", missing, FAILED)
     try:
-        found = plain(prompt_of(words.root()))
+        found = plain(prompt_of(root))
     except Refused as error:
         told = {"type": "error", "code": error.code, "message": error.message, "recoverable": False}
         return refused("triage", {**told, "next_command": error.hint})
     count = len(found["issues"])
     return Said((found["prompt"],), (f"[triage] {count} issue(s), fw_lv={found['fw_lv']}",))
+
+
+def no_folder(root: str) -> dict[str, Any] | None:
+    """Return the error for a project whose folder is not there; None if it is."""
+    if os.path.isdir(root):
+        return None
+    look = f"ls {quote(os.path.dirname(root))}"
+    return {"code": "NOT_FOUND", "message": f"{root} is no folder", "next_command": look}
 
 
 def plain(value: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from handoffd.orchestrator.arguments import Words
 from handoffd.orchestrator.door import Door, Json, no_state
-from handoffd.orchestrator.reading import framework, listed, queried
+from handoffd.orchestrator.reading import framework, listed, no_folder, queried
 from handoffd.orchestrator.said import FAILED, Said, as_json
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
@@ -144,6 +144,8 @@ def _list(root: str) -> Json:
 def _review(root: str) -> Json:
     from handoffd.inspection.sessions import review
 
+    if (missing := no_folder(root)) is not None:
+        return _failed(missing)
     found = review(root)
     return {"action": "review", "prompt": found.prompt, "fw_lv": found.fw_lv}
 
@@ -152,6 +154,8 @@ def _triage(root: str) -> Json:
     from handoffd.errors import Refused
     from handoffd.inspection.sessions import triage
 
+    if (missing := no_folder(root)) is not None:
+        return _failed(missing)
     try:
         found = triage(root)
     except Refused as error:

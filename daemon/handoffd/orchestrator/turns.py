@@ -79,7 +79,7 @@ def report_error(words: Words, environ: Mapping[str, str]) -> Said:
 
     from handoffd.store.projection import write_project_file
 
-    example = 'Example: orchestrator report-error . "session crashed: output token limit exceeded"'
+    example = 'Example: orchestrator report-error . "the agent ended with exit code 137"'
     root, message = words.root(), words.needed(1, "error-message", example)
     try:
         step, status = (read_state(root).values[name] for name in ("step", "status"))

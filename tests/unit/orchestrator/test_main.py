@@ -28,11 +28,12 @@ def test_without_a_verb_the_usage_is_shown() -> None:
     assert Said(err=usage(), code=1) == run([], {})
 
 
-def test_an_unknown_verb_is_named() -> None:
-    """Before the usage."""
-    said = run(["polish", "."], {})
+@pytest.mark.parametrize("word", ["polish", "--help", "-h"])
+def test_an_unknown_verb_is_named(word: str) -> None:
+    """Before the usage, which is what `--help` comes to, too."""
+    said = run([word, "."], {})
 
-    assert ("Unknown command: polish", 1, ()) == (said.err[0], said.code, said.out)
+    assert Said(err=(f"Unknown command: {word}", *usage()), code=1) == said
 
 
 def test_the_usage_has_every_verb() -> None:

@@ -71,3 +71,11 @@ def test_sessions_are_prompts(say: Say, shop: Shop) -> None:
 
     (shop.root / "PROJECT_MEMORY.md").write_text("## ISSUES\n- [ ] totals are rounded twice\n")
     assert "totals are rounded twice" in say("triage").out[0]
+
+
+def test_sessions_need_a_folder(say: Say, shop: Shop) -> None:
+    """Its absence is told as by the verbs that change something."""
+    shop.root.rename(shop.root.with_name("moved"))
+
+    told = [say(*words) for words in (("review",), ("triage",), ("auto", "review"), ("auto", "triage"))]
+    assert [("NOT_FOUND", 1)] * 4 == [(json.loads(said.out[0])["code"], said.code) for said in told]
