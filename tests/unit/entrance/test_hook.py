@@ -14,6 +14,7 @@ from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
 from tests.support.hooking import ARGV, daemon_saying, event, hand_over, hook, standing, state_in
 
+from handoffd import dispatch, start_story
 from handoffd.entrance.hook import ENDING_S, LIMIT_S
 from handoffd.execute.environment import MARK as OF_A_RUN
 from handoffd.hooks.entries import TIMEOUTS_S
@@ -27,36 +28,36 @@ def env(alone: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def root(alone: Path, env: dict[str, str]) -> Path:
+def root(alone: Path) -> Path:
     """A project whose first step somebody has taken."""
-    return _taken(alone / "shop", env)
+    return _taken(alone / "shop")
 
 
 @pytest.fixture
-def checked(alone: Path, env: dict[str, str]) -> Path:
+def checked(alone: Path) -> Path:
     """Such a project, in which a post_check looks for a file `good`."""
     folder = alone / "checked"
     (folder / ".ai").mkdir(parents=True)
     rules = "steps:\n  bdd:\n    post_check: test -e good || { echo it is bad; exit 1; }\n"
     (folder / ".ai/step-rules.yaml").write_text(rules, encoding="utf-8")
-    return _taken(folder, env)
+    return _taken(folder)
 
 
-def _taken(root: Path, env: dict[str, str]) -> Path:
+def _taken(root: Path) -> Path:
+    """Take the first step's prompt in this process, where commands look for no daemon either."""
     root.mkdir(exist_ok=True)
     (root / "PROJECT_CONTEXT.md").write_text("a shop", encoding="utf-8")
-    for words in (("start", "--manual", str(root), "US-001"), ("dispatch", str(root))):
-        said = program(*words, env=env)
-        assert 0 == said.code, said.err
+    start_story(root, "US-001")
+    assert "dispatched" == dispatch(root).type
     return root
 
 
-def _failing_at_most(attempts: int, alone: Path, env: dict[str, str]) -> Path:
+def _failing_at_most(attempts: int, alone: Path) -> Path:
     """Return a project whose first step, which somebody has taken, has so many attempts and never passes."""
     (alone / "bad/.ai").mkdir(parents=True)
     rules = f"steps:\n  bdd:\n    max_attempts: {attempts}\n    post_check: echo it is bad; exit 1\n"
     (alone / "bad/.ai/step-rules.yaml").write_text(rules, encoding="utf-8")
-    return _taken(alone / "bad", env)
+    return _taken(alone / "bad")
 
 
 def _kinds(root: Path, env: dict[str, str]) -> list[str]:
@@ -174,7 +175,7 @@ def _in_time(root: Path, env: dict[str, str]) -> str:
 
 def test_five_mended_attempts_send_nobody_back_five_times(alone: Path, env: dict[str, str]) -> None:
     """Each is a new attempt with a new hand-off; a step that passed unseen begins anew."""
-    root = _failing_at_most(9, alone, env)
+    root = _failing_at_most(9, alone)
     said = []
     for number in range(4):
         hand_over(root, summary=f"mended {number}")
@@ -273,7 +274,7 @@ def test_without_a_standard_input_it_says_so(env: dict[str, str]) -> None:
 
 def test_a_handoff_written_when_no_attempt_is_left_is_told(alone: Path, env: dict[str, str]) -> None:
     """To the person, once; it stops nobody."""
-    root = _failing_at_most(1, alone, env)
+    root = _failing_at_most(1, alone)
     hand_over(root)
     assert 2 == hook(event(root), env).code
     hand_over(root, summary="mended")
