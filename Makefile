@@ -10,7 +10,7 @@ demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves 
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
 
 test: lint $(READY)  ## Everything CI checks
-	@$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY)  ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .
