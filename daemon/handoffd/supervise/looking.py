@@ -96,8 +96,9 @@ class Look:
             self._again()
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        if ours and track.track.state is not None and track.standing.overtook(seen.mtime_ns):
-            await track.standing.project()  # but old: a crash came between commit and rename
+        unshown = track.standing.error is not None or track.standing.overtook(seen.mtime_ns)
+        if ours and unshown and track.track.state is not None:
+            await track.standing.project()  # but old: it could not be written, or a crash came before that
             return
         await self._take_edit(track, seen, before.dispatch)
 
