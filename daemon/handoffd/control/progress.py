@@ -6,14 +6,9 @@ step is handed to whoever sent the message. Starting this way never changes a pr
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from handoffd.control.history import Json
 from handoffd.control.service import Caller, Service
 from handoffd.errors import NotFound
-
-_TURNS: Final = 3
-"""A turn may only take up a story that was set aside; then its step is the next one."""
 
 Outcome = tuple[str, Json]
 """What became of it in a word, and the result."""
@@ -80,22 +75,10 @@ class Progress:
 
     async def _take(self, root: str) -> Outcome:
         """Return the prompt of the next step, with what a caller wants to know of it."""
-        result: Json = {}
-        for _ in range(_TURNS):
-            result = await self._service.call("dispatch", root, {}, self._caller)
-            if result["type"] != "accepted":
-                break
-        if result["type"] == "accepted":
-            return "started", result
+        result = await self._service.call("dispatch", root, {}, self._caller)
         if result["type"] == "dispatched":
-            result = {**result, **await self._about(root)}
+            result["next_step"] = (await self._service.query(root))["next_step"]
         return result["type"], result
-
-    async def _about(self, root: str) -> Json:
-        """Return the step that would follow, and how far the project has taken up the framework."""
-        told: dict[str, Any] = await self._service.query(root)
-        framework = await self._service.detect(root)
-        return {"next_step": told["next_step"], "fw_lv": framework["level"]}
 
     async def _level(self, project: str) -> int:
         try:

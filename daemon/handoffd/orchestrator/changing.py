@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handoffd.orchestrator.arguments import AGENT_TEAMS, FORCE, Words
-from handoffd.orchestrator.door import Door, Json, no_state
+from handoffd.orchestrator.door import Door, Json, without_state
 from handoffd.orchestrator.said import FAILED, Said, refused
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
@@ -98,11 +98,7 @@ def reopen(words: Words, environ: Mapping[str, str]) -> Said:
 
 def _moved(root: str, environ: Mapping[str, str], verb: str, **arguments: Any) -> Json:
     """Give a verb that needs a STATE.json to begin with."""
-    try:
-        read_state(root)
-    except (NoState, BadState) as error:
-        return no_state(str(error))
-    return Door(root, environ).give(verb, **arguments)
+    return without_state(root) or Door(root, environ).give(verb, **arguments)
 
 
 def _standing(root: str, answer: Json) -> str:

@@ -16,6 +16,7 @@ from handoffd.control.client import Client
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
 if TYPE_CHECKING:
     from handoffd.control.service import Service
@@ -110,6 +111,10 @@ def _as_answer(error: HandoffdError) -> Json:
     return {**told, "next_command": error.hint}
 
 
-def no_state(message: str) -> Json:
-    """Return the error for a project without a STATE.json that could be used."""
-    return {"type": "error", "code": "STATE_NOT_FOUND", "message": message, "recoverable": False}
+def without_state(root: str) -> Json | None:
+    """Return the error for a project that has no STATE.json that could be used; None where it has one."""
+    try:
+        read_state(root)
+    except (NoState, BadState) as error:
+        return {"type": "error", "code": "STATE_NOT_FOUND", "message": str(error), "recoverable": False}
+    return None

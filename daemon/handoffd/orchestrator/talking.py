@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from handoffd.orchestrator.arguments import Words
-from handoffd.orchestrator.door import Door, Json, no_state
+from handoffd.orchestrator.door import Door, Json, without_state
 from handoffd.orchestrator.reading import framework, listed, no_folder, queried
 from handoffd.orchestrator.said import FAILED, Said, as_json
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
@@ -63,7 +63,7 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     if intent.kind == "unclear":
         near = f"; for `{intent.near}`, say that alone" if intent.near else ""
         return _failed({"code": "UNCLEAR", "message": f"it is not clear what to do{near}"})
-    if (missing := _without_state(root)) is not None:
+    if (missing := without_state(root)) is not None:
         return _failed(missing)
     return _decided(door, intent)
 
@@ -107,7 +107,7 @@ def _started(door: Door, intent: Intent) -> Json:
 
 def _turn(door: Door) -> Json:
     """Take the next turn and return what the reference calls its result."""
-    if (missing := _without_state(door.root)) is not None:
+    if (missing := without_state(door.root)) is not None:
         answer: Json = {**missing, "caller_instruction": "nothing was begun here: start a story first"}
     else:
         answer = door.give("dispatch")
@@ -179,14 +179,6 @@ def _at_gate(root: str) -> bool:
         return False
     rule = table_of(root).steps.get(values["step"])
     return rule is not None and rule.requires_human and values["status"] in ("pending", "needs_human")
-
-
-def _without_state(root: str) -> Json | None:
-    try:
-        read_state(root)
-    except (NoState, BadState) as error:
-        return no_state(str(error))
-    return None
 
 
 def _beginning(root: str, file: str) -> str | None:

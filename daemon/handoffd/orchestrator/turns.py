@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handoffd.orchestrator.arguments import Words
-from handoffd.orchestrator.door import Door, Json, no_state
+from handoffd.orchestrator.door import Door, Json, without_state
 from handoffd.orchestrator.printing import js_json
 from handoffd.orchestrator.reading import framework
 from handoffd.orchestrator.said import FAILED, RECOVERABLE, Said, as_json, broken, refused
@@ -22,7 +22,7 @@ RESULT = ".ai/executor-result"
 def dispatch(words: Words, environ: Mapping[str, str]) -> Said:
     """Take the next turn, and print the prompt that is due."""
     root = words.root()
-    if (missing := _without_state(root)) is not None:
+    if (missing := without_state(root)) is not None:
         return refused("dispatch", missing)
     answer = Door(root, environ).give("dispatch")
     if answer["type"] == "error":
@@ -36,7 +36,7 @@ def dispatch(words: Words, environ: Mapping[str, str]) -> Said:
 def peek(words: Words, environ: Mapping[str, str]) -> Said:
     """Print the prompt that `dispatch` would print, and change nothing."""
     root = words.root()
-    if (missing := _without_state(root)) is not None:
+    if (missing := without_state(root)) is not None:
         return refused("peek", missing, code=0)
     answer = Door(root, environ).peek()
     if answer.get("type") == "error":
@@ -49,7 +49,7 @@ def peek(words: Words, environ: Mapping[str, str]) -> Said:
 def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
     """Take what the agent left, run what is due, and print where that leads."""
     root = words.root()
-    if (missing := _without_state(root)) is not None:
+    if (missing := without_state(root)) is not None:
         return refused("apply-handoff", missing)
     answer = Door(root, environ).give("apply")
     if answer["type"] == "error":
@@ -63,7 +63,7 @@ def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
 def post_check(words: Words, environ: Mapping[str, str]) -> Said:
     """Run the post_check of the step; none is a passed one."""
     root = words.root()
-    if (missing := _without_state(root)) is not None:
+    if (missing := without_state(root)) is not None:
         return broken(missing["message"])
     answer = Door(root, environ).give("check")
     if answer["type"] == "error":
@@ -93,14 +93,6 @@ def report_error(words: Words, environ: Mapping[str, str]) -> Said:
             return Said((f'Recorded error for step "{step}": {message}',))
     told = f"{step} is {status}: there is no running attempt that could have failed"
     return refused("report-error", {"type": "error", "code": "NOT_RUNNING", "message": told}, FAILED)
-
-
-def _without_state(root: str) -> Json | None:
-    try:
-        read_state(root)
-    except (NoState, BadState) as error:
-        return no_state(str(error))
-    return None
 
 
 def _named(root: str, answer: Json) -> Json:

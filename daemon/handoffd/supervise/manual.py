@@ -101,8 +101,7 @@ class Manual:
         reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
         if not isinstance(reading, Found):
             return reading, None
-        fact = arrived(before, reading, mark, self._services.clock)
-        return reading, await self._track.give(fact)
+        return reading, await self._track.give(arrived(before, reading, mark, self._services.clock))
 
     def _may_be_mended(self, state: State) -> bool:
         """Return whether the step's next attempt may be the hand-off alone of what was put right."""
@@ -129,8 +128,9 @@ class Manual:
         taken = await self._track.give(await self._track.taken("apply"))
         if not isinstance(taken.result, Dispatched):
             return Stale(why=self._standing()), None
-        fact = arrived(self._track.track, reading, mark, self._services.clock)
-        return reading, await self._track.give(fact)
+        return reading, await self._track.give(
+            arrived(self._track.track, reading, mark, self._services.clock)
+        )
 
     def _unheard(self, reading: Reading) -> Applied:
         state = self._track.track.state
@@ -161,8 +161,9 @@ class Manual:
     def _checked(self) -> Dispatch | None:
         """Return the attempt of others whose hand-off is being checked, while one is."""
         dispatch = self._track.track.ledger.dispatch
-        of_others = dispatch is not None and dispatch.executor == EXTERNAL
-        return dispatch if of_others and dispatch is not None and dispatch.phase is Phase.CHECKING else None
+        if dispatch is None or dispatch.executor != EXTERNAL or dispatch.phase is not Phase.CHECKING:
+            return None
+        return dispatch
 
     @asynccontextmanager
     async def _loop(self) -> AsyncIterator[None]:
