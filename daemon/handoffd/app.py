@@ -12,12 +12,13 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Container, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import anyio
 import structlog
+from anyio import to_thread
 
 from handoffd.clock import SystemClock
 from handoffd.control.server import ControlServer
@@ -27,7 +28,10 @@ from handoffd.errors import HandoffdError
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.metrics.counted import Counted
+from handoffd.metrics.exposition import exposition
 from handoffd.notify.fanout import Notifier
+from handoffd.schedule.lag import follow as follow_lag
 from handoffd.schedule.poller import Scheduler
 from handoffd.settings import Settings
 from handoffd.store.faults import storage_error
@@ -35,6 +39,7 @@ from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.descriptors import RESERVE, Descriptors
+from handoffd.supervise.gauges import gauges
 from handoffd.supervise.machine import Machine
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.postbox import Postbox
@@ -117,8 +122,9 @@ async def serve(settings: Settings) -> int:
     Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one.
     """
     _allow_files()
+    counted = Counted(SystemClock())
     async with _parts(settings, LOCK_S) as services:
-        daemon = Daemon(settings, services)
+        daemon = Daemon(settings, replace(services, recorder=counted), counted)
         return await daemon.run()
 
 
@@ -187,9 +193,10 @@ def _door(settings: Settings) -> TcpDoor | None:
 class Daemon:
     """The running daemon: starts its parts, waits for the end, winds down in order."""
 
-    def __init__(self, settings: Settings, services: Services) -> None:
+    def __init__(self, settings: Settings, services: Services, counted: Counted) -> None:
         self._settings = settings
         self._services = services
+        self._counted = counted
         self._roster = Roster(services)
         self._watcher = Watcher(self._roster.touched, settings.watch)
         self._machine = Machine(services, self._roster.poll)
@@ -220,7 +227,7 @@ class Daemon:
         service = Service(
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
-            language=self._settings.language,
+            language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
         )  # fmt: skip
         server = ControlServer(service, self._settings.control_socket, door=_door(self._settings))
         with self._at_once:
@@ -250,8 +257,13 @@ class Daemon:
             ("control", server.run),
             ("signals", self._follow_signals),
             ("watchdog", self._manager.run),
+            ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("collector", self._spare_the_collector),
         ]
+
+    async def _exposition(self) -> bytes:
+        standing = await gauges(self._services, self._roster, self._watcher, self._machine.trouble)
+        return await to_thread.run_sync(exposition, self._counted.registry, standing)
 
     async def _spare_the_collector(self) -> None:
         """Take what projects are made of out of its sight: it stays, and looking at it all is a pause."""

@@ -58,6 +58,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
     "events": ("handoffd.cli.events:events", "Print what happened, and why; follow it with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
+    "metrics": ("handoffd.cli.metrics:metrics", "Print the daemon's series for Prometheus, or a dashboard."),
     "limits": ("handoffd.cli.limits:limits", "List the accounts at their limit; lift one that is not."),
     "usage": ("handoffd.cli.usage:usage", "Sum up tokens and cost by step, story, project, day or executor."),
     "rules": ("handoffd.cli.rules:rules", "Check or show a project's step table."),
@@ -91,7 +92,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
-    "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal", "token"),
+    "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal", "token", "metrics"),
     "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip

@@ -30,10 +30,11 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.results import Result
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.naming import project_name
 from handoffd.mending import remedies
+from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
 from handoffd.store.journal import Journal
 
@@ -60,7 +61,8 @@ class Service(Reads):
     `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
     without it no daemon runs here, only the process of one verb. `next_tries` tells in how many seconds a
     sink of notices is tried again. `inside` tells of a process id whether
-    it belongs to an executor. `language` is that of prompts, where a project says no other.
+    it belongs to an executor. `language` is that of prompts, where a project says no other. `recorder`
+    counts verbs; `exposition` returns what has been counted, for Prometheus.
     """
 
     def __init__(
@@ -74,6 +76,8 @@ class Service(Reads):
         next_tries: Callable[[], Mapping[str, float]] = dict,
         inside: Callable[[int], bool] = inside_executor,
         language: Language = "en",
+        recorder: Recorder | None = None,
+        exposition: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         daemon = stop is not None
         super().__init__(
@@ -81,6 +85,8 @@ class Service(Reads):
         )
         self._stop = stop
         self._inside = inside
+        self._recorder = recorder or Uncounted()
+        self._exposition = exposition
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
             "add": self.add,
             "remove": self.remove,
@@ -99,6 +105,22 @@ class Service(Reads):
         Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
         """
         spec = spec_of(verb)
+        try:
+            answer = await self._carried_out(spec, project, arguments, caller)
+        except HandoffdError as error:
+            self._recorder.asked(spec.name, error.code)
+            raise
+        self._recorder.asked(spec.name, str(answer.get("code") or answer.get("type") or "done"))
+        return answer
+
+    async def metrics(self) -> bytes:
+        """Return what Prometheus reads. Raises NotFound without a daemon: nobody has counted."""
+        if self._exposition is None:
+            raise NotFound("no daemon runs here, so nothing is counted", hint="handoffd run")
+        return await self._exposition()
+
+    async def _carried_out(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> Json:
+        verb = spec.name
         await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
         self._check_executors(spec, project, given.get("executor", ()))

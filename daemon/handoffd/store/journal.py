@@ -21,6 +21,7 @@ import anyio.to_thread
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store import queries, soundness, tables, usage
+from handoffd.store.counts import Counts, counts
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
 from handoffd.store.readers import Readers
@@ -171,6 +172,10 @@ class Journal:
         return await self._readers.run("sum up the usage", query)
 
     # --- projects, and what is kept for them -----------------------------------------------------
+    async def counts(self) -> Counts:
+        """Return how much of everything it holds."""
+        return await self._readers.run("count what is in the journal", partial(counts, path=self._path))
+
     async def add_project(self, root: str, name: str, at: datetime) -> None:
         """Look after the project at `root` from now on; a known one only gets its new name."""
         tables.checked_path(root)

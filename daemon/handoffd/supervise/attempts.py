@@ -129,6 +129,7 @@ class Attempts:
 
         The wait has no limit of its own: the shim enforces the deadline and the poller checks it.
         """
+        structlog.contextvars.bind_contextvars(project=self._key.project, run=dispatch)  # of this task
         self.live[dispatch] = run
         if source := source_of(track(), self._key.project, self._services):
             self._services.meters.begin(dispatch, source)

@@ -92,6 +92,11 @@ class Budgets:
         if dollars and usage.tokens and usage.cost_usd is None:
             self._tell_once(unpriced_notice(self._place, model, self._clock))
 
+    @property
+    def booked(self) -> Usage:
+        """What all runs used that the journal has ever seen end."""
+        return self._booked
+
     def begin(self, dispatch: str, flight: Flight) -> None:
         """Count a run from now on, until its track says that it is over."""
         known = self._flights.get(dispatch)

@@ -143,6 +143,7 @@ class Loops:
 
     def _crashed(self, root: str, error: Exception, crashes: int) -> None:
         self.crashes += 1
+        self._services.recorder.crashed()
         project = self._projects[root]
         project.dismiss()
         project.crash = f"its supervision failed and is started again ({_innermost(error)!r})"

@@ -6,6 +6,7 @@ daemon the same objects carry out a single verb.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
@@ -124,6 +125,10 @@ class Roster:
     def count(self) -> int:
         """How many projects are supervised."""
         return len(self._projects)
+
+    def conditions(self) -> Mapping[str, int]:
+        """Return how many projects are in which condition."""
+        return Counter(project.condition for project in self._projects.values())
 
     async def end_executors(self, by: str) -> None:
         """End every executor as an interruption by us, which costs no attempt, and wait for their end."""

@@ -11,6 +11,7 @@ from handoffd.clock import Clock
 from handoffd.execute.prices import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
+from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.fanout import Notifier
 from handoffd.settings import Settings
 from handoffd.store.journal import Journal
@@ -44,6 +45,8 @@ class Services:
     """Whether this process may open enough files for one more executor."""
     accounts: Accounts = field(default_factory=Accounts)
     """Which accounts must not be asked now."""
+    recorder: Recorder = field(default_factory=Uncounted)
+    """Counts what happens, for whoever watches the daemon."""
     told_of_disks: set[int] = field(default_factory=set)
     """The devices that people were told of as short of room, until there is plenty."""
 

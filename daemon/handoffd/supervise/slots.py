@@ -29,6 +29,11 @@ class Slots:
         """How many there are."""
         return self._total
 
+    @property
+    def queued(self) -> int:
+        """How many tracks wait for one."""
+        return len(self._waiting)
+
     def holds(self, key: TrackKey) -> bool:
         """Return whether the track holds a slot."""
         return key in self._holders

@@ -20,7 +20,7 @@ from handoffd.errors import StoreError
 from handoffd.protocol.document import render_state
 from handoffd.store.digest import digest_of
 from handoffd.store.projection import write_state
-from handoffd.store.records import PendingEffect, Record
+from handoffd.store.records import Committed, PendingEffect, Record
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -79,7 +79,7 @@ class Standing:
             grounds=decision.grounds,
             request=request,
         )
-        committed = await self._services.journal.commit(record)
+        committed = await self._commit(record, self.track)
         self._book(event, decision.track)
         self.track = decision.track
         self._services.accounts.learn(self.key, self.track, self._services.clock.now(), event)
@@ -91,6 +91,13 @@ class Standing:
         if self.behind:
             await self.project()
         return committed.effects
+
+    async def _commit(self, record: Record, before: Track) -> Committed:
+        began = self._services.clock.monotonic()
+        committed = await self._services.journal.commit(record)
+        seconds = self._services.clock.monotonic() - began
+        self._services.recorder.committed(self.key, record.event, before, record.track, seconds)
+        return committed
 
     def _book(self, event: Event, track: Track) -> None:
         """Count what a run used, if that was booked just now."""

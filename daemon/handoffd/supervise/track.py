@@ -149,6 +149,12 @@ class TrackSupervisor:
         self.wake()
 
     async def _answer(self, question: Question) -> None:
+        dispatch = self.track.ledger.dispatch
+        run = {} if dispatch is None else {"run": dispatch.id}
+        with structlog.contextvars.bound_contextvars(project=self.key.project, **run):
+            await self._carry_out(question)
+
+    async def _carry_out(self, question: Question) -> None:
         try:
             if question.event is not None:
                 question.decision = await self._apply_stubbornly(question.event, question.request)
@@ -225,13 +231,16 @@ class TrackSupervisor:
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:
         if not self._may_ask(event):
             self._services.slots.release(self.key)
+            self._services.recorder.waited(self.key)
             return  # woken when its account may be asked
         self._shortage = descriptor_shortage(self._services) or await self._room.shortage()
         if self._shortage is not None:
             self._services.slots.release(self.key)  # also its place in line: so the poller reminds it
             self._services.accounts.leave(self.key)
+            self._services.recorder.waited(self.key)
             return
         if not self._services.slots.ask(self.key, self.wake):
+            self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn
         try:
             await self._turns.stage(event, decision)

@@ -8,6 +8,7 @@ from typing import Final
 from handoffd.control.api.endpoint import Asked, Endpoint
 from handoffd.control.api.inspections import INSPECTIONS
 from handoffd.control.api.messages import MESSAGES
+from handoffd.control.api.metrics import METRICS
 from handoffd.control.api.openapi import document
 from handoffd.control.api.orders import ORDERS
 from handoffd.control.api.reads import READS
@@ -23,6 +24,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *READS,
     *INSPECTIONS,
     *STREAMS,
+    *METRICS,
     *ORDERS,
     *MESSAGES,
     Endpoint(

@@ -1,0 +1,1 @@
+"""What Prometheus is told: what is counted with each decision, and how things stand when it asks."""

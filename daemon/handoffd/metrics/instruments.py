@@ -1,0 +1,74 @@
+"""What is counted as it happens, from the daemon's start on: one attribute for each series.
+
+What stands in the journal or in memory anyway is not counted a second time but looked up when somebody asks:
+see `snapshot`. Labels are names from definitions and tables of this engine; what a project can name
+(steps, executors) is bounded by `Bounded`, because each new value of a label is memory for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+ATTEMPT_BUCKETS_S: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+HANDOFF_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
+SHORT_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
+
+MOST_VALUES: Final = 50
+"""Of one label; what comes after that is `other`."""
+OTHER: Final = "other"
+
+
+class Bounded:
+    """The first values that a label gets; every further one is `other`."""
+
+    def __init__(self, most: int = MOST_VALUES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        """Return `value`, or `other` when there are too many."""
+        if value not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(value)
+        return value
+
+
+class Instruments:
+    """Counters and histograms of one daemon, in `registry`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"handoffd_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"handoffd_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self.events = counter("events", "Decisions that were committed, by what they were about.", "kind")
+        self.dispatches = counter("dispatches", "Attempts that were begun.", "step", "executor")
+        self.attempts = counter(
+            "attempts", "Attempts that are over, by verdict.", "step", "executor", "result"
+        )
+        self.attempt_s = histogram(
+            "attempt_seconds", "How long executors ran.", ATTEMPT_BUCKETS_S, "step", "executor"
+        )
+        self.ends = counter("executor_ends", "How executors ended.", "executor", "end")
+        self.handoff_s = histogram(
+            "handoff_seconds",
+            "From the end of an executor, or of its checks, to the start of the next one.",
+            HANDOFF_BUCKETS_S,
+        )
+        self.checks = counter("checks", "Measured claims: tests and post_check.", "kind", "outcome")
+        self.stories = counter("stories_done", "Stories and tasks that reached their end.", "type")
+        self.tokens = counter("tokens", "Tokens of runs that ended.", "executor", "type")
+        self.cost = counter("cost_usd", "US dollars for runs that ended, where that is known.", "executor")
+        self.verbs = counter("verbs", "Verbs that were given, by what became of them.", "verb", "result")
+        self.crashes = counter("project_crashes", "How often the supervision of a project failed.")
+        self.commit_s = histogram(
+            "journal_commit_seconds", "How long decisions waited for their commit.", SHORT_BUCKETS_S
+        )
+        self.lag_s = histogram(
+            "loop_lag_seconds", "How late the event loop was, asked once a second.", SHORT_BUCKETS_S
+        )

@@ -1,0 +1,109 @@
+"""What Prometheus is told by a real daemon, and what its dashboard asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.daemon import REPOSITORY, Daemon, sample
+
+from handoffd.control.token import ensured
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+PROMETHEUS = REPOSITORY / "config" / "prometheus"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with a port, in which a story was done."""
+    made = Daemon(tmp_path, {"control": {"tcp": {"port": free_port()}}, "log": {"format": "json"}})
+    try:
+        made.start()
+        project = sample(tmp_path)
+        made.verb("start", project, story="US-001")
+        made.wait_at(project, "review", "needs_human")
+        made.verb("approve", project)
+        made.wait_at(project, "done", "pass")
+        yield made
+    finally:
+        made.close()
+
+
+def scraped(daemon: Daemon) -> str:
+    """Return what Prometheus gets: over the port, with the token."""
+    settings = json.loads((daemon.base / "handoffd.yaml").read_text())
+    url = f"http://127.0.0.1:{settings['control']['tcp']['port']}/metrics"
+    assert 401 == httpx.get(url).status_code
+    token = ensured(daemon.state_dir / "control.token")
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    return answer.raise_for_status().text
+
+
+def samples(text: str) -> Samples:
+    """Return every sample, by name and labels."""
+    families = text_string_to_metric_families(text)
+    return {(one.name, frozenset(one.labels.items())): one.value for fam in families for one in fam.samples}
+
+
+def test_a_story_in_numbers(daemon: Daemon) -> None:
+    """Seven attempts, one done, measured tests, a journal that grew; at least 25 series of our own."""
+    text = scraped(daemon)
+    found = samples(text)
+    families = {one.name for one in text_string_to_metric_families(text) if one.name.startswith("handoffd_")}
+    assert len(families) >= 25, sorted(families)
+
+    def total(name: str, **labels: str) -> float:
+        wanted = set(labels.items())
+        return sum(value for (known, has), value in found.items() if known == name and wanted <= has)
+
+    assert 7 == total("handoffd_attempts_total", result="pass", executor="rehearsal")
+    assert 7 == total("handoffd_attempt_seconds_count") == total("handoffd_dispatches_total")
+    assert 1 == total("handoffd_stories_done_total", type="story")
+    assert 1 == total("handoffd_tracks", step="done", status="pass")
+    assert 1 == total("handoffd_verbs_total", verb="approve")
+    assert total("handoffd_checks_total", kind="tests", outcome="green") >= 1
+    assert total("handoffd_handoff_seconds_count") >= 5
+    assert total("handoffd_journal_events") > 20
+    assert total("handoffd_deliveries") >= 2
+
+
+def test_dashboard_and_alerts_ask_for_what_there_is(daemon: Daemon) -> None:
+    """Every series that they name is told, but those of limits and of tokens: the rehearsal knows neither."""
+    told = {name for name, _ in samples(scraped(daemon))}
+    asked = set(re.findall(r"\b(?:handoffd|process)_[a-z_]+", (PROMETHEUS / "dashboard.json").read_text()))
+    alerts = re.findall(r"expr: (.*)", (PROMETHEUS / "alerts.yaml").read_text())
+    asked |= {name for rule in alerts for name in re.findall(r"\bhandoffd_[a-z_]+", rule)}
+
+    assert len(asked) > 25
+    absent = {"handoffd_account_queue", "handoffd_tokens_total", "handoffd_cost_usd_total"}
+    assert absent >= asked - told
+
+
+def test_log_lines_tell_the_run(daemon: Daemon) -> None:
+    """From the decision to start it to the verdict, in the JSON that a log collector reads."""
+    lines = [
+        json.loads(line)
+        for line in (daemon.base / "daemon.log").read_text().splitlines()
+        if line.startswith("{")
+    ]
+    runs = {line["run"] for line in lines if "run" in line}
+
+    assert len(runs) >= 7
+    [one, *_] = sorted(runs)
+    told = [line for line in lines if line.get("run") == one]
+    assert {"decided"} <= {line["event"] for line in told}
+    assert all("project" in line for line in told)
