@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench bench-stream bench-hook chaos test-executors differential fuzz-api schema clean
+.PHONY: demo test lint bench bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -30,6 +30,9 @@ bench-hook: $(READY)  ## How long Claude Code waits for a hook of ours, beside a
 chaos: $(READY)  ## Kill everything at any instant, and check what is left (ROUNDS=10000 SEED=1 DAEMONS=4)
 	@$(BIN)/python -m tests.chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(DAEMONS),--daemons $(DAEMONS)) $(ARGS)
+
+soak: $(READY)  ## 1,000 projects at work for an hour with 30 restarts; memory, descriptors, every promise
+	@$(BIN)/python -m tests.soak --check $(ARGS)
 
 test-executors: $(READY)  ## The real agent CLIs, installed and driven by the real daemon; no account, no network
 	@$(BIN)/python -m tests.real $(ARGS)

@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.chaos import sink
 from tests.chaos.projects import Project, make
+from tests.chaos.stories import ROUGH, Odds
 
 from handoffd.control.client import Client
 from handoffd.errors import HandoffdError
@@ -34,9 +35,18 @@ class House:
     """A state directory, its projects and their logs. Holds no process."""
 
     def __init__(
-        self, base: Path, kinds: Iterable[int], executors: Mapping[str, object] | None = None, slots: int = 3
+        self,
+        base: Path,
+        kinds: Iterable[int],
+        executors: Mapping[str, object] | None = None,
+        slots: int = 3,
+        odds: Odds = ROUGH,
+        **more: object,
     ) -> None:
-        """Make a house below `base` with a project of each of `kinds` (see `projects.make`)."""
+        """Make a house below `base` with a project of each of `kinds` (see `projects.make`).
+
+        `more` are further sections of the settings.
+        """
         self.base = base
         self.state_dir = base / "state"
         self.runtime_dir = base / "run"
@@ -47,9 +57,11 @@ class House:
         self.log = base / "daemon.log"
         self.config = base / "handoffd.yaml"
         self.runtime_dir.mkdir(mode=0o700, parents=True)
-        self.projects = [make(base / f"p{kind}", kind, self.checks) for kind in kinds]
+        self.projects = [make(base / f"p{kind}", kind, self.checks, odds) for kind in kinds]
+        self._by_root = {str(project.root): project for project in self.projects}
         settings = self._settings(executors or {}, slots)
-        self.config.write_text(json.dumps({**settings, "notify": sink.install(base)}))
+        settings["notify"] = sink.install(base, rough=odds.refusals)
+        self.config.write_text(json.dumps(settings | more))
         self.client = Client(self.runtime_dir / "control.sock")
 
     def _settings(self, executors: Mapping[str, object], slots: int) -> Json:
@@ -93,7 +105,7 @@ class House:
 
     def project_at(self, root: str) -> Project:
         """Return the project of that root."""
-        return next(project for project in self.projects if str(project.root) == root)
+        return self._by_root[root]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _VERIFY_S = 300
 def judged(seed: str, campaign: Campaign) -> Found:
     """Return what is found in a house whose last daemon has ended."""
     house = campaign.house
-    left = _until_gone(house)
+    left = until_gone(house)
     stories = {str(project.root): project.stories for project in house.projects}
     evidence = gather(house.base, stories, frozenset(campaign.killer.hit), left)
     notices = len({notice.get("id") for notice in evidence.told})
@@ -36,12 +36,12 @@ def judged(seed: str, campaign: Campaign) -> Found:
         events=len(evidence.events),
         notices=notices,
         repeated=len(evidence.told) - notices,
-        violations=[_placed(violation, campaign) for violation in (*check(evidence), *_replayed(house))],
+        violations=[_placed(violation, campaign) for violation in (*check(evidence), *replayed(house))],
         faults=campaign.faults,
     )
 
 
-def _replayed(house: House) -> Iterator[Violation]:
+def replayed(house: House) -> Iterator[Violation]:
     """Ask the product itself: everything that was decided is decided again."""
     command = [sys.executable, "-m", "handoffd", "journal", "verify"]
     environment = {**os.environ, "HANDOFFD_STATE_DIR": str(house.state_dir)}
@@ -53,7 +53,7 @@ def _replayed(house: House) -> Iterator[Violation]:
         yield Violation("decided otherwise", "`handoffd journal verify` complains", tuple(lines))
 
 
-def _until_gone(house: House) -> list[str]:
+def until_gone(house: House) -> list[str]:
     """Return the processes that have not ended by themselves in time."""
     limit = time.monotonic() + _GONE_S
     while (left := alive(house.base, house.runs)) and time.monotonic() < limit:

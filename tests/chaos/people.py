@@ -19,7 +19,7 @@ from random import Random
 from tests.chaos.checker import digest
 from tests.chaos.house import House
 from tests.chaos.projects import Project
-from tests.chaos.stories import DONE, LOST, Story
+from tests.chaos.stories import DONE, FIRST, LOST, Story
 
 from handoffd.errors import HandoffdError
 
@@ -31,8 +31,9 @@ _AT_LEAST_S = 0.02
 class Person:
     """Looks after every project of a house, as long as there is somebody to talk to."""
 
-    def __init__(self, house: House, chance: Random) -> None:
+    def __init__(self, house: House, chance: Random, at_least_s: float = _AT_LEAST_S) -> None:
         self._house = house
+        self._at_least_s = at_least_s
         self._chance = chance
         self._db: sqlite3.Connection | None = None
         self._version = -1
@@ -52,7 +53,7 @@ class Person:
 
     def attend(self) -> None:
         """Answer whoever waits, if anything has happened since the last time."""
-        if time.monotonic() - self._looked < _AT_LEAST_S:
+        if time.monotonic() - self._looked < self._at_least_s:
             return
         self._looked = time.monotonic()
         try:
@@ -92,8 +93,16 @@ class Person:
     def _standings(self) -> list[tuple[Project, str | None, str | None]]:
         db = self._reader()
         found = {root: (step, status) for root, step, status in _tracks(db)}
-        known = db.execute("SELECT root FROM projects").fetchall()
-        return [(self._house.project_at(root), *found.get(root, (None, None))) for (root,) in known]
+        known = (
+            (root, *found.get(root, (None, None))) for (root,) in db.execute("SELECT root FROM projects")
+        )
+        # What is at work needs nobody; a start that was lost is of one that stands at its beginning.
+        at_rest = (None, FIRST, DONE)
+        return [
+            (self._house.project_at(root), step, status)
+            for root, step, status in known
+            if step in at_rest or status in WAITING
+        ]
 
     def _answer(self, project: Project, step: str | None, status: str | None) -> bool:
         """Say what is to be said, if anything is; False when it was not heard."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.chaos.stories import Story, rules, tell
+from tests.chaos.stories import ROUGH, Odds, Story, rules, tell
 
 # What is there at first passes; what the scaffold adds fails until there has been an impl. The
 # rehearsal's own count of its starts tells how far the story is.
@@ -30,25 +30,27 @@ class Project:
     root: Path
     naps: bool
     wild: bool
+    odds: Odds = ROUGH
     stories: list[Story] = field(default_factory=list)
 
     def next_story(self, chance: Random) -> Story:
         """Return one more story, its script in place. Only while none is in flight."""
-        story = tell(f"US-{len(self.stories) + 1:03}", chance, naps=self.naps, wild=self.wild)
+        name = f"US-{len(self.stories) + 1:03}"
+        story = tell(name, chance, naps=self.naps, wild=self.wild, odds=self.odds)
         self.stories.append(story)
         (self.root / ".ai/rehearsal-count.json").unlink(missing_ok=True)
         (self.root / ".ai/rehearsal.json").write_text(json.dumps(story.rehearsal()))
         return story
 
 
-def make(root: Path, kind: int, checks: Path) -> Project:
+def make(root: Path, kind: int, checks: Path, odds: Odds = ROUGH) -> Project:
     """Return a new project of a kind at `root`; `checks` is a file that gets a line for each check that runs.
 
     Every second one has tests, every third a time limit that is always missed, every fourth may
     lose its shims at any time.
     """
     wild = kind % 4 == 3
-    project = Project(root, naps=kind % 3 == 0 and not wild, wild=wild)
+    project = Project(root, naps=kind % 3 == 0 and not wild, wild=wild, odds=odds)
     folder = root / ".ai"
     folder.mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("A project in which whatever can be killed is killed.\n")

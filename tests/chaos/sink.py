@@ -24,14 +24,20 @@ case $HANDOFFD_NOTICE_ID in
 esac
 write_down
 """
+_WILLING = """\
+{ echo; cat; } >> "$1/told.jsonl"
+"""
 
 
-def install(base: Path) -> Json:
-    """Put the program below `base`; return the settings under which it is told, retried with short pauses."""
+def install(base: Path, *, rough: bool = True) -> Json:
+    """Put the program below `base`; return the settings under which it is told, retried with short pauses.
+
+    One that is not `rough` takes everything at once.
+    """
     folder = base / "people"
     folder.mkdir()
     program = base / "sink.sh"
-    program.write_text(_PROGRAM)
+    program.write_text(_PROGRAM if rough else _WILLING)
     return {
         "command": ["/bin/sh", str(program), str(folder)],
         "backoff_s": 0.05,

@@ -18,6 +18,7 @@ REVIEW = "review"
 NAP = "nap"
 """A step whose executor always hangs: its short time limit ends it, and a person skips it."""
 DONE = "done"
+FIRST = "bdd"
 
 NEXT: Mapping[str, str] = {
     "bdd": REVIEW,
@@ -62,6 +63,23 @@ _WILD = ("pass", "pass", "slow:0.2", "slow:0.6")
 _MOST_DETOURS = 2
 _MOST_LOST = 2
 """In a row: the fourth free repetition in a row is a person's business."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How often an attempt goes which way; what is left passes. `odd`: of those that pass, not plainly."""
+
+    lost: float = 0.06
+    fail: float = 0.18
+    elsewhere: float = 0.06
+    asks: float = 0.03
+    odd: float = 1.0
+    refusals: bool = True
+    """Whether who is told refuses some notices at first, and takes others twice."""
+
+
+ROUGH = Odds()
+"""Hardly a story goes through without something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +146,9 @@ def rules(*, naps: bool) -> dict[str, Any]:
     return {"steps": steps}
 
 
-def tell(name: str, chance: Random, *, naps: bool = False, wild: bool = False) -> Story:
+def tell(name: str, chance: Random, *, naps: bool = False, wild: bool = False, odds: Odds = ROUGH) -> Story:
     """Return a story drawn from `chance`."""
-    walk = _Walk(chance, naps=naps, wild=wild)
+    walk = _Walk(chance, odds, naps=naps, wild=wild)
     while walk.step != DONE:
         walk.on()
     return Story(
@@ -145,15 +163,16 @@ def tell(name: str, chance: Random, *, naps: bool = False, wild: bool = False) -
 class _Walk:
     """The way of one story through the table, as it is drawn."""
 
-    def __init__(self, chance: Random, *, naps: bool, wild: bool) -> None:
+    def __init__(self, chance: Random, odds: Odds, *, naps: bool, wild: bool) -> None:
         self._chance = chance
+        self._odds = odds
         self._naps = naps
         self._wild = wild
         self._lost = 0
         """Repetitions in a row that have cost no attempt."""
         self._asking = False
         self._detours = Counter[str]()
-        self.step = "bdd"
+        self.step = FIRST
         self.attempt = 1
         self.script: dict[str, list[str]] = {}
         self.attempts: list[Attempt] = []
@@ -171,7 +190,7 @@ class _Walk:
             self._work()
 
     def _review(self) -> None:
-        if not self._wild and self._may_detour() and self._chance.random() < 0.15:
+        if not self._wild and self._may_detour() and self._chance.random() < 0.15 * self._odds.odd:
             self._say("reject", "rejected", reason="needs_clarification", note="Say more.")
             self._enter("bdd")
         else:
@@ -179,21 +198,25 @@ class _Walk:
             self._enter(NEXT[REVIEW])
 
     def _work(self) -> None:
-        draw = self._chance.random()
+        draw, odds = self._chance.random(), self._odds
+        fails = odds.lost + odds.fail
+        leads_elsewhere = fails + odds.elsewhere
         if self._wild:
             self._pass(self._chance.choice(_WILD))
-        elif draw < 0.06 and self._lost < _MOST_LOST:
+        elif draw < odds.lost and self._lost < _MOST_LOST:
             self._lost += 1
             self._record(LOST, "interrupted")
-        elif draw < 0.24:
+        elif draw < fails:
             self._fail()
-        elif draw < 0.30 and self.step in ON_FAIL and self._may_detour():
+        elif draw < leads_elsewhere and self.step in ON_FAIL and self._may_detour():
             reason = self._chance.choice([reason for reason in ON_FAIL[self.step] if reason])
             self._record(f"fail:{reason}", "failing")
             self._after_failing(reason)
-        elif draw < 0.33:
+        elif draw < leads_elsewhere + odds.asks:
             self._record("needs_human", "needs_human")
             self._try_again()
+        elif odds.odd < 1 and self._chance.random() >= odds.odd:
+            self._pass("pass")
         else:
             self._pass(self._chance.choice(_PASSING))
 

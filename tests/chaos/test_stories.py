@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from random import Random
 
-from tests.chaos.stories import DONE, LOST, MOST_ATTEMPTS, NAP, REVIEW, Story, rules, tell
+from tests.chaos.stories import DONE, LOST, MOST_ATTEMPTS, NAP, REVIEW, ROUGH, Odds, Story, rules, tell
 
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.rehearsal.script import parse
 
 
-def told(count: int = 300, **kind: bool) -> list[Story]:
+def told(*, naps: bool = False, wild: bool = False, odds: Odds = ROUGH) -> list[Story]:
     """Return stories of many seeds."""
-    return [tell("US-001", Random(seed), **kind) for seed in range(count)]
+    return [tell("US-001", Random(seed), naps=naps, wild=wild, odds=odds) for seed in range(300)]
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -35,6 +35,16 @@ def test_every_kind_of_end_is_told() -> None:
 
     assert {"pass", "fail", "fail:constitution_violation", "crash", "hang", "half", "tamper", LOST} <= acts
     assert {"pass", "failing", "needs_human", "timeout", "interrupted"} == results
+
+
+def test_a_gentle_night_goes_wrong_twice_in_a_hundred() -> None:
+    """And nobody's shim is killed."""
+    gentle = Odds(lost=0, fail=0.012, elsewhere=0.004, asks=0.004, odd=0.05)
+    attempts = [attempt for story in told(odds=gentle) for attempt in story.attempts]
+    wrong = sum(attempt.result != "pass" for attempt in attempts)
+
+    assert 0.01 < wrong / len(attempts) < 0.03
+    assert LOST not in {attempt.act for attempt in attempts}
 
 
 def test_a_wild_story_passes_whatever_is_repeated() -> None:
