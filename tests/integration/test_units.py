@@ -38,8 +38,8 @@ KNOWN = {
         "AmbientCapabilities", "CapabilityBoundingSet", "KeyringMode",
         "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateMounts", "PrivateUsers",
         "ProtectClock", "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs",
-        "ProtectKernelModules", "ProtectKernelTunables", "ProtectProc", "ProtectSystem", "RestrictAddressFamilies",
-        "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures",
+        "ProtectKernelModules", "ProtectKernelTunables", "ProtectProc", "ProtectSystem",
+        "RestrictAddressFamilies", "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures",
         "SystemCallErrorNumber", "SystemCallFilter",
     },
 }  # fmt: skip
