@@ -21,6 +21,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.clock import SystemClock
+from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
@@ -228,6 +229,7 @@ class Daemon:
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
+            inside=partial(inside_executor, witness=self._services.launcher.witness),
         )  # fmt: skip
         server = ControlServer(service, self._settings.control_socket, door=_door(self._settings))
         with self._at_once:

@@ -35,8 +35,8 @@ KNOWN = {
         "StateDirectory", "StateDirectoryMode", "RuntimeDirectory", "RuntimeDirectoryMode",
         "RuntimeDirectoryPreserve", "UMask", "Restart", "RestartSec", "RestartPreventExitStatus",
         "WatchdogSec", "TimeoutStartSec", "TimeoutStopSec", "KillMode", "Delegate", "OOMPolicy",
-        "AmbientCapabilities", "CapabilityBoundingSet", "KeyringMode",
-        "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateMounts", "ProtectClock",
+        "AmbientCapabilities", "CapabilityBoundingSet", "KeyringMode", "LockPersonality",
+        "NoNewPrivileges", "PrivateDevices", "PrivateMounts", "PrivateUsers", "ProtectClock",
         "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
         "ProtectKernelTunables", "ProtectProc", "ProtectSystem", "RestrictAddressFamilies",
         "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures",
@@ -44,8 +44,8 @@ KNOWN = {
     },
 }  # fmt: skip
 
-# Need a mount or user namespace, or a capability, that a user manager does not have.
-NOT_FOR_USERS = {"AmbientCapabilities", "CapabilityBoundingSet", "ProcSubset", "User", "StateDirectory"}
+# A user manager cannot do these, or (ProtectProc) they would hide every process from the daemon.
+NOT_FOR_USERS = {"AmbientCapabilities", "ProcSubset", "ProtectProc", "User", "StateDirectory"}
 
 needs_analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
@@ -198,10 +198,22 @@ def test_daemon_and_launcher_meet_at_the_same_socket(daemon: str, launcher: str)
 
 @pytest.mark.parametrize("name", ["handoffd.service", "handoffd-launcher.service"])
 def test_user_units_ask_for_nothing_a_user_manager_cannot_do(name: str) -> None:
-    """Such a unit would fail to start (218/CAPABILITIES), or get a user namespace it must not have."""
-    keys = _service(name).keys()
+    """Such a unit would fail to start (216/GROUP), or the daemon would see no process."""
+    assert set() == _service(name).keys() & NOT_FOR_USERS
 
-    assert [] == [key for key in keys if key in NOT_FOR_USERS or key.startswith(("Private", "Protect"))]
+
+def test_without_a_user_namespace_nothing_that_needs_one_is_asked_for(tmp_path: Path) -> None:
+    """A manager that may make none would not start the unit; what it can do all the same stays."""
+    installation = Installation(program=Path("/a"), python=Path("/b"), package=Path("/c"))
+    _, whole = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin"})
+    _, plain = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin"}, namespaces=False)
+    kept = _read(plain.text)["Service"].keys()
+    left_out = _read(whole.text)["Service"].keys() - kept
+
+    assert {"PrivateUsers", "CapabilityBoundingSet", "ProtectSystem", "PrivateDevices"} < left_out
+    assert [] == [key for key in kept if key.startswith(("Private", "Protect"))]
+    assert {"NoNewPrivileges", "SystemCallFilter", "ExecStart", "WatchdogSec"} < kept
+    assert _read(whole.text)["Install"] == _read(plain.text)["Install"]
 
 
 @pytest.mark.parametrize("name", ["handoffd@.service", "handoffd-launcher@.service"])
@@ -259,10 +271,12 @@ def filled(tmp_path: Path) -> dict[str, tuple[UnitFile, ...]]:
         program=home / "handoffd-program", python=home / "python3", package=home / "handoffd"
     )
     account = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    environment = {"PATH": f"/usr/bin:{home}", "XDG_STATE_HOME": "/a b"}
     forms = {
-        "user": unitfiles.user_units(
-            tmp_path, installation, {"PATH": f"/usr/bin:{home}", "XDG_STATE_HOME": "/a b"}
-        ),
+        "user": unitfiles.user_units(tmp_path, installation, environment),
+        "plain": unitfiles.user_units(plain, installation, environment, namespaces=False),
         "system": unitfiles.system_units(tmp_path, installation, account, f"{home}:/usr/bin"),
     }
     for file in (file for files in forms.values() for file in files):
@@ -283,14 +297,15 @@ def _analyze(*words: str, runtime: Path) -> subprocess.CompletedProcess[str]:
 
 
 @needs_analyze
-@pytest.mark.parametrize("form", ["user", "system"])
+@pytest.mark.parametrize("form", ["user", "plain", "system"])
 def test_systemd_has_nothing_to_say_against_them(
     filled: dict[str, tuple[UnitFile, ...]], form: str, tmp_path: Path
 ) -> None:
     """It exits 0 on unknown keys, too; hence nothing on stderr."""
     paths = [str(file.path) for file in filled[form]]
 
-    done = _analyze(f"--{form}", "verify", "--man=no", *paths, runtime=tmp_path)
+    manager = "system" if form == "system" else "user"
+    done = _analyze(f"--{manager}", "verify", "--man=no", *paths, runtime=tmp_path)
 
     assert ("", 0) == (done.stderr, done.returncode)
 
@@ -310,15 +325,14 @@ def test_a_misspelt_key_is_found(filled: dict[str, tuple[UnitFile, ...]], form: 
 
 
 @needs_analyze
-def test_the_system_daemon_is_exposed_to_little(
-    filled: dict[str, tuple[UnitFile, ...]], tmp_path: Path
+@pytest.mark.parametrize("form", ["user", "system"])
+def test_the_daemon_is_exposed_to_little(
+    filled: dict[str, tuple[UnitFile, ...]], form: str, tmp_path: Path
 ) -> None:
     """At most 3.0 of 10, by systemd's own measure."""
-    daemon = filled["system"][1].path
+    ask = (f"--{form}", "security", "--offline=true", "--threshold=30", "--json=short")
 
-    done = _analyze(
-        "security", "--offline=true", "--threshold=30", "--json=short", str(daemon), runtime=tmp_path
-    )
+    done = _analyze(*ask, str(filled[form][1].path), runtime=tmp_path)
 
     assert 0 == done.returncode, done.stderr
     assert 50 < len(json.loads(done.stdout))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from handoffd.cli.service_plan import Installing
 from handoffd.cli.service_scope import Scope
 
 # systemd shows a number it does not have as the largest one it can write.
@@ -15,6 +16,19 @@ def heading(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
     """Return what every report starts with."""
     account = None if scope.account is None else scope.account.pw_name
     return {"form": scope.form, "account": account, "dry_run": dry_run, "state": str(scope.state)}
+
+
+def planned(plan: Installing) -> dict[str, Any]:
+    """Return what `service install` is about to do, or has done."""
+    return {
+        "files": [
+            {"path": str(file.path), "changed": changed, "text": file.text} for file, changed in plan.files
+        ],
+        "commands": [list(argv) for argv in plan.commands],
+        "namespaces": plan.obstacle is None,
+        "obstacle": plan.obstacle,
+        "cautions": list(plan.cautions),
+    }
 
 
 def summary(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
@@ -56,6 +70,9 @@ def installed_text(report: Mapping[str, Any]) -> list[str]:
     lines += [_line(ran, " ".join(argv)) for argv in report["commands"]]
     if "linger" in report:
         lines += _linger_text(report["linger"])
+    if report["obstacle"]:
+        lines.append(_line("hardening", f"without a user namespace: {report['obstacle']}"))
+    lines += [_line("caution", caution) for caution in report["cautions"]]
     return [*lines, _line("state", report["state"]), _line("next", report["next"])]
 
 
@@ -69,7 +86,13 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
         lines.append("nothing to remove")
     elif not report["dry_run"]:
         lines.append(_line("agents", "those that were running go on to their end or their deadline"))
-    return [*lines, _line("state", f"{report['state']} (untouched)")]
+    if report["linger"]:
+        lines.append(_line("lingering", "stays on, for your other services (loginctl disable-linger)"))
+    gone = "would remove" if report["dry_run"] else "removed"
+    lines += [_line(gone, path) for path in report["purged"]]
+    if report["state"] not in report["purged"]:
+        lines.append(_line("state", f"{report['state']} (untouched)"))
+    return lines
 
 
 def status_text(report: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,8 @@ class Machine:
     systemd: Path = Path("/run/systemd/system")
     system_units: Path = Path("/etc/systemd/system")
     system_state: Path = Path("/var/lib/handoffd")
+    system_settings: Path = Path("/etc/handoffd")
+    kernel: Path = Path("/proc/sys")
     installation: unitfiles.Installation | None = None
 
 
@@ -63,6 +65,14 @@ class Scope:
         named = environment.get("HANDOFFD_STATE_DIR")
         base = environment.get("XDG_STATE_HOME") or _home(environment) / ".local/state"
         return Path(named) if named else Path(base, "handoffd")
+
+    @property
+    def settings(self) -> tuple[Path, ...]:
+        """What is configured for this daemon alone."""
+        if self.account is not None:
+            return (self.machine.system_settings / f"{self.account.pw_name}.env",)
+        base = self.machine.environment.get("XDG_CONFIG_HOME") or _home(self.machine.environment) / ".config"
+        return (Path(base, "handoffd"),)
 
     @property
     def commands(self) -> Commands:

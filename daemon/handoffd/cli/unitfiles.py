@@ -28,7 +28,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Where the daemon looks for its own files; a unit does not see them unless they are written into it.
 _KEPT = ("HANDOFFD_STATE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
-_PLACEHOLDER = re.compile(r"@[A-Z]+@")
+_NAMESPACED = re.compile(r"^# Only with a user namespace:.*?^# End of [^\n]*\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,10 @@ def this_installation(argv0: str) -> Installation:
 
 
 def find_program(candidates: list[Path]) -> Path:
-    """Return the first candidate that can be run, free of links; refuses one in a cache."""
+    """Return the first candidate that can be run, free of links."""
     for candidate in candidates:
         if candidate.is_file() and os.access(candidate, os.X_OK):
-            program = candidate.resolve()
-            if ".cache" in program.parts:
-                raise Refused(
-                    f"{program} is in a cache and will be swept away",
-                    hint="pipx install .  # in a checkout; or: uv tool install .",
-                )
-            return program
+            return candidate.resolve()
     raise NotFound(
         "the program `handoffd` was not found beside this Python",
         hint="pipx install .  # in a checkout; or: uv tool install .",
@@ -78,12 +72,17 @@ def find_program(candidates: list[Path]) -> Path:
 
 
 def user_units(
-    folder: Path, installation: Installation, environment: Mapping[str, str]
+    folder: Path, installation: Installation, environment: Mapping[str, str], *, namespaces: bool = True
 ) -> tuple[UnitFile, ...]:
-    """Return the launcher's and the daemon's unit of a person, to be put into `folder`."""
+    """Return the launcher's and the daemon's unit of a person, to be put into `folder`.
+
+    Without `namespaces` the daemon's has only what a manager can do without a user namespace.
+    """
     lines = _environment({"PATH": environment["PATH"], **_kept(environment)})
     return tuple(
-        UnitFile(name=name, path=folder / name, text=fill(_template(name), installation, lines))
+        UnitFile(
+            name=name, path=folder / name, text=fill(_person_template(name, namespaces), installation, lines)
+        )
         for name in ("handoffd-launcher.service", "handoffd.service")
     )
 
@@ -188,6 +187,11 @@ def _obstacle(status: os.stat_result, uid: int, groups: list[int]) -> str | None
     else:
         allowed = status.st_mode & stat.S_IXOTH
     return None if allowed else "is closed to that account"
+
+
+def _person_template(name: str, namespaces: bool) -> str:
+    template = _template(name)
+    return template if namespaces else _NAMESPACED.sub("", template)
 
 
 def _template(name: str) -> str:

@@ -13,8 +13,10 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from handoffd.execute.runner.witnessing import is_marked
+from handoffd.execute.witness import ALONE, Witness
+
 _CREDENTIALS = struct.Struct("3i")
-RUN_VARIABLE = b"HANDOFFD_RUN="
 RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 MOST_ANCESTORS = 64
 
@@ -34,26 +36,44 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
-def inside_executor(pid: int) -> bool:
+def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
     """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
 
     One that is gone counts as inside: whoever asks for something waits for the answer, and a
-    process that does not cannot be looked at.
+    process that does not cannot be looked at. So does one whose environment nobody may see.
     """
     if pid > 0 and not _read(pid, "stat"):
         return True
+    asker, hidden = pid, list[int]()
     for _ in range(MOST_ANCESTORS):
         if pid <= 1:
-            return False
-        if _has_run_id(pid) or _is_runner(pid):
+            told = witness.marked(hidden)
+            return asker in hidden if told is None else told
+        if _has_run_id(pid, hidden) or _is_runner(pid):
             return True
         pid = _parent(pid)
     return True  # such a chain is made on purpose
 
 
-def _has_run_id(pid: int) -> bool:
-    variables = _read(pid, "environ").split(b"\0")
-    return any(variable.startswith(RUN_VARIABLE) for variable in variables)
+def _has_run_id(pid: int, hidden: list[int]) -> bool:
+    """Return whether a process was given a run's id; one that this process may not see becomes `hidden`."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return is_marked(file.read())
+    except PermissionError:
+        if _owner(pid) == own_uid():
+            hidden.append(pid)
+    except OSError:
+        return False
+    return False
+
+
+def _owner(pid: int) -> int | None:
+    """Return whose process it is; root's, too, are those that changed their account or have a secret."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
 
 
 def _is_runner(pid: int) -> bool:

@@ -28,6 +28,7 @@ from handoffd.execute import base
 from handoffd.execute.connection import Connection
 from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.runner import records
+from handoffd.execute.witness import Witness
 from handoffd.failpoints import reached
 
 __all__ = ["Launcher", "Run", "adopt", "claimed"]
@@ -72,6 +73,8 @@ class Launcher:
         self._limits = limits
         self._unit_failed = False
         self._replacing = anyio.Lock()
+        self.witness = Witness(self._socket)
+        """Sees of processes what the daemon may not."""
         self.started = False
         """Whether one was started from here."""
 

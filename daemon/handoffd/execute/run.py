@@ -21,6 +21,7 @@ from handoffd.execute.environment import MARK
 from handoffd.execute.output import output_bytes, read_output
 from handoffd.execute.remains import end_remains
 from handoffd.execute.runner import proc, records, tree
+from handoffd.execute.witness import ALONE, Witness
 
 log = structlog.get_logger(__name__)
 
@@ -112,13 +113,13 @@ class Run:
         finally:
             os.close(pidfd)
 
-    def vitals(self) -> base.Vitals:
+    def vitals(self, witness: Witness = ALONE) -> base.Vitals:
         """Return the signs of life of everything below the shim; zeros when there is nothing."""
         members = tree.descendants(self.shim_pid) if self.is_running() else []
         seen = [stat for member in members if (stat := proc.stat(member.pid))]
         shim = proc.stat(self.shim_pid) if members else None
         # The shim reaps orphans, so what they used up is found with it; its own use is no sign of life.
-        written = [proc.written(member.pid) for member in members]
+        written = witness.written([member.pid for member in members]).values()
         ticks = sum(stat.cpu + stat.reaped_cpu for stat in seen) + (shim.reaped_cpu if shim else 0)
         return base.Vitals(
             output_bytes=output_bytes(self.run_dir),

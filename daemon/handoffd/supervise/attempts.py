@@ -148,7 +148,8 @@ class Attempts:
         grace_s = self._services.settings.execute.handoff_grace_s
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._until_over, run, tasks.cancel_scope)
-            await until_settled(run, dispatch, self._handoffs, self._services.clock, grace_s)
+            witness, clock = self._services.launcher.witness, self._services.clock
+            await until_settled(run, dispatch, self._handoffs, clock, grace_s, witness)
             self._post(HandoffSettled(dispatch=dispatch.id, quiet_s=grace_s))
             tasks.cancel_scope.cancel()
 

@@ -12,6 +12,7 @@ from anyio import to_thread
 from handoffd.clock import Clock
 from handoffd.engine.track import Dispatch
 from handoffd.execute.process import Run
+from handoffd.execute.witness import Witness
 from handoffd.protocol.handoff import Found
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.stillness import is_at_rest
@@ -20,7 +21,7 @@ SAMPLES_PER_GRACE = 10
 
 
 async def until_settled(
-    run: Run, dispatch: Dispatch, handoffs: HandoffFiles, clock: Clock, grace_s: float
+    run: Run, dispatch: Dispatch, handoffs: HandoffFiles, clock: Clock, grace_s: float, witness: Witness
 ) -> None:
     """Return when a valid hand-off has been there, and the tree at rest, for `grace_s` seconds.
 
@@ -28,10 +29,10 @@ async def until_settled(
     """
     pause_s = grace_s / SAMPLES_PER_GRACE
     quiet_since: float | None = None
-    last = await to_thread.run_sync(run.vitals)
+    last = await to_thread.run_sync(run.vitals, witness)
     while True:
         await anyio.sleep(pause_s)
-        now = await to_thread.run_sync(run.vitals)
+        now = await to_thread.run_sync(run.vitals, witness)
         at_rest = is_at_rest(last, now, pause_s)
         last = now
         if not at_rest or not await to_thread.run_sync(_handed_over, handoffs, dispatch):

@@ -67,7 +67,7 @@ class Stalls:
         if dispatch is None or run is None or not limit_min:
             self._watches.pop(track.key, None)
             return
-        vitals = await to_thread.run_sync(run.vitals)
+        vitals = await to_thread.run_sync(run.vitals, self._services.launcher.witness)
         watch = self._watches[track.key] = self._look(track.key, dispatch.id, vitals)
         if watch.quiet_s >= limit_min * 60:
             track.post(ExecutorStalled(dispatch=dispatch.id, silence=watch.silence(vitals, limit_min)))

@@ -26,6 +26,7 @@ case "$(basename "$0") $*" in
         exit 1
     } ;;
 esac
+if [ -f "$ANSWERS/trial" ] && [ "$(basename "$0")" = systemd-run ]; then exit "$(cat "$ANSWERS/trial")"; fi
 if [ -f "$ANSWERS/fail" ] && echo "$*" | grep -q -e "$(head -n 1 "$ANSWERS/fail")"; then
     tail -n +2 "$ANSWERS/fail" >&2
     exit 1
@@ -41,7 +42,7 @@ class Bench:
         self.tools, self.home, self.answers = root / "tools", root / "home", root / "answers"
         for folder in (self.tools, self.home, self.answers, root / "systemd", root / "units"):
             folder.mkdir()
-        for name in ("systemctl", "loginctl"):
+        for name in ("systemctl", "loginctl", "systemd-run"):
             (self.tools / name).write_text(_FAKE, encoding="utf-8")
             (self.tools / name).chmod(0o755)
         self.log = root / "log"
@@ -51,6 +52,7 @@ class Bench:
                 "ANSWERS": str(self.answers), "XDG_RUNTIME_DIR": str(root),
             },
             systemd=root / "systemd", system_units=root / "units", system_state=root / "state",
+            kernel=root / "kernel", system_settings=root / "settings",
             installation=unitfiles.Installation(
                 program=Path("/usr/bin/env"), python=Path("/bin/sh"), package=Path("/usr/share")
             ),
@@ -75,10 +77,10 @@ class Bench:
         return result.exception
 
     def asked(self) -> list[str]:
-        """Return the commands run since the last question."""
+        """Return the commands run since the last question, but for the trial of a user namespace."""
         lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
-        return lines
+        return [line for line in lines if not line.startswith("systemd-run")]
 
 
 @pytest.fixture
@@ -288,6 +290,51 @@ def test_a_missing_systemctl_is_a_failure_like_any_other(bench: Bench) -> None:
     assert "systemctl: not found" in error.message
 
 
+def test_without_user_namespaces_the_unit_does_without(bench: Bench) -> None:
+    """It would not start; what it has to do without is said."""
+    (bench.answers / "trial").write_text("217", encoding="utf-8")
+
+    result = bench.run("install")
+
+    text = (bench.user_units / "handoffd.service").read_text(encoding="utf-8")
+    assert (
+        "hardening    without a user namespace: your systemd could not make one (exit code 217)"
+        in result.output
+    )
+    assert "\nPrivateUsers=" not in text
+    assert "\nNoNewPrivileges=yes\n" in text
+
+
+def test_secrets_are_handed_over_by_systemd(bench: Bench) -> None:
+    """A drop-in says where they are; installing again keeps it."""
+    secret = bench.answers / "hook url 100%"
+    secret.write_text("https://example.org/KEY", encoding="utf-8")
+    secret.chmod(0o600)
+    bench.run("install")
+    bench.asked()
+
+    report = bench.report("install", "--credential", f"webhook={secret}")
+    asked = bench.asked()
+    bench.run("install")
+
+    drop_in = bench.user_units / "handoffd.service.d/credentials.conf"
+    text = drop_in.read_text(encoding="utf-8")
+    assert f"{unitfiles.MARK}\n[Service]\nLoadCredential=webhook:{bench.answers}/hook url 100%%\n" == text
+    assert "systemctl --user try-restart handoffd.service" in asked
+    assert not [line for line in bench.asked() if "try-restart" in line]
+    assert "KEY" not in json.dumps(report)
+    assert [] == report["cautions"]
+
+
+def test_a_secret_that_others_can_read_is_said(bench: Bench) -> None:
+    """With what to type."""
+    secret = bench.answers / "secret"
+    secret.write_text("x", encoding="utf-8")
+    secret.chmod(0o644)
+
+    assert f"chmod 600 {secret}" in bench.run("install", "--credential", f"webhook={secret}").output
+
+
 # --- system form ----------------------------------------------------------------------------------
 def test_the_system_form_is_of_one_account(bench: Bench, account: str) -> None:
     """Instances are written out, taken up by the machine's systemd, and nobody lingers."""
@@ -368,6 +415,7 @@ def test_uninstall_removes_what_install_wrote_and_no_state(bench: Bench) -> None
         "systemctl --user disable --now handoffd.service",
         "systemctl --user disable --now handoffd-launcher.service",
         "systemctl --user daemon-reload",
+        f"loginctl show-user {_person()} --property=Linger --value",
     ] == bench.asked()
     assert "kept" == state.read_text(encoding="utf-8")
     assert f"{state.parent} (untouched)" in result.output
@@ -416,6 +464,52 @@ def test_uninstall_dry_run_does_nothing(bench: Bench) -> None:
     assert 2 == len(report["removed"])
     assert 2 == len(_files(bench.user_units))
     assert [] == bench.asked()
+
+
+def test_uninstall_leaves_the_home_as_it_was(bench: Bench) -> None:
+    """Files, drop-ins, and the folders that were made for them."""
+    secret = bench.answers / "secret"
+    secret.write_text("x", encoding="utf-8")
+    before = sorted(bench.home.rglob("*"))
+
+    bench.run("install", "--credential", f"webhook={secret}")
+    assert before != sorted(bench.home.rglob("*"))
+    bench.run("uninstall")
+
+    assert before == sorted(bench.home.rglob("*"))
+
+
+def test_purge_takes_state_and_settings_along(bench: Bench) -> None:
+    """Said in full by a dry run; projects are no concern of it."""
+    bench.run("install")
+    state, settings = bench.home / ".local/state/handoffd", bench.home / ".config/handoffd"
+    for folder in (state / "runs", settings):
+        folder.mkdir(parents=True)
+    (state / "journal.db").touch()
+    (settings / "environment").touch()
+
+    planned = bench.report("uninstall", "--purge", "--dry-run")["purged"]
+    assert (state / "journal.db").exists()
+    done = bench.report("uninstall", "--purge")["purged"]
+
+    assert [str(state), str(settings)] == planned == done
+    assert not state.exists()
+    assert not settings.exists()
+
+
+def test_a_purge_that_is_refused_does_nothing(bench: Bench) -> None:
+    """The service goes on: half of it gone would be worse."""
+    bench.run("install")
+    bench.asked()
+    state = bench.home / ".local/state/handoffd"
+    state.mkdir(parents=True)
+    (state / "thesis.tex").touch()
+
+    error = bench.error("uninstall", "--purge")
+
+    assert "thesis.tex" in error.message
+    assert ["handoffd-launcher.service", "handoffd.service"] == _files(bench.user_units)
+    assert ([], True) == (bench.asked(), (state / "thesis.tex").exists())
 
 
 # --- status ---------------------------------------------------------------------------------------

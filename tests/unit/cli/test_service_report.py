@@ -40,7 +40,7 @@ def test_a_unit_that_is_not_enabled_says_so() -> None:
 def test_unchanged_files_are_told_from_written_ones() -> None:
     """Installing again shows what it left alone."""
     report = {
-        "dry_run": False, "state": "/s", "next": "n", "commands": [],
+        "dry_run": False, "state": "/s", "next": "n", "commands": [], "obstacle": None, "cautions": [],
         "files": [{"path": "/a", "changed": True}, {"path": "/b", "changed": False}],
     }  # fmt: skip
 

@@ -82,14 +82,6 @@ def test_the_program_is_named_free_of_links(tmp_path: Path) -> None:
     assert real.resolve() == unitfiles.find_program([tmp_path / "missing", link])
 
 
-def test_a_program_in_a_cache_is_refused(tmp_path: Path) -> None:
-    """`uvx` and `pipx run` sweep theirs away."""
-    program = _program(tmp_path / ".cache/uv/archive-v0/x/bin/handoffd")
-
-    with pytest.raises(Refused, match="swept"):
-        unitfiles.find_program([program])
-
-
 def test_no_program_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     """A folder or a file that cannot be run is none."""
     (tmp_path / "handoffd").mkdir()

@@ -58,4 +58,4 @@ def test_an_unreaped_process_is_not_running() -> None:
 
     assert proc.stat(child.pid) is None
     assert 0 == proc.started(child.pid)
-    assert proc.Written(calls=0, stored=0) == proc.written(child.pid)
+    assert proc.written(child.pid) is None

@@ -12,6 +12,7 @@ One packet on the socket is one request:
                          VERSION` by a launcher of another version, `error TEXT`; the connection
                          ends with that
     retire            -> `retiring`; gives up its place
+    written, marked   -> what processes do that the daemon may not look at: see witnessing.py
 
 Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
 more, lets a service manager start the next one, and leaves when its last shim has ended: until
@@ -40,7 +41,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 import handoffd
-from handoffd.execute.runner import cgroup, listener, proc, signals, standing, tree, waiting
+from handoffd.execute.runner import cgroup, listener, proc, signals, standing, tree, waiting, witnessing
 
 _LOOK_MS = 1000
 _CONNECTIONS = 64
@@ -155,7 +156,8 @@ class Launcher:
             case b"":
                 self._close(connection)
             case _:
-                waiting.send(connection, b"error unknown request")
+                said = witnessing.answer(verb, rest)
+                waiting.send(connection, b"error unknown request" if said is None else said)
 
     # --- shims ----------------------------------------------------------------------------------------
     def _run(self, connection: socket.socket, version: bytes, run_dir: bytes) -> bytes:

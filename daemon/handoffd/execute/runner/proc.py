@@ -94,8 +94,17 @@ class Written(NamedTuple):
     """Of files on a disk, as whole pages."""
 
 
-def written(pid: int) -> Written:
-    """Return what `pid` has written; zeros when that is not ours to see."""
-    lines = (line.split(b":", 1) for line in (read(f"/proc/{pid}/io") or b"").splitlines())
-    told = {line[0]: int(line[1]) for line in lines}
+def written(pid: int) -> Written | None:
+    """Return what `pid` has written; None when it is gone or that is not ours to see."""
+    try:
+        return shown_written(pid)
+    except OSError:
+        return None
+
+
+def shown_written(pid: int) -> Written:
+    """Return what `pid` has written; raises PermissionError when that is not ours to see, else OSError."""
+    with open(f"/proc/{pid}/io", "rb", buffering=0) as file:
+        lines = (line.split(b":", 1) for line in file.read(_PIECE_BYTES).splitlines())
+        told = {line[0]: int(line[1]) for line in lines}
     return Written(calls=told.get(b"wchar", 0), stored=told.get(b"write_bytes", 0))

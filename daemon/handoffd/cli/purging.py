@@ -1,0 +1,70 @@
+"""`handoffd service uninstall --purge`: what the daemon has kept, taken away with it.
+
+That is the only verb that removes a journal, so it looks twice: nothing is removed while an executor or
+a daemon is there, and no folder that holds anything but what a daemon puts into it. Projects
+and what is in their .ai folders are never touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from shlex import quote
+
+from handoffd.cli.service_scope import Scope
+from handoffd.errors import Refused
+
+_STATE = frozenset({"journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "daemon.lock"})
+_ALSO = ("journal.db.", "journal.", "control.token", "run", "tmp", "prompts", ".")
+_CONFIGURATION = frozenset({"handoffd.yaml", "environment"})
+
+
+def folders(scope: Scope) -> list[Path]:
+    """Return what there is to remove, state first; Refused when one is a link or holds something else."""
+    found = [path for path in (scope.state, *scope.settings) if path.exists() or path.is_symlink()]
+    for path in found:
+        stranger = _stranger(path, scope)
+        if stranger is not None:
+            raise Refused(
+                f"{path} is left alone: {stranger} was not put there by handoffd",
+                hint=f"ls -la {quote(str(path))}",
+            )
+    return found
+
+
+def require_idle(scope: Scope) -> None:
+    """Refuse while an executor runs: what it does could not be judged any more."""
+    from handoffd.execute.run import claimed
+
+    runs = scope.state / "runs"
+    names = sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
+    for name in names:
+        run = claimed(runs / name)
+        if run is not None and run.lives():
+            raise Refused(f"the executor of {name} is running", hint="handoffd stop --executors")
+
+
+def remove(scope: Scope, paths: list[Path]) -> None:
+    """Remove them; Refused where that is not allowed."""
+    try:
+        for path in paths:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        hint = f"sudo {scope.command('uninstall')} --purge"
+        raise Refused(f"{error.filename} cannot be removed: {error.strerror}", hint=hint) from error
+
+
+def _stranger(path: Path, scope: Scope) -> str | None:
+    """Return what is in the way of removing a path, by name."""
+    if path.is_symlink():
+        return "the link"
+    if not path.is_dir():
+        return None
+    known = _STATE if path == scope.state else _CONFIGURATION
+    for entry in sorted(path.iterdir()):
+        if entry.name not in known and not (path == scope.state and entry.name.startswith(_ALSO)):
+            return entry.name
+    return None

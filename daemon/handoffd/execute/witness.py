@@ -1,0 +1,97 @@
+"""Looks at processes that the daemon may not look at itself, through the launcher.
+
+Only a daemon in a user namespace of its own needs it (the hardened unit of a person, see
+systemd/handoffd.service). Who can be looked at from here is, and nobody is asked. All of it blocks
+for a moment: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from handoffd.execute.runner import proc, witnessing
+
+_LIMIT_S = 2.0
+_PACKET_BYTES = 64 * 1024
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Witness:
+    """Asks whoever listens at a launcher's socket; without a path, nobody."""
+
+    def __init__(self, path: Path | None, limit_s: float = _LIMIT_S) -> None:
+        self._path = path
+        self._limit_s = limit_s
+
+    def written(self, pids: Sequence[int]) -> Mapping[int, proc.Written]:
+        """Return what processes have written; nothing of those that are gone or seen by nobody."""
+        seen: dict[int, proc.Written] = {}
+        hidden: list[int] = []
+        for pid in pids:
+            try:
+                seen[pid] = proc.shown_written(pid)
+            except PermissionError:
+                hidden.append(pid)
+            except OSError:
+                continue  # it has ended
+        for word in self._words(b"written", hidden) or ():
+            pid_text, calls, stored = word.split(b":")
+            seen[int(pid_text)] = proc.Written(calls=int(calls), stored=int(stored))
+        return seen
+
+    def marked(self, pids: Sequence[int]) -> bool | None:
+        """Return whether one of `pids` was given a run's id; None when there is no one to ask."""
+        words = self._words(b"marked", pids)
+        return None if words is None else bool(words)
+
+    def _words(self, verb: bytes, pids: Sequence[int]) -> list[bytes] | None:
+        """Return the answers' words; None when not all could be asked for."""
+        if not pids:
+            return []
+        if self._path is None:
+            return None
+        found: list[bytes] = []
+        try:
+            with _connected(self._path, self._limit_s) as connection:
+                for begin in range(0, len(pids), witnessing.MOST):
+                    group = pids[begin : begin + witnessing.MOST]
+                    connection.send(b" ".join([verb, *(b"%d" % pid for pid in group)]))
+                    said, *words = connection.recv(_PACKET_BYTES).split() or [b""]
+                    if said != verb:  # a launcher of an older version
+                        return None
+                    found += words
+        except OSError:
+            return None
+        return found
+
+
+ALONE = Witness(None)
+"""Sees what this process sees."""
+
+
+def _connected(path: Path, limit_s: float) -> socket.socket:
+    """Return a connection to a launcher of this account; raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(limit_s)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # Through the descriptor, because a socket's address has room for 107 bytes only.
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        _require_own(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_own(connection: socket.socket) -> None:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    if _CREDENTIALS.unpack(raw)[1] != os.geteuid():
+        raise PermissionError("another account listens there")
