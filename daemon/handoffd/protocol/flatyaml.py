@@ -21,9 +21,8 @@ _PLAIN = r"[A-Za-z0-9_./(+][A-Za-z0-9 _./,;+=()\[\]{}'\"<>!?@$%^&*~|\\`-]*"
 _QUOTED = r"\"[ !#-\[\]-~]*\"|'[ -&(-~]*'"
 _SCALAR = rf"(?P<plain>{_PLAIN})|(?P<quoted>{_QUOTED})"
 _ITEM = r" *[A-Za-z0-9_./(+][A-Za-z0-9 _./+=()@-]*"
-_PAIR = re.compile(
-    rf"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,63}}):(?: +(?:{_SCALAR}|\[(?P<inline>(?:{_ITEM}(?:,{_ITEM})*)?) *\]))? *"
-)
+_INLINE = rf"\[(?P<inline>(?:{_ITEM}(?:,{_ITEM})*)?) *\]"
+_PAIR = re.compile(rf"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,63}}):(?: +(?:{_SCALAR}|{_INLINE}))? *")
 _ENTRY = re.compile(rf"(?P<indent> *)- +(?:{_SCALAR}) *")
 
 

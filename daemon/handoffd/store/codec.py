@@ -113,14 +113,14 @@ def _decode(adapter: TypeAdapter[_T], text: str) -> _T:
 
 
 def _plain(value: object) -> Any:
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     return _form_of(kind)(value)
 
 
 @cache
-def _form_of(kind: type) -> Callable[[Any], Any]:
+def _form_of(kind: Any) -> Callable[[Any], Any]:
     """Return what makes values of a type plain: what a type is, is asked once and not for every value."""
     if kind is tuple or kind is list:
         return lambda items: [_plain(item) for item in items]
