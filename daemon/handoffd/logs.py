@@ -14,6 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -35,6 +36,8 @@ _SECRETS_IN_TEXT = (
         r"(?i)(?<![a-z])(?P<name>[\w-]*(?:token|secret|password|passwd|api[_-]?key)s?[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"
     ),
 )
+_MAY_HOLD_SECRETS = re.compile(r"(?i)://|bearer|basic|token|secret|passw|api[_-]?key")
+"""A word of each of those: most texts have none, and are not looked through for all of them."""
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 _MOST_NESTING = 6
 # They log every request, tick or file event at a level that for us means: a person may care.
@@ -160,6 +163,8 @@ def _visible(text: str, *, quote: bool = False) -> str:
     """Return `text` with everything escaped that is not a character on a screen."""
     if quote:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 
@@ -195,12 +200,15 @@ def _without_secret_items(items: list[Any], depth: int) -> list[Any]:
     ]
 
 
+@lru_cache(maxsize=1024)
 def _names_secret(key: str) -> bool:
     """Return whether `apiKey`, `API-KEY`, `--api_key` and the like name something secret."""
     return bool(_SECRET_KEY.search(_CAMEL.sub("_", key).lower().replace("-", "_")))
 
 
 def _without_secrets_in_text(text: str) -> str:
+    if not _MAY_HOLD_SECRETS.search(text):
+        return text
     for pattern in _SECRETS_IN_TEXT:
         text = pattern.sub(lambda found: (found.groupdict().get("name") or "") + REDACTED, text)
     return text

@@ -33,11 +33,12 @@ def active_project(root: Path, steps: int) -> Path:
     folder.mkdir(parents=True)
     (root / "PROJECT_CONTEXT.md").write_text("A project for timing hand-offs.\n")
     (folder / "handoffd.yaml").write_text(json.dumps({"executor": "stub"}))  # JSON is YAML
-    (folder / "step-rules.yaml").write_text(json.dumps(_table(steps)))
+    (folder / "step-rules.yaml").write_text(json.dumps(table(steps)))
     return root
 
 
-def _table(steps: int) -> object:
+def table(steps: int) -> object:
+    """Return a step table with so many steps, one after the other, and nothing that would check or stop them."""
     names = [f"step-{number:03}" for number in range(1, steps + 1)]
     table = {
         name: {

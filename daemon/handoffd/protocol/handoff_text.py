@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handoffd.errors import InvalidFile, Problem
+from handoffd.protocol.flatyaml import read_flat
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE
 from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load
 
@@ -56,7 +57,10 @@ def handoff_pieces(content: bytes) -> Pieces:
     if closing is None:
         raise _invalid(HANDOFF_FILE, "the front matter is opened here and never closed", line=opening + 1)
     inside = "\n".join(lines[opening + 1 : closing])
-    document = load(inside, HANDOFF_FILE, first_line=opening + 2, resolve=False)
+    first = opening + 2
+    document = read_flat(inside, first_line=first) or load(
+        inside, HANDOFF_FILE, first_line=first, resolve=False
+    )
     body = "\n".join(lines[closing + 1 :])
     if document.data is None:
         return Pieces(None, body, warnings)

@@ -36,7 +36,8 @@ MAX_DEPTH = 20
 MAX_EVENTS = 5_000
 MAX_KEY_CHARACTERS = 200
 
-_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+"""The plain scalars that mean nothing."""
 _BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,100}")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,100}")
@@ -212,7 +213,7 @@ class _Builder:
         text = str(event.value)
         if event.style is not None:
             return text
-        if text in _NULL:
+        if text in NULLS:
             return None
         if not self._resolve:
             return text

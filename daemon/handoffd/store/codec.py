@@ -9,11 +9,12 @@ is pydantic's, over the engine's dataclasses. Fields that a later release adds m
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -30,7 +31,8 @@ from handoffd.protocol.state import State
 _STATE = "$state"
 """Marks a STATE document with the order of its keys. Foreign keys that begin with `$` get a second one."""
 
-_SCALARS = frozenset({str, int, float, bool})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _T = TypeVar("_T")
 
@@ -49,8 +51,8 @@ def encode(value: object) -> str:
 
     Half of a surrogate pair, which only broken output of an agent holds, becomes `?`.
     """
-    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace").decode("utf-8")
+    text = _JSON.encode(_plain(value))
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode_event(text: str) -> Event:
@@ -111,38 +113,64 @@ def _decode(adapter: TypeAdapter[_T], text: str) -> _T:
 
 
 def _plain(value: object) -> Any:
-    kind = type(value)
-    if value is None or kind in _SCALARS:
+    kind: Any = type(value)
+    if kind in _SCALARS:
         return value
+    return _form_of(kind)(value)
+
+
+@cache
+def _form_of(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes values of a type plain: what a type is, is asked once and not for every value."""
     if kind is tuple or kind is list:
-        return [_plain(item) for item in value]  # type: ignore[attr-defined]
-    if is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return _plain_other(value)
+        return lambda items: [_plain(item) for item in items]
+    if is_dataclass(kind):
+        return _form_of_fields(tuple(kind.__dataclass_fields__))
+    if issubclass(kind, State):
+        return _plain_state
+    for known, form in _FORMS.items():
+        if issubclass(kind, known):
+            return form
+    raise TypeError(f"the journal has no form for {kind.__name__}")
 
 
-def _plain_other(value: object) -> Any:
-    match value:
-        case Enum():
-            return value.value
-        case State():
-            layout = list(value._layout)  # noqa: SLF001  (the order of keys is part of the value)
-            return {_STATE: {"layout": layout, "document": _plain_model(value)}}
-        case BaseModel():
-            return _plain_model(value)
-        case Mapping():
-            return {_escaped(key): _plain(item) for key, item in value.items()}
-        case datetime():
-            return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
-        case str() | int() | float():
-            return value
-    raise TypeError(f"the journal has no form for {type(value).__name__}")
+def _form_of_fields(names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+    if len(names) < 2:  # of a single name, the getter returns the value alone
+        return lambda value: {name: _plain(getattr(value, name)) for name in names}
+    values_of = attrgetter(*names)
+
+    def plain(value: Any) -> dict[str, Any]:
+        found = zip(names, values_of(value), strict=True)
+        return {name: item if type(item) in _SCALARS else _plain(item) for name, item in found}
+
+    return plain
+
+
+def _plain_state(state: State) -> dict[str, Any]:
+    layout = list(state._layout)  # noqa: SLF001  (the order of keys is part of the value)
+    return {_STATE: {"layout": layout, "document": _plain_model(state)}}
 
 
 def _plain_model(model: BaseModel) -> dict[str, Any]:
-    aliases, extra = _aliases(type(model)), model.__pydantic_extra__ or {}
+    aliases, extra = _aliases(type(model)), model.__pydantic_extra__
     known = {aliases[name]: _plain(item) for name, item in vars(model).items()}
-    return known | {_escaped(name): _plain(item) for name, item in extra.items()}
+    return known | {_escaped(name): _plain(item) for name, item in extra.items()} if extra else known
+
+
+def _plain_moment(moment: datetime) -> str:
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+
+
+_FORMS: dict[type, Callable[[Any], Any]] = {
+    Enum: attrgetter("value"),
+    BaseModel: _plain_model,
+    Mapping: lambda values: {_escaped(key): _plain(item) for key, item in values.items()},
+    datetime: _plain_moment,
+    str: lambda text: text,
+    int: lambda number: number,
+    float: lambda number: number,
+}
+"""By the first that a type is: an Enum of strings is its value."""
 
 
 @cache

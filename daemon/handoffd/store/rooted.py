@@ -12,7 +12,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from handoffd.errors import StoreError
@@ -37,8 +38,8 @@ def open_parent(root: Path, relative: str, *, create: bool = False) -> Iterator[
     *folders, _ = parts_of(root, relative)
     handle = _open_root(root)
     try:
-        for depth, name in enumerate(folders, start=1):
-            below = _step_into(handle, name, root.joinpath(*folders[:depth]), create=create)
+        for depth in range(1, len(folders) + 1):
+            below = _step_into(handle, (root, *folders[:depth]), create=create)
             if below is None:
                 yield None
                 return
@@ -68,9 +69,17 @@ def open_file(root: Path, relative: str, *, append: bool = False) -> Iterator[in
 
 def parts_of(root: Path, relative: str) -> tuple[str, ...]:
     """Return the names `relative` consists of; StoreError when it is empty or leaves the root."""
+    parts = _parts_inside(relative)
+    if parts is None:
+        raise unsafe_file(root / relative.replace("\0", "?"), "the path leaves the project")
+    return parts
+
+
+@lru_cache(maxsize=256)  # the same few names, again and again
+def _parts_inside(relative: str) -> tuple[str, ...] | None:
     pure = PurePosixPath(relative)
     if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in relative:
-        raise unsafe_file(root / relative.replace("\0", "?"), "the path leaves the project")
+        return None
     return pure.parts
 
 
@@ -84,25 +93,29 @@ def _open_root(root: Path) -> int:
         raise storage_error("open the project", root, error) from error
 
 
-def _step_into(folder: int, name: str, path: Path, *, create: bool) -> int | None:
+def _step_into(folder: int, place: tuple[Path | str, ...], *, create: bool) -> int | None:
+    """Return a descriptor of the last of `place`, whose own folder is open as `folder`."""
+    name = str(place[-1])
     try:
-        if create:
+        try:
+            return os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        except FileNotFoundError:
+            if not create:
+                return None
             _make_folder(folder, name)
-        return os.open(name, FOLDER_FLAGS, dir_fd=folder)
+            return os.open(name, FOLDER_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in _NOT_REGULAR:
-            raise unsafe_file(path, "it is a symbolic link, or no folder") from error
-        raise storage_error("open", path, error) from error
+            raise unsafe_file(Path(*place), "it is a symbolic link, or no folder") from error
+        raise storage_error("open", Path(*place), error) from error
 
 
 def _make_folder(folder: int, name: str) -> None:
-    try:
+    with suppress(FileExistsError):  # somebody was quicker
         os.mkdir(name, dir_fd=folder)
-    except FileExistsError:
-        return
-    os.fsync(folder)
+        os.fsync(folder)
 
 
 def _open_regular(folder: int, path: Path, flags: int) -> int | None:

@@ -74,19 +74,24 @@ class Preparation:
         Raises HandoffdError when a template cannot be used or takes more than a second of a processor.
         """
         language = self._files.settings.language or self._services.settings.language
-        context = await to_thread.run_sync(
-            prompt_context, self._key, track, dispatch, self._files.rules, language
-        )
-        templates = await to_thread.run_sync(templates_for, self._key.project)
+        rules = self._files.rules
+
+        def rendered() -> tuple[
+            str, tuple[str, ...]
+        ]:  # all in one visit to a thread: an executor waits for it
+            context = prompt_context(self._key, track, dispatch, rules, language)
+            text = render_prompt(context, templates_for(self._key.project))
+            return text, tuple(f"{path} is missing" for path in context.missing)
+
         try:
-            text = await within_cpu(lambda: render_prompt(context, templates), RENDER_CPU_S, RENDER_WALL_S)
+            return await within_cpu(rendered, RENDER_CPU_S, RENDER_WALL_S)
         except TimeoutError as slow:
+            step = track.state.step if track.state is not None else "a step"
             raise PromptTooSlowError(
-                f"the prompt of {context.step} took more than {RENDER_CPU_S:g} s to render:"
+                f"the prompt of {step} took more than {RENDER_CPU_S:g} s to render:"
                 f" simplify the templates in {self._key.project}/.ai/prompts",
                 hint=command_for(self._key.project, "peek"),
             ) from slow
-        return text, tuple(f"{path} is missing" for path in context.missing)
 
     async def stage(self, track: Track, dispatch: str) -> None:
         """Lay the prompt where the shim will read it, and a copy where people will.

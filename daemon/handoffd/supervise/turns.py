@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -15,6 +16,8 @@ from handoffd.engine.requests import PromptTaken
 from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
+from handoffd.inspection.table import Texts, read_texts
+from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import Status
 from handoffd.supervise.choosing import Choosing
 from handoffd.supervise.handoffs import HandoffFiles
@@ -41,15 +44,23 @@ class Turns:
         Between two runs is when edits of the project's files take effect. Raises StoreError when they
         cannot be read.
         """
-        if not self._home.running:
-            await self._files.refresh()
-        event = await self._turn(track)
+        texts, mark = await to_thread.run_sync(self._look, not self._home.running)
+        if texts is not None:
+            await self._files.take(texts)
+        event = await self._turn(track, mark)
         now = self._services.clock.now()
         decision = decide(track, event, self._files.rules, now)
         if dispatches(decision):  # at the step that it has come to meanwhile, another one may be wanted
             event = await self._assigned(event, decision.track)
             decision = decide(track, event, self._files.rules, now)
         return event, decision
+
+    def _look(self, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
+        """Return the project's own files, if they are to be looked at, and the hand-off as it lies there.
+
+        In one visit to a thread: the next executor waits for it.
+        """
+        return read_texts(Path(self._key.project)) if between_runs else None, self._handoffs.mark()
 
     async def _assigned(self, event: Advanced, track: Track) -> Advanced:
         choice = await self._choosing.choose(track)
@@ -92,7 +103,7 @@ class Turns:
         prompt, warnings = await self._preparation.prompt(decision.track, event.dispatch)
         return decision, event, prompt, warnings
 
-    async def _turn(self, track: Track) -> Advanced:
+    async def _turn(self, track: Track, mark: HandoffMark) -> Advanced:
         state = track.state
         assert state is not None
         baseline = False
@@ -101,7 +112,7 @@ class Turns:
         return Advanced(
             dispatch=dispatch_id(self._services.clock),
             executor=(await self._choosing.choose(track)).executor,
-            mark=await to_thread.run_sync(self._handoffs.mark),
+            mark=mark,
             unmet=self._unmet(track),
             baseline=baseline,
             over=self.over(track),
