@@ -262,4 +262,6 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case Path():
             return str(value)
+        case BaseModel():
+            return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return value

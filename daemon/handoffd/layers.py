@@ -7,7 +7,7 @@ still known where they were written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,22 @@ class Merge:
                 continue
             self.sources = {old: by for old, by in self.sources.items() if not old.startswith(f"{key}.")}
             self.sources[key] = source(key)
+            self._note_items(value, key, source)
             below[name] = value
+
+    def _note_items(self, value: Any, key: str, source: Callable[[str], Source]) -> None:
+        """Remember where each item of a list stands, if it is in a file: what is wrong may be one of many."""
+        inner: Iterable[tuple[object, Any]] = ()
+        if isinstance(value, list):
+            inner = enumerate(value)
+        elif isinstance(value, Mapping):
+            inner = value.items()
+        for name, item in inner:
+            place = f"{key}.{name}"
+            found = source(place)
+            if found.kind == "file":
+                self.sources[place] = found
+                self._note_items(item, place, source)
 
 
 def without_empty_keys(values: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
@@ -115,4 +130,11 @@ def _with_absolute_paths(values: dict[str, Any], base: Path, environ: Mapping[st
             changed[name] = absolute(values[name])
     if isinstance(values.get("projects"), list):
         changed["projects"] = [absolute(value) for value in values["projects"]]
+    if isinstance(values.get("workspaces"), list):
+        changed["workspaces"] = [
+            {**value, "path": absolute(value["path"])}
+            if isinstance(value, Mapping) and "path" in value
+            else absolute(value)
+            for value in values["workspaces"]
+        ]
     return changed

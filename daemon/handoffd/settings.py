@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -28,6 +29,44 @@ AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _spelled_out(value: object) -> object:
+    return {"path": value} if isinstance(value, str | Path) else value
+
+
+class WorkspaceSettings(_Section):
+    """A folder of projects: all that lie below it, now or later, are supervised."""
+
+    path: AbsolutePath
+    depth: int = Field(2, ge=1, le=8)
+    """How many levels below `path` a project may lie."""
+    exclude: tuple[str, ...] = ()
+    """Patterns as in .gitignore, from `path`, of folders that are not looked into."""
+    add: Literal["auto", "ask"] = "auto"
+    """`ask`: what is found is only named, and a person adds it."""
+
+    @field_validator("exclude")
+    @classmethod
+    def _must_be_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                GitIgnoreSpec.from_lines([pattern])
+            except ValueError as error:
+                raise ValueError(f"must be patterns as in .gitignore, which {pattern!r} is not") from error
+        return patterns
+
+
+Workspace = Annotated[
+    WorkspaceSettings, BeforeValidator(_spelled_out, json_schema_input_type=WorkspaceSettings | Path)
+]
+"""A path alone stands for a workspace with all else as usual."""
+
+
+class RosterSettings(_Section):
+    """How projects are found by the patterns and workspaces of the settings."""
+
+    scan_s: float = Field(60, gt=0)
 
 
 class WatchSettings(_Section):
@@ -187,6 +226,9 @@ class Settings(_Section):
     state_dir: AbsolutePath
     runtime_dir: AbsolutePath
     projects: tuple[AbsolutePath, ...] = ()
+    """Roots, and patterns (`*`, `?`, `[...]`, `**`) of roots."""
+    workspaces: tuple[Workspace, ...] = ()
+    roster: RosterSettings = RosterSettings()
     executor: ExecutorChoice = "claude"
     executors: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
     """Executors beside (or instead of) those that ship, in the form of config/executors.yaml."""

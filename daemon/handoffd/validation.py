@@ -58,8 +58,11 @@ def problems_of(error: ValidationError, model: type[BaseModel], locate: Locate) 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
     """Return the model of a field that is a section (or may be one), else None."""
-    kinds = (kind for kind in _kinds(field.annotation) if isinstance(kind, type))
-    return next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
+    return _model_in(_kinds(field.annotation, items=False))
+
+
+def _model_in(kinds: Iterator[Any]) -> type[BaseModel] | None:
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def dotted(location: Location) -> str:
@@ -115,16 +118,19 @@ def _owner(model: type[BaseModel], location: Location) -> tuple[type[BaseModel] 
     for depth, key in enumerate(location):
         if owner is None:
             return None, field  # below a field that is no section: an item of a list or mapping
+        if isinstance(key, int):
+            continue  # an item of a list of sections
         field = owner.model_fields.get(str(key))
         if depth < len(location) - 1:
-            owner = section_of(field) if field else None
+            owner = _model_in(_kinds(field.annotation)) if field else None
     return owner, field
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yield what a value may be; not what a mapping may hold."""
+def _kinds(annotation: Any, *, items: bool = True) -> Iterator[Any]:
+    """Yield what a value may be, and what one of its `items` may be; not what a mapping may hold."""
     yield annotation
-    if get_origin(annotation) is Mapping:
+    origin = get_origin(annotation)
+    if origin is Mapping or (origin is tuple and not items):
         return
     for part in get_args(annotation):
-        yield from _kinds(part)
+        yield from _kinds(part, items=items)

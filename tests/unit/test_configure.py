@@ -166,7 +166,7 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
 
     known = ", ".join(
         f"HANDOFFD_{name}__…"
-        for name in ("WATCH", "SCHEDULE", "EXECUTE", "LIMITS", "CAPS", "NOTIFY", "CONTROL", "LOG")
+        for name in ("ROSTER", "WATCH", "SCHEDULE", "EXECUTE", "LIMITS", "CAPS", "NOTIFY", "CONTROL", "LOG")
     )
     assert sorted(
         [
@@ -328,3 +328,43 @@ def test_a_cap_may_be_lowered_by_anybody_and_raised_by_a_person(
 ) -> None:
     """An agent can write the file; it may spend less, and not more."""
     assert kept == held(load_project(after, "f"), load_project(before, "f"))
+
+
+def test_what_is_wrong_with_one_of_many_is_told_at_its_line(environ: dict[str, str]) -> None:
+    """A list of folders has as many places as items."""
+    text = """\
+projects: [~/work/*, 7]
+workspaces:
+  - ~/work
+  - path: ../more
+    dept: 3
+  - path: /srv
+    depth: 99
+    add: never
+    exclude: [ok, "!"]
+  - depth: 2
+"""
+    file = own_file(environ, text)
+
+    assert [
+        f"{file}:1: projects.1: must be a path, not 7",
+        f"{file}:5: workspaces.1.dept: unknown setting; did you mean depth?"
+        " (allowed: path, depth, exclude, add)",
+        f"{file}:7: workspaces.2.depth: must be at most 8, not 99",
+        f"{file}:8: workspaces.2.add: must be one of the allowed values, not 'never' (allowed: auto, ask)",
+        f"{file}:9: workspaces.2.exclude: must be patterns as in .gitignore, which '!' is not",
+        f"{file}:10: workspaces.3.path: is missing",
+    ] == complaints({}, environ)
+
+
+def test_workspaces_are_paths_or_sections(environ: dict[str, str]) -> None:
+    """Whole ones, from the folder of the file; `config show` has them as plain values."""
+    file = own_file(environ, "workspaces: [~/work, {path: ../more, exclude: [old/]}]\n")
+
+    loaded = load({}, environ)
+
+    (shown,) = [one.value for one in loaded.explain() if one.key == "workspaces"]
+    assert [
+        {"path": f"{environ['HOME']}/work", "depth": 2, "exclude": [], "add": "auto"},
+        {"path": str(file.parent.parent / "more"), "depth": 2, "exclude": ["old/"], "add": "auto"},
+    ] == shown

@@ -93,5 +93,15 @@ def test_sections_are_told_from_values() -> None:
     """A section may be optional; a list or a mapping is none."""
     sections = [name for name, field in Settings.model_fields.items() if section_of(field)]
 
-    assert ["watch", "schedule", "execute", "limits", "caps", "notify", "control", "log"] == sections
+    assert [
+        "roster",
+        "watch",
+        "schedule",
+        "execute",
+        "limits",
+        "caps",
+        "notify",
+        "control",
+        "log",
+    ] == sections
     assert section_of(ProjectSettings.model_fields["test"]) is not None

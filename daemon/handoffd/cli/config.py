@@ -57,4 +57,6 @@ def _text(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_text(one)}" for name, one in value.items()) + "}"
+    return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)

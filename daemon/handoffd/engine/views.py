@@ -93,6 +93,10 @@ class ProjectView:
     """The executor that its own settings choose; None: the daemon's."""
     swept: str | None = None
     """Why its changes are only seen by the sweep, and not at once; None: it is watched, or no daemon runs."""
+    brought_by: str | None = None
+    """The entry of the settings that brought it; None: a person added it."""
+    since: datetime | None = None
+    """Since when it has its condition, as far as this daemon has seen; None while that is `ok`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ from handoffd.store.outbox import Outbox
 from handoffd.store.readers import Readers
 from handoffd.store.records import (
     Committed,
+    Newcomer,
+    Origins,
     PendingEffect,
     Record,
     StoredEvent,
@@ -177,12 +179,33 @@ class Journal:
         return await self._readers.run("count what is in the journal", partial(counts, path=self._path))
 
     async def add_project(self, root: str, name: str, at: datetime) -> None:
-        """Look after the project at `root` from now on; a known one only gets its new name."""
+        """Look after the project at `root` from now on, as a person wishes; a known one gets its new name."""
         tables.checked_path(root)
-        await self._write(f"add {root}", partial(tables.put_project, root=root, name=name, at=at))
+        newcomers = (Newcomer(root=root, name=name),)
+        await self._write(f"add {root}", partial(tables.put_projects, newcomers=newcomers, at=at))
+
+    async def add_projects(
+        self, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
+    ) -> None:
+        """Look after many projects from now on, all or none of them.
+
+        `untrusted` names the files of theirs that hold nothing a person has trusted, unless one did before.
+        """
+        for one in newcomers:
+            tables.checked_path(one.root)
+        work = partial(tables.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
+        await self._write(f"add {len(newcomers)} projects", work)
+
+    async def let_go(self, roots: Sequence[str], at: datetime) -> None:
+        """Look no longer after projects that the settings have brought and name no more."""
+        await self._write(f"let go of {len(roots)} projects", partial(tables.let_go, roots=roots, at=at))
+
+    async def origins(self) -> Origins:
+        """Return which projects the settings have brought, and which ones a person has removed."""
+        return await self._readers.run("read how projects came", queries.origins)
 
     async def remove_project(self, root: str, at: datetime) -> None:
-        """Look after `root` no longer; its history stays. NotFound when it is not looked after."""
+        """Look after `root` no longer, as a person wishes. NotFound when it is not looked after."""
         await self._write(f"remove {root}", partial(tables.retire_project, root=root, at=at))
 
     async def projects(self) -> tuple[StoredProject, ...]:

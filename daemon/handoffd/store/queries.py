@@ -24,7 +24,15 @@ from handoffd.store.codec import (
     readable,
 )
 from handoffd.store.faults import CORRUPT_JOURNAL
-from handoffd.store.records import PendingEffect, Standing, StoredEvent, StoredProject, StoredRun, StoredTrack
+from handoffd.store.records import (
+    Origins,
+    PendingEffect,
+    Standing,
+    StoredEvent,
+    StoredProject,
+    StoredRun,
+    StoredTrack,
+)
 
 _T = TypeVar("_T")
 
@@ -87,6 +95,18 @@ def projects(db: sqlite3.Connection) -> tuple[StoredProject, ...]:
     """Return the projects that are looked after, by root."""
     rows = db.execute("SELECT root, name, added_at FROM projects WHERE removed_at IS NULL ORDER BY root")
     return tuple(StoredProject(root=root, name=name, added_at=_moment(at)) for root, name, at in rows)
+
+
+def origins(db: sqlite3.Connection) -> Origins:
+    """Return how the projects came that are looked after, and which ones a person has removed."""
+    columns = {name for _, name, *_ in db.execute("PRAGMA table_info(projects)")}
+    if "brought_by" not in columns:  # looked at before a daemon has brought an older journal up to date
+        return Origins(brought_by={}, kept_out=frozenset())
+    brought = db.execute(
+        "SELECT root, brought_by FROM projects WHERE removed_at IS NULL AND brought_by IS NOT NULL"
+    )
+    kept_out = db.execute("SELECT root FROM projects WHERE removed_at IS NOT NULL AND brought_by IS NULL")
+    return Origins(brought_by=dict(brought), kept_out=frozenset(root for (root,) in kept_out))
 
 
 def events(db: sqlite3.Connection, after: int, project: str | None, limit: int) -> tuple[StoredEvent, ...]:

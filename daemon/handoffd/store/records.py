@@ -6,6 +6,7 @@ needs neither a database nor a thread.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -88,6 +89,29 @@ class StoredProject:
     root: str
     name: str
     added_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer:
+    """A project that is to be looked after, with others at once.
+
+    `brought_by` is the entry of the settings that means it; None: a person adds it.
+    """
+
+    root: str
+    name: str
+    brought_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """How projects came, by root: `brought_by` which entry of the settings; not there: a person added it.
+
+    `kept_out` are those that a person has removed: no entry brings them back.
+    """
+
+    brought_by: Mapping[str, str]
+    kept_out: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

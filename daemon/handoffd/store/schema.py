@@ -110,7 +110,12 @@ _REQUESTS: Step = (
     "CREATE INDEX requests_by_age ON requests (at)",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS)
+_ORIGINS: Step = (
+    # The entry of the settings that brought a project, or did so last; NULL: a person added or removed it.
+    "ALTER TABLE projects ADD COLUMN brought_by TEXT",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS)
 VERSION = len(STEPS)
 
 

@@ -8,6 +8,7 @@ fails its own caller and never a transaction.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,7 +18,7 @@ from handoffd.errors import NotFound, StoreError
 from handoffd.store import runs
 from handoffd.store.codec import decode_track, encode, encode_grounds
 from handoffd.store.digest import digest_of
-from handoffd.store.records import Committed, PendingEffect, Record
+from handoffd.store.records import Committed, Newcomer, PendingEffect, Record
 from handoffd.store.rulebooks import WrittenRules, keep_rules
 
 _PROJECTIONS_KEPT = 200
@@ -135,20 +136,40 @@ def finish_effect(db: sqlite3.Connection, effect_id: int, outcome: str) -> None:
         raise StoreError(f"effect {effect_id} is not in the journal", code="UNKNOWN_EFFECT")
 
 
-def put_project(db: sqlite3.Connection, root: str, name: str, at: datetime) -> None:
-    """Add a project, or rename it when it is there; one removed earlier counts from `at` again."""
-    db.execute(
-        """INSERT INTO projects (root, name, added_at) VALUES (?, ?, ?)
+def put_projects(
+    db: sqlite3.Connection, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
+) -> None:
+    """Add projects, or rename those that are there; what was removed earlier counts from `at` again.
+
+    `untrusted` files of theirs that nobody has trusted yet count as trusted while they are empty.
+    """
+    db.executemany(
+        """INSERT INTO projects (root, name, added_at, brought_by) VALUES (?, ?, ?, ?)
         ON CONFLICT (root) DO UPDATE SET name = excluded.name, removed_at = NULL,
+        brought_by = excluded.brought_by,
         added_at = iif(removed_at IS NULL, added_at, excluded.added_at)""",
-        (root, name, moment(at)),
+        [(one.root, one.name, moment(at), one.brought_by) for one in newcomers],
+    )
+    db.executemany(
+        "INSERT OR IGNORE INTO trusted VALUES (?, ?, '', ?)",
+        [(one.root, file, moment(at)) for one in newcomers for file in untrusted],
+    )
+
+
+def let_go(db: sqlite3.Connection, roots: Sequence[str], at: datetime) -> None:
+    """Mark projects removed that the settings name no more: they may bring them back."""
+    db.executemany(
+        """UPDATE projects SET removed_at = ?
+        WHERE root = ? AND removed_at IS NULL AND brought_by IS NOT NULL""",
+        [(moment(at), root) for root in roots],
     )
 
 
 def retire_project(db: sqlite3.Connection, root: str, at: datetime) -> None:
-    """Mark a project removed; its history stays. NotFound when it is not looked after."""
+    """Mark a project removed by a person; its history stays. NotFound when it is not looked after."""
     changed = db.execute(
-        "UPDATE projects SET removed_at = ? WHERE root = ? AND removed_at IS NULL", (moment(at), root)
+        "UPDATE projects SET removed_at = ?, brought_by = NULL WHERE root = ? AND removed_at IS NULL",
+        (moment(at), root),
     ).rowcount
     if changed == 0:
         raise NotFound(f"no project at {root}", hint="handoffd projects")

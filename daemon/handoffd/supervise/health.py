@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import structlog
 
 from handoffd.engine.views import Condition
@@ -21,6 +23,8 @@ class Health:
         self._services = services
         self.condition: Condition = "ok"
         self.detail: str | None = None
+        self.since: datetime | None = None
+        """Since when it has a condition that is not good."""
 
     def mark(self, condition: Condition, detail: str | None = None) -> None:
         """Take a condition; what is news is logged, and people are told unless it is good."""
@@ -30,6 +34,10 @@ class Health:
             if condition != "ok" and not self._is_the_machines(condition):
                 notice = condition_notice(self._root, condition, detail, self._services.clock)
                 self._services.notifier.send(notice)
+        if condition == "ok":
+            self.since = None
+        elif condition != self.condition:
+            self.since = self._services.clock.now()
         self.condition, self.detail = condition, detail
 
     def mark_error(self, error: HandoffdError) -> None:

@@ -160,6 +160,7 @@ class Loops:
                 continue
             project.crash = self._projects[root].crash
             project.ending = self._projects[root].ending
+            project.leaving = self._projects[root].leaving
             self._projects[root] = project
             return pending
 

@@ -7,6 +7,7 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -65,6 +66,8 @@ class Project:
         """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
+        self.leaving = False
+        """Whether it is let go as soon as nothing of it runs: the settings mean it no more."""
         known = {entry.key.track: entry for entry in stored}
         self.tracks: Mapping[str, TrackSupervisor] = {
             name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
@@ -96,6 +99,11 @@ class Project:
         return self._health.detail
 
     @property
+    def since(self) -> datetime | None:
+        """Since when something is wrong with it."""
+        return self._health.since
+
+    @property
     def live_runs(self) -> int:
         """How many processes of ours run for the project, or are about to."""
         return sum(track.attempts.count for track in self.tracks.values())
@@ -114,7 +122,7 @@ class Project:
     @property
     def workable(self) -> bool:
         """Whether anything may be dispatched: its files can be read, written and understood."""
-        return self.condition in {"ok", "invalid_rules"} and not self.ending
+        return self.condition in {"ok", "invalid_rules"} and not self.ending and not self.leaving
 
     @property
     def running(self) -> bool:

@@ -40,6 +40,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         warnings=_warnings(project),
         tracks=tuple(view for view in tracks if view is not None),
         executor=", ".join(names_in(project.files.settings.executor)) or None,
+        since=project.since,
     )
 
 
@@ -85,9 +86,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
     unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.edited else []
-    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed, *edited)
+    leaving = [_LEAVING] if project.leaving else []
+    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed, *edited, *leaving)
 
 
+_LEAVING = (
+    "the settings mean it no more: it is let go when what runs is over; `handoffd add PROJECT` keeps it"
+)
 _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adopts that or holds it"
 
 
@@ -139,6 +144,8 @@ def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:
 
 def _following(project: Project, track: TrackSupervisor) -> str | None:
     """Return what a person would type next."""
+    if project.leaving:
+        return command_for(project.root, "add")
     if not project.workable:
         return mending(project.root, project.condition)  # it takes no verb before that
     if track.shortage is not None:
@@ -178,6 +185,8 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     state, ledger = track.track.state, track.track.ledger
     if state is None or state.status is Status.RUNNING or state.step == DONE:
         return None
+    if project.leaving:
+        return _LEAVING
     if not project.workable:
         return project.detail or project.condition
     if ledger.held_edit:

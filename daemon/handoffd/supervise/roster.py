@@ -25,10 +25,11 @@ from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
-from handoffd.store.records import StoredTrack
+from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.supervise.choosing import AUTO
 from handoffd.supervise.loops import Loops, Watching, by_project
 from handoffd.supervise.manual import Manual
+from handoffd.supervise.membership import Membership
 from handoffd.supervise.naming import name_of, names_of, root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
@@ -56,6 +57,8 @@ class Roster:
         """The tracks of projects that were removed and may come back."""
         self._loops = Loops(services, self._projects)
         self._changing = anyio.Lock()
+        self.membership = Membership(services, self._projects, self._former, self._loops, self._changing)
+        """Who came by the settings, and comes and goes with them."""
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -63,7 +66,8 @@ class Roster:
         trusted = await self._services.journal.trusted()
         tracks = await self._services.journal.tracks()
         await self._services.budgets.load(self._services.journal, tracks)
-        self._former = by_project(tracks)
+        self._former.update(by_project(tracks))
+        await self.membership.load()
         for known in await self._services.journal.projects():
             stored = self._former.pop(known.root, ())
             texts = trusted.get(known.root, {})
@@ -166,6 +170,7 @@ class Roster:
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
         view = await view_of(self._project(project), self._services.slots)
+        view = replace(view, brought_by=self.membership.brought_by.get(project))
         unwatched = self._loops.unwatched(project)
         if not unwatched:
             return view
@@ -178,20 +183,48 @@ class Roster:
         async with self._changing:  # asked for twice at once, it is one project all the same
             if root not in self._projects:
                 await self._admit(root)
+                self.membership.of_a_person(root)
+            elif root in self.membership.brought_by:
+                await self._adopt(self._projects[root])
         return await self.view(root)
 
-    async def _admit(self, root: str) -> None:
+    async def enrol(self, root: str, entry: str) -> str | None:
+        """Supervise a project that the settings name outright, trusted as `add` does; return its root.
+
+        None when it is supervised already, or a person has removed it. Raises HandoffdError.
+        """
+        if root in self._projects:
+            return None
+        root = await resolved(root)
+        async with self._changing:
+            if root in self._projects or root in self.membership.kept_out:
+                return None
+            await self._admit(root, entry)
+            self.membership.brought_by[root] = entry
+        return root
+
+    async def _admit(self, root: str, brought_by: str | None = None) -> None:
         project = Project(root, self._services, self._former.get(root, ()))
         try:
             with remedies(root):
                 await project.admit()
-            await self._services.journal.add_project(root, name_of(project), self._services.clock.now())
+            newcomer = Newcomer(root=root, name=name_of(project), brought_by=brought_by)
+            await self._services.journal.add_projects((newcomer,), self._services.clock.now())
         except BaseException:
             project.dismiss()
             raise
         self._projects[root] = project
         self._former.pop(root, None)
         self._loops.begin(root)
+
+    async def _adopt(self, project: Project) -> None:
+        """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
+        with remedies(project.root):
+            await project.trust()
+        await self._services.journal.add_project(project.root, name_of(project), self._services.clock.now())
+        self.membership.of_a_person(project.root)
+        self.membership.keep((project.root,))
+        project.touched()
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its history stay.
@@ -211,6 +244,7 @@ class Roster:
                 self._loops.begin(project, None)
                 raise
             self._projects.pop(project).dismiss()
+            self.membership.of_a_person(project, removed=True)
             return view
 
     async def _retire(self, root: str, *, idle: bool) -> tuple[StoredTrack, ...]:

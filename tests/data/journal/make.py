@@ -24,7 +24,7 @@ from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
 from handoffd.store.journal import Journal
-from handoffd.store.records import Outgoing, Record
+from handoffd.store.records import Newcomer, Outgoing, Record
 from handoffd.store.schema import STEPS, migrate
 
 SHOP = TrackKey("/srv/shop")
@@ -145,6 +145,10 @@ async def _make(path: Path, version: int) -> None:
         await journal.add_project("/srv/shop", "shop", _at(0))
         await journal.add_project("/srv/blog", "blog", _at(0))
         await journal.remove_project("/srv/blog", _at(20))
+        if version >= 6:
+            found = [Newcomer(root=f"/srv/work/{name}", name=name, brought_by="/srv/work") for name in "ab"]
+            await journal.add_projects(found, _at(1), untrusted=(RULES,))
+            await journal.let_go(["/srv/work/b"], _at(2))
         await journal.save_baseline(SHOP, "US-005", b"baseline")
         await journal.trust("/srv/shop", RULES, "steps: {}\n", _at(0))
         if version >= 3:

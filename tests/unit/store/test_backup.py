@@ -73,7 +73,10 @@ def test_the_copy_is_of_one_instant_however_long_it_takes(journal: Path, tmp_pat
 
         def commit(done: int, _: int) -> None:
             told.append(done)
-            writer.execute("INSERT INTO projects VALUES (?, 'late', '2026-01-31', NULL)", (f"/srv/{done}",))
+            writer.execute(
+                "INSERT INTO projects (root, name, added_at) VALUES (?, 'late', '2026-01-31')",
+                (f"/srv/{done}",),
+            )
             writer.commit()
 
         back_up(journal, tmp_path / "monday.db", progress=commit)

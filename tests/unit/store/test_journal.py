@@ -25,6 +25,7 @@ from handoffd.store.database import open_database
 from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
 from handoffd.store.projection import state_name
+from handoffd.store.records import Newcomer, Origins
 
 KILLS = 24
 GOLDEN = Path(__file__).parents[2] / "data" / "journal"
@@ -236,3 +237,66 @@ def test_a_kill_at_any_moment_loses_nothing_and_tears_nothing(tmp_path: Path) ->
     assert {Path(state_name(track)).name for track in TRACKS} == {
         name for _, _, names in os.walk(root) for name in names
     }
+
+
+async def test_how_a_project_came_is_kept(tmp_path: Path) -> None:
+    """What the settings bring they may let go and bring again; what a person removed stays away."""
+    brought = [Newcomer(root=f"/srv/{name}", name=name, brought_by="/srv/*") for name in ("a", "b", "c")]
+    async with opened(tmp_path / "journal.db") as journal:
+        await journal.add_project("/srv/own", "own", NOW)
+        await journal.add_projects(brought, NOW, untrusted=("settings",))
+        await journal.let_go(["/srv/a", "/srv/own"], NOW)
+        await journal.remove_project("/srv/b", NOW)
+
+        assert ["/srv/c", "/srv/own"] == [known.root for known in await journal.projects()]
+        assert Origins(brought_by={"/srv/c": "/srv/*"}, kept_out=frozenset({"/srv/b"})) == (
+            await journal.origins()
+        )
+
+        await journal.add_projects(brought[:1], NOW)
+        await journal.add_project("/srv/b", "b", NOW)
+        await journal.add_project("/srv/c", "c", NOW)  # of a person's own, from now on
+        assert Origins(brought_by={"/srv/a": "/srv/*"}, kept_out=frozenset()) == await journal.origins()
+
+
+async def test_what_is_found_is_not_trusted_unless_it_was(tmp_path: Path) -> None:
+    """Nobody has looked at its files; what a person trusted before stays trusted."""
+    newcomers = [Newcomer(root="/srv/a", name="a", brought_by="/srv/*")]
+    async with opened(tmp_path / "journal.db") as journal:
+        await journal.trust("/srv/a", "rules", "steps: {}\n", NOW)
+        await journal.add_projects(newcomers, NOW, untrusted=("settings", "rules"))
+
+        assert {"/srv/a": {"settings": "", "rules": "steps: {}\n"}} == await journal.trusted()
+
+
+async def test_many_projects_come_all_or_none(tmp_path: Path) -> None:
+    """A path that the journal cannot hold is named, and nothing of the rest is half done."""
+    newcomers = [Newcomer(root=root, name="n") for root in ("/srv/a", "/srv/caf\udce9")]
+    async with opened(tmp_path / "journal.db") as journal:
+        with pytest.raises(StoreError):
+            await journal.add_projects(newcomers, NOW)
+
+        assert () == await journal.projects()
+
+
+async def test_before_the_settings_brought_any_all_came_from_people(tmp_path: Path) -> None:
+    """An older journal can be looked at before a daemon has brought it up to date, and after."""
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / "schema-5.db", path)
+
+    looking = await Journal.open_to_read(path)
+    try:
+        assert Origins(brought_by={}, kept_out=frozenset()) == await looking.origins()
+    finally:
+        await looking.close()
+    async with opened(path) as journal:
+        assert Origins(brought_by={}, kept_out=frozenset({"/srv/blog"})) == await journal.origins()
+
+
+async def test_a_journal_knows_what_the_settings_brought(tmp_path: Path) -> None:
+    """As the release wrote it that began with it."""
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / "schema-6.db", path)
+
+    async with opened(path) as journal:
+        assert {"/srv/work/a": "/srv/work"} == (await journal.origins()).brought_by

@@ -31,7 +31,7 @@ def _written(path: Path, status: str | None, executor: str | None, *, last: str 
             "INSERT INTO events (at, project, track, kind, event, result, why) VALUES ('','','','','','','')"
         )
         seq = db.execute(event).lastrowid
-        db.execute("INSERT INTO projects VALUES (?, 'shop', '', NULL)", (ROOT,))
+        db.execute("INSERT INTO projects (root, name, added_at) VALUES (?, 'shop', '')", (ROOT,))
         db.execute("INSERT INTO tracks VALUES (?, 'main', ?, ?, NULL, 'bdd', ?)", (ROOT, seq, body, status))
         if last is not None:
             db.execute(

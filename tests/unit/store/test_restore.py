@@ -168,7 +168,7 @@ def test_what_a_broken_restore_left_is_cleared_away(journal: Path, monday: Path)
 def test_a_write_ahead_log_does_not_meet_the_wrong_journal(journal: Path, monday: Path) -> None:
     """A process that was killed leaves one; SQLite would take it for the new journal's."""
     with closing(sqlite3.connect(journal)) as db:
-        db.execute("INSERT INTO projects VALUES ('/srv/late', 'late', '2026-01-31', NULL)")
+        db.execute("INSERT INTO projects (root, name, added_at) VALUES ('/srv/late', 'late', '2026-01-31')")
         db.commit()
         leftovers = {suffix: Path(f"{journal}{suffix}").read_bytes() for suffix in ("-wal", "-shm")}
     for suffix, content in leftovers.items():

@@ -39,7 +39,7 @@ def test_migrating_again_changes_nothing(db: sqlite3.Connection) -> None:
 def test_a_later_step_goes_on_from_where_the_file_is(db: sqlite3.Connection) -> None:
     """An old journal keeps its rows and gets what is new."""
     migrate(db, "journal.db")
-    db.execute("INSERT INTO projects VALUES ('/srv/shop', 'shop', '2026-01-31', NULL)")
+    db.execute("INSERT INTO projects (root, name, added_at) VALUES ('/srv/shop', 'shop', '2026-01-31')")
 
     migrate(db, "journal.db", (*STEPS, ("ALTER TABLE projects ADD COLUMN colour TEXT",)))
 

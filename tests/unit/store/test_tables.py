@@ -18,13 +18,13 @@ from handoffd.protocol.state import State, Status
 from handoffd.store import queries
 from handoffd.store.database import open_database
 from handoffd.store.digest import digest_of
-from handoffd.store.records import Record
+from handoffd.store.records import Newcomer, Record
 from handoffd.store.tables import (
     finish_effect,
     moment,
     prepare,
     put_baseline,
-    put_project,
+    put_projects,
     put_trusted,
     retire_project,
     write_record,
@@ -188,8 +188,8 @@ def test_a_path_that_is_not_utf8_is_refused() -> None:
 def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
     """Adding twice renames; removing twice is an error; coming back counts from then."""
     later = NOW + timedelta(days=1)
-    put_project(db, "/srv/shop", "shop", NOW)
-    put_project(db, "/srv/shop", "store", later)
+    put_projects(db, [Newcomer(root="/srv/shop", name="shop")], NOW)
+    put_projects(db, [Newcomer(root="/srv/shop", name="store")], later)
     assert [("store", NOW)] == [(project.name, project.added_at) for project in queries.projects(db)]
 
     retire_project(db, "/srv/shop", later)
@@ -197,7 +197,7 @@ def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
     with pytest.raises(NotFound, match="/srv/shop"):
         retire_project(db, "/srv/shop", later)
 
-    put_project(db, "/srv/shop", "shop", later)
+    put_projects(db, [Newcomer(root="/srv/shop", name="shop")], later)
     assert [later] == [project.added_at for project in queries.projects(db)]
 
 

@@ -55,7 +55,10 @@ def add(name: str) -> Work[str]:
     """Return the work of adding a project."""
 
     def work(db: sqlite3.Connection) -> str:
-        db.execute("INSERT INTO projects VALUES (?, ?, '2026', NULL)", (f"/{name}", name))
+        db.execute(
+            "INSERT INTO projects (root, name, added_at) VALUES (?, ?, '2026')",
+            (f"/{name}", name),
+        )
         return name
 
     return work
@@ -177,7 +180,7 @@ from handoffd.store.writer import Work, Writer
 
 def add(number):
     values = (str(number), "x" * 3000)
-    return lambda db: db.execute("INSERT INTO projects VALUES (?, ?, '2026', NULL)", values)
+    return lambda db: db.execute("INSERT INTO projects (root, name, added_at) VALUES (?, ?, '2026')", values)
 
 async def main(path):
     writer, acknowledged, errors = Writer(open_database(path), path, lambda values: None), [], []

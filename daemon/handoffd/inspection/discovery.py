@@ -1,0 +1,115 @@
+"""Looks for projects below a folder: those of the three-file protocol, whoever supervises them.
+
+The walk is bounded, follows no symbolic link, and goes into no project: what lies in one belongs to
+it. Of projects that are known it asks the disk nothing, so that looking again at a workspace of
+thousands is a listing or two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+
+from handoffd.inspection.wanted import Wanted
+from handoffd.inspection.workspace import MARKERS
+
+MOST_FOLDERS = 200_000
+"""So many folders are listed in one walk."""
+MOST_PROJECTS = 20_000
+"""So many are found by one walk."""
+MOST_UNREAD = 10
+"""So many folders that cannot be listed are named."""
+TOLD_EVERY = 500
+
+FILES = frozenset({"STATE.json", "HANDOFF.md", "handoffd.yaml", "step-rules.yaml", "states"})
+"""An `.ai` folder with one of these is the protocol's; other tools have folders of that name, too."""
+
+_OTHER = frozenset(marker for marker in MARKERS if "/" not in marker)
+
+
+@dataclass(slots=True, kw_only=True)
+class Discovered:
+    """What a walk has found: roots in order, known ones left out. `unread` are folders it could not list."""
+
+    base: str
+    roots: list[str] = field(default_factory=list)
+    folders: int = 0
+    others: int = 0
+    """Folders that look like a project and have no `.ai`: `handoffd init` makes them one."""
+    unread: list[str] = field(default_factory=list)
+    stopped: bool = False
+    """Whether there was more than one walk looks at."""
+
+
+def resolved_base(wanted: Wanted) -> str | None:
+    """Return where the base of an entry lies, without symbolic links; None when there is no such folder."""
+    try:
+        path = os.path.realpath(wanted.base)
+    except ValueError:  # a character that no name can have
+        return None
+    return path if os.path.isdir(path) else None
+
+
+def discover(
+    wanted: Wanted,
+    base: str,
+    known: Container[str] = frozenset(),
+    progress: Callable[[Discovered], None] = lambda _: None,
+) -> Discovered:
+    """Return the projects that `wanted` means below `base`; blocks for as long as the disk does.
+
+    `progress` hears of what is found so far every 500 folders.
+    """
+    found = Discovered(base=base)
+    pending: list[tuple[str, ...]] = [()]
+    while pending:
+        names = pending.pop()
+        if found.folders >= MOST_FOLDERS or len(found.roots) >= MOST_PROJECTS:
+            found.stopped = True
+            break
+        below = _listed(os.path.join(base, *names), found)
+        if found.folders % TOLD_EVERY == 0:
+            progress(found)
+        if names and _is_project(base, names, below):
+            if wanted.fit(names).meant:
+                found.roots.append(os.path.join(base, *names))
+            continue
+        found.others += bool(names) and not _OTHER.isdisjoint(below)
+        pending += _further(wanted, base, names, below, known)
+    found.roots.sort()
+    return found
+
+
+def _further(
+    wanted: Wanted, base: str, names: tuple[str, ...], below: dict[str, bool], known: Container[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the folders below one that are worth a look."""
+    place = os.path.join(base, *names)
+    for name in sorted((name for name, is_folder in below.items() if is_folder), reverse=True):
+        if os.path.join(place, name) in known:
+            continue
+        fit = wanted.fit((*names, name))
+        if fit.meant or fit.further:
+            yield (*names, name)
+
+
+def _listed(folder: str, found: Discovered) -> dict[str, bool]:
+    """Return the names in a folder, and of each whether it is a folder and no link."""
+    found.folders += 1
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    except OSError:
+        if len(found.unread) < MOST_UNREAD:
+            found.unread.append(folder)
+        return {}
+
+
+def _is_project(base: str, names: tuple[str, ...], below: dict[str, bool]) -> bool:
+    if not below.get(".ai"):
+        return False
+    try:
+        return not FILES.isdisjoint(os.listdir(os.path.join(base, *names, ".ai")))
+    except OSError:
+        return False

@@ -1,0 +1,266 @@
+"""Keeps the supervised projects in step with what the settings mean: paths, patterns and workspaces.
+
+It looks when it begins, when it is asked to (a reload), and every `roster.scan_s`. Each entry is looked up
+by a thread of its own: a disk that hangs delays neither the daemon nor the other entries, and is asked
+no second time before it has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.commands import command_for
+from handoffd.errors import HandoffdError
+from handoffd.inspection.discovery import Discovered, discover, resolved_base
+from handoffd.inspection.wanted import Wanted, wanted_of
+from handoffd.supervise.enrolment import Placed, arrivals, departures
+from handoffd.supervise.membership import LetGo, is_recordable
+from handoffd.supervise.reach import Reach
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+WALK_S = 60.0
+"""How long the projects below one folder are looked for; what is found later counts at the next look."""
+LEAVING_S = 1.0
+"""How often it is looked whether what the settings mean no more has come to an end."""
+_NAMED = 3
+"""So many of what was found are named in one line."""
+
+
+class Members(Protocol):
+    """What is known of the projects, and how they come and go; `Membership` for one."""
+
+    brought_by: dict[str, str]
+    kept_out: set[str]
+
+    async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
+        """Supervise what was found, untrusted; return what is new."""
+
+    async def let_go(self, roots: frozenset[str]) -> LetGo:
+        """Supervise no longer what the settings have brought."""
+
+    def keep(self, roots: frozenset[str]) -> None:
+        """Have those stay that were to leave."""
+
+
+class Projects(Protocol):
+    """The roster, as far as it is asked here."""
+
+    @property
+    def members(self) -> Members:
+        """Who came by the settings."""
+
+    def roots(self) -> frozenset[str]:
+        """Return the roots of all projects."""
+
+    async def enrol(self, root: str, entry: str) -> str | None:
+        """Supervise a project that is named outright; None: it is, or a person does not want it."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One entry of the settings between two looks."""
+
+    wanted: Wanted
+    place: Reach
+    walk: Reach
+    base: str | None = None
+    why_not: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Enrolling:
+    """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
+
+    def __init__(self, services: Services, projects: Projects) -> None:
+        self._services = services
+        self._projects = projects
+        self._entries: dict[Wanted, _Entry] = {}
+        self._judged: object = None
+        self._leaving: frozenset[str] = frozenset()
+        self._asked = anyio.Event()
+        self._looked = anyio.Event()
+        self._one_look = anyio.Lock()
+        self.brought = 0
+        """How many projects the settings have brought since the daemon began."""
+        self.gone = 0
+        """How many of them were let go."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not go as the settings would have it, in words."""
+        return tuple(note for entry in self._entries.values() for note in entry.notes)
+
+    async def run(self) -> None:
+        """Look for new projects until cancelled."""
+        while True:
+            self._asked, looked = anyio.Event(), self._looked
+            await self._contained()
+            self._looked = anyio.Event()
+            looked.set()
+            await self._rest()
+
+    async def look_now(self, within_s: float) -> bool:
+        """Have `run` look at once; return whether it was through within so long."""
+        with anyio.move_on_after(within_s):
+            if self._one_look.locked():
+                await self._looked.wait()  # that look may have begun before there was anything to see
+            looked = self._looked
+            self._asked.set()
+            await looked.wait()
+            return True
+        return False
+
+    async def named(self) -> None:
+        """See to what needs no walk: roots that are written out, and what is meant no more."""
+        async with self._one_look:
+            await self._place()
+            await self._depart()
+            async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
+                for entry in self._entries.values():
+                    if entry.wanted.kind == "path":
+                        tasks.start_soon(self._enrol, entry)
+
+    async def _contained(self) -> None:
+        try:
+            await self.named()
+            async with self._one_look, anyio.create_task_group() as tasks:
+                for entry in self._entries.values():
+                    if entry.wanted.kind != "path" and entry.base is not None:
+                        tasks.start_soon(self._find, entry, entry.base)
+        except Exception:
+            log.exception("projects not looked for")
+
+    async def _rest(self) -> None:
+        """Wait until it is time for the next look; those that leave are looked after meanwhile."""
+        with anyio.move_on_after(self._services.settings.roster.scan_s):
+            while not self._asked.is_set():
+                with anyio.move_on_after(LEAVING_S if self._leaving else None):
+                    await self._asked.wait()
+                if self._leaving:
+                    await self._part(self._leaving)
+
+    # --- where the entries lie ---------------------------------------------------------------------
+    async def _place(self) -> None:
+        wanted = wanted_of(self._services.settings)
+        self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
+        async with anyio.create_task_group() as tasks:
+            for entry in self._entries.values():
+                entry.notes.clear()
+                tasks.start_soon(self._look_up, entry)
+
+    def _entry(self, wanted: Wanted) -> _Entry:
+        base = wanted.base
+        return _Entry(wanted, Reach(base, self._services), Reach(base, self._services))
+
+    async def _look_up(self, entry: _Entry) -> None:
+        wanted, entry.base = entry.wanted, None
+        if wanted.kind == "path" and wanted.text in self._projects.members.brought_by:
+            entry.base = wanted.text  # how that one stands, its own look says
+            return
+        try:
+            entry.base = await entry.place.asked(partial(resolved_base, wanted))
+        except HandoffdError as error:
+            entry.notes.append(f"{wanted.section}: {error.message}")
+            return
+        if entry.base is None:
+            entry.notes.append(f"{wanted.section}: {wanted.base} is no folder; it is looked for again")
+
+    # --- those that go -----------------------------------------------------------------------------
+    async def _depart(self) -> None:
+        brought = self._projects.members.brought_by
+        placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
+        judged = (placed, len(brought), self.brought, self.gone)
+        if judged == self._judged:
+            return  # ten thousand projects are not compared with the same entries again and again
+        leaving = await to_thread.run_sync(departures, dict(brought), placed)
+        self._projects.members.keep(self._leaving - leaving)
+        self._leaving = frozenset()
+        if leaving:
+            await self._part(leaving)
+        self._judged = (placed, len(brought), self.brought, self.gone)
+
+    async def _part(self, leaving: frozenset[str]) -> None:
+        try:
+            parted = await self._projects.members.let_go(leaving)
+        except HandoffdError as error:
+            log.warning("projects not let go", count=len(leaving), error=error.message)
+            self._leaving = leaving
+            return
+        if parted.gone:
+            self.gone += len(parted.gone)
+            log.info("projects let go", count=len(parted.gone), projects=_some(sorted(parted.gone)))
+        self._leaving = parted.busy
+
+    # --- those that come ---------------------------------------------------------------------------
+    async def _enrol(self, entry: _Entry) -> None:
+        wanted = entry.wanted
+        if entry.base is None or entry.base in self._projects.members.kept_out:
+            if entry.base is not None:
+                add = command_for(entry.base, "add")
+                entry.notes.append(
+                    f"projects: {wanted.text} was removed by a person; to have it back: `{add}`"
+                )
+            return
+        try:
+            root = await self._projects.enrol(entry.base, wanted.text)
+        except HandoffdError as error:  # one project's fault is not the daemon's
+            log.warning("project not added", project=wanted.text, error=error.message)
+            entry.notes.append(f"projects: {wanted.text} is not supervised: {error.message}")
+            return
+        if root is not None:
+            self._tell_of((root,), wanted)
+
+    async def _find(self, entry: _Entry, base: str) -> None:
+        known = self._projects.roots()
+        try:
+            walk = partial(discover, entry.wanted, base, known)
+            found = await entry.walk.asked(walk, WALK_S)
+        except HandoffdError as error:
+            entry.notes.append(f"{entry.wanted.section}: {error.message}")
+            return
+        entry.notes += _noted(entry.wanted, found)
+        new = arrivals(found.roots, self._projects.roots(), self._projects.members.kept_out)
+        if entry.wanted.ask:
+            if new:
+                add = f"handoffd scan {entry.wanted.base} --add"
+                entry.notes.append(f"workspaces: {_some(new)} waits to be added: `{add}`")
+            return
+        try:
+            brought = await self._projects.members.bring(dict.fromkeys(new, entry.wanted.text))
+        except HandoffdError as error:
+            entry.notes.append(f"{entry.wanted.section}: {error.message}")
+            return
+        self._tell_of(brought, entry.wanted)
+
+    def _tell_of(self, brought: Sequence[str], wanted: Wanted) -> None:
+        if brought:
+            self.brought += len(brought)
+            log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
+
+
+def _noted(wanted: Wanted, found: Discovered) -> list[str]:
+    """Return what a walk could not see."""
+    notes = []
+    if found.unread:
+        notes.append(f"{wanted.section}: {_some(found.unread)} cannot be listed")
+    if found.stopped:
+        notes.append(
+            f"{wanted.section}: {wanted.text} holds more folders than are looked through; be narrower"
+        )
+    if unwritable := [root for root in found.roots if not is_recordable(root)]:
+        notes.append(f"{wanted.section}: {unwritable[0]!a} is not supervised: its name is not UTF-8")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

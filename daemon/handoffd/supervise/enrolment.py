@@ -1,0 +1,43 @@
+"""Which projects come and which ones go, by what the settings mean: decided without a look at any disk.
+
+What goes was brought by the settings and is meant by them no more. A folder that is not there is still
+meant, and while the place is gone that an entry names, nothing goes that came by this entry: an
+unmounted disk is no edit of the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from handoffd.inspection.wanted import Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An entry of the settings, and where its base lies at the moment; `base` None: nowhere, or silent."""
+
+    wanted: Wanted
+    base: str | None
+    why_not: str | None = None
+    """Why it has no base, in words."""
+
+    def covers(self, root: str) -> bool:
+        """Return whether it means `root`: as it is written, or where its base leads to."""
+        bases = (self.wanted.base,) if self.base is None else (self.wanted.base, self.base)
+        return self.wanted.covers(root, bases)
+
+
+def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> frozenset[str]:
+    """Return the roots that the settings have brought and mean no more."""
+    lost = {entry.wanted.text for entry in placed if entry.base is None}
+    return frozenset(
+        root
+        for root, text in brought_by.items()
+        if text not in lost and not any(entry.covers(root) for entry in placed)
+    )
+
+
+def arrivals(found: Iterable[str], known: Collection[str], kept_out: Collection[str]) -> tuple[str, ...]:
+    """Return the roots of `found` that are new, in their order, without those a person has removed."""
+    return tuple(root for root in found if root not in known and root not in kept_out)
