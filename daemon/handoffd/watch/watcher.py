@@ -42,10 +42,12 @@ class Watcher:
     was written before is there to be seen, what is written later will be hinted.
     """
 
-    def __init__(self, touched: Callable[[str], None], settings: WatchSettings) -> None:
+    def __init__(
+        self, touched: Callable[[str], None], settings: WatchSettings, backend: Backend | None = None
+    ) -> None:
         self._touched = touched
         self._settings = settings
-        self._backend: Backend = backend_of(settings)
+        self._backend: Backend = backend or backend_of(settings)
         self._sweeper = Sweeper(self._touch)
         self._roots: set[str] = set()
         self._degraded: dict[str, str] = {}

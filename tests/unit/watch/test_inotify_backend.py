@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.support.eventually import eventually
 from tests.unit.watch.test_backend import running as running_alone
@@ -128,6 +129,21 @@ async def test_one_that_comes_or_goes_is_nobody_elses_business(tmp_path: Path) -
     assert {str(roots[1])} == set(told.gone)
 
 
+async def test_to_recover_is_to_place_everybody_again(tmp_path: Path) -> None:
+    """A watch may have ended unheard; a new folder may have the number of the old one."""
+    roots = [project(tmp_path, str(number)) for number in range(5)]
+    backend = InotifyBackend(UNSWEPT)
+    for root in roots:
+        backend.add(str(root))
+    async with running_alone(backend) as told:
+        await eventually(lambda: 5 == len(told.found))
+        told.found.clear()
+        backend.recover()
+        await eventually(lambda: 5 == len(told.found))
+
+    assert set(map(str, roots)) == {place.root for place in told.found}
+
+
 async def test_a_project_that_is_removed_while_it_is_placed_leaves_no_watch(tmp_path: Path) -> None:
     """Added and removed in a breath, any number of times."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
@@ -190,13 +206,14 @@ async def test_two_projects_that_are_one_folder_are_both_hinted(tmp_path: Path) 
     assert "for both" == hints.seen[str(real)]
 
 
-async def test_a_flood_over_one_project_is_few_hints(tmp_path: Path) -> None:
-    """And the neighbour is hinted meanwhile."""
+async def test_changes_without_a_pause_are_few_hints(tmp_path: Path) -> None:
+    """Though each of them could be read by itself; and the neighbour is hinted at once."""
     noisy, quiet = project(tmp_path, "noisy"), project(tmp_path, "quiet")
-    async with watching(UNSWEPT, noisy, quiet) as (_, hints):
-        for number in range(2500):
-            for name in ("HANDOFF.md", "executor-result"):  # in turns: equal events in a row are one
-                os.utime(noisy / ".ai" / name, (number, number)) if number else (noisy / ".ai" / name).touch()
+    settings = UNSWEPT.model_copy(update={"debounce_ms": 5000})
+    async with watching(settings, noisy, quiet) as (_, hints):
+        for number in range(1000):
+            publish(noisy, str(number))
+            await anyio.lowlevel.checkpoint()
         publish(quiet, "heard")
         await eventually(hints.saw(quiet, "heard"))
 
@@ -208,29 +225,28 @@ async def test_lost_events_are_made_good_by_a_sweep(tmp_path: Path) -> None:
     """A real overflow over a few names: what came last was told to nobody, and is found all the same."""
     noisy, other, replaced = (project(tmp_path, name) for name in ("noisy", "other", "replaced"))
     async with watching(UNSWEPT, noisy, other, replaced) as (_, hints):
+        publish(replaced, "heard, so that the sweep has no reason to think it deaf")
         for number in range(QUEUED // 2 + 100):  # while nobody reads; two events each
             os.utime(noisy / ".ai", (number, number))
             (noisy / ".ai" / "noise").touch()
         publish(other, "lost")
         shutil.rmtree(replaced / ".ai")
-        (replaced / ".ai").mkdir()
-        publish(replaced, "lost")
+        (replaced / ".ai").mkdir()  # as likely as not with the number that the other one had
+        await eventually(hints.saw(other, "lost"))
         for root in (other, replaced):
-            await eventually(hints.saw(root, "lost"))
             await until_the_watch_hears(root, hints)
 
 
 async def until_the_watch_hears(root: Path, hints: Hints) -> None:
     """Make changes until one of them is hinted: at last the watch is set up again."""
 
-    async def hears() -> bool:
+    heard = False
+    while not heard:
         text = f"at {anyio.current_time()}"
         publish(root, text)
-        with anyio.move_on_after(1):
+        with anyio.move_on_after(1) as limit:
             await eventually(hints.saw(root, text))
-        return hints.saw(root, text)()
-
-    await eventually(hears)
+        heard = not limit.cancelled_caught
 
 
 async def test_other_settings_apply_at_once(tmp_path: Path) -> None:

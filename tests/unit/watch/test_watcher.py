@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,6 +16,8 @@ from tests.support.eventually import eventually
 from tests.unit.watch.watching import Hints, project, publish, watching
 
 from handoffd.settings import WatchSettings
+from handoffd.watch.backend import Listener
+from handoffd.watch.folders import NOWHERE, place_of
 from handoffd.watch.watcher import Watcher
 
 BACK_ENDS = ("inotify", "watchfiles")
@@ -240,3 +244,67 @@ async def test_a_thousand_projects(tmp_path: Path, unswept: WatchSettings) -> No
             publish(root, "x")
         await eventually(lambda: all(hints.saw(root, "x")() for root in roots), within_s=120)
         assert {} == watcher.degraded
+
+
+class Told:
+    """A back end that watches nothing and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.renewed: list[str] = []
+        self.recovered = 0
+
+    def add(self, root: str) -> None:
+        """Do nothing."""
+
+    def remove(self, root: str) -> None:
+        """Do nothing."""
+
+    def renew(self, roots: Iterable[str]) -> None:
+        """Note these."""
+        self.renewed += roots
+
+    def recover(self) -> None:
+        """Count it."""
+        self.recovered += 1
+
+    def configure(self, settings: WatchSettings) -> None:
+        """Do nothing."""
+
+    async def run(self, listener: Listener) -> None:
+        """Wait to be cancelled."""
+        await anyio.sleep_forever()
+
+
+async def test_a_folder_replaced_between_placing_and_looking_is_watched_anew(tmp_path: Path) -> None:
+    """And so is one that came meanwhile; what is as it was placed is left alone."""
+    replaced, came, same = (project(tmp_path, name) for name in ("replaced", "came", "same"))
+    told, hints = Told(), Hints()
+    watcher = Watcher(hints.take, WatchSettings(), told)
+    for root in (replaced, came, same):
+        watcher.add(str(root))
+
+    places = {root: place_of(str(root)) for root in (replaced, came, same)}
+    await watcher.placed(
+        [replace(places[replaced], ai=b"another"), replace(places[came], ai=NOWHERE), places[same]]
+    )
+
+    assert [str(replaced), str(came)] == told.renewed
+    assert {str(root) for root in (replaced, came, same)} == set(hints.count)
+
+
+async def test_after_lost_events_everything_is_swept_and_the_back_end_recovers(tmp_path: Path) -> None:
+    """In this order, and also when the next regular sweep would be in an hour."""
+    root = project(tmp_path)
+    told, hints = Told(), Hints()
+    watcher = Watcher(hints.take, WatchSettings(sweep_s=3600), told)
+    watcher.add(str(root))
+    await watcher.placed([place_of(str(root))])
+    publish(root, "lost")
+    async with anyio.create_task_group() as group:
+        group.start_soon(watcher.run)
+        watcher.overflowed()
+        await eventually(lambda: told.recovered)
+        group.cancel_scope.cancel()
+
+    assert hints.saw(root, "lost")()
+    assert [str(root)] == told.renewed  # nobody had heard of its change
