@@ -70,8 +70,10 @@ class RosterSettings(_Section):
 
 
 class WatchSettings(_Section):
-    """How `.ai/` folders are watched. Latency of a hint is about 1.5 times `step_ms`."""
+    """How `.ai/` folders are watched. With watchfiles a hint takes about 1.5 times `step_ms`."""
 
+    backend: Literal["auto", "inotify", "watchfiles"] = "auto"
+    """`auto`: the kernel's inotify on Linux, watchfiles elsewhere."""
     step_ms: int = Field(10, ge=1, le=1000)
     debounce_ms: int = Field(20, ge=1, le=5000)
     shards: int = Field(4, ge=1, le=10)

@@ -8,8 +8,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.inotify import Holder, Limit, Limits
-from handoffd.watch.demand import Demand
-from handoffd.watch.shard import LIMIT_REACHED
+from handoffd.watch.demand import LIMIT_REACHED, Demand
 
 CHECK = "watches"
 LASTING = "/etc/sysctl.d/60-handoffd.conf"

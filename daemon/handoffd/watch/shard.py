@@ -6,11 +6,12 @@ when it is live, and with `rust_timeout=0`, the only value that loses no event, 
 cancellation never ends it. A `RustNotify` is live when its constructor returns.
 
 The watcher has to be rebuilt to add or remove a folder, and dies whole of one fault; both are the
-business of `watcher`. Here a fault is a value that names the project at fault, where it is known.
+business of `watchfiles_backend`. Here a fault is a value that names the project at fault, where it is known.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import anyio.to_thread
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from handoffd.settings import WatchSettings
+from handoffd.watch.demand import LIMIT_REACHED
 from handoffd.watch.folders import AI_FOLDER, NAMES, Place
 
 Deliver = Callable[[frozenset[str], frozenset[str]], None]
@@ -33,7 +35,6 @@ The kernel says so when it does, watchfiles (1.3.0) keeps that to itself. A burs
 one change a name here, and is not noticed.
 """
 
-LIMIT_REACHED = "the limit of file watches is reached (fs.inotify.max_user_watches, max_user_instances)"
 _LIMIT_WORDS = ("watch limit", "Too many open files", "No space left", "os error 24", "os error 28")
 _NAMES = frozenset(NAMES)
 
@@ -112,6 +113,33 @@ class Watch:
             elif path in self._roots:
                 moved.add(self._roots[path])
         return frozenset(touched), frozenset(moved)
+
+
+def bearable(place: Place, *, wary: bool = False) -> Place:
+    """Return `place`, refused if watchfiles could not bear it; `wary` also looks at the names inside.
+
+    Blocks. Only what once did harm is looked at so closely: it costs a listing.
+    """
+    if place.folder is None:
+        return place
+    if not _is_utf8(place.folder):
+        return place.refused("its path is not UTF-8")
+    try:
+        names = os.listdir(place.folder) if wary else []
+    except OSError as error:
+        return place.refused(f"{place.folder}: {error.strerror}")
+    strange = next((name for name in names if not _is_utf8(name)), None)
+    if strange is None:
+        return place
+    return place.refused(f"{place.folder} holds a name that is not UTF-8: {os.fsencode(strange)!r}")
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def open_watch(places: Sequence[Place], settings: WatchSettings) -> tuple[Watch | None, dict[str, str]]:

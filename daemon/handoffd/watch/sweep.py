@@ -1,34 +1,35 @@
 """Slow sweep over the projects' known files.
 
-The watch is a convenience: inotify queues overflow in silence, network mounts say nothing, and a
-watched folder that is replaced goes deaf. The sweep is what makes a missed change a delay instead
-of a hang. It is also what makes the watcher's rebuilds lossless: whatever falls between an old
-and a new watch differs from the last signature.
+The watch is a convenience: inotify queues overflow, network mounts say nothing, and a watched folder
+that is replaced goes deaf. The sweep is what makes a missed change a delay instead of a hang. It is
+also what makes a change of watches lossless: whatever falls between an old and a new one differs from
+the last signature.
+
+Looking and comparing is a worker thread's business, a slice at a time; the event loop is handed only
+what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
 
 import anyio
 import anyio.to_thread
 
-from handoffd.watch.folders import Identity, Signature, signature
+from handoffd.watch.folders import Identity, Signature, identity_in, signature
+
+SLICE = 500
+"""So many projects are looked at in one go, some 5 ms on a disk that is in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What one sweep found: the roots that changed, and the `.ai` folder of every root it looked at."""
+    """The roots whose known files changed, and those whose `.ai` folder is not the one expected there."""
 
     changed: frozenset[str]
-    folders: dict[str, Identity | None]
-
-
-@dataclass(slots=True)
-class _Known:
-    hint_first: bool
-    last: Signature | None = field(default=None)
+    moved: frozenset[str]
 
 
 class Sweeper:
@@ -36,39 +37,70 @@ class Sweeper:
 
     def __init__(self, touched: Callable[[str], None]) -> None:
         self._touched = touched
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Signature | None] = {}
+        self._hint_first: set[str] = set()
         self._turn = anyio.Lock()
 
     def add(self, root: str, *, hint_first: bool = False) -> None:
         """Include `root`. Its first sight is only remembered, unless `hint_first` asks for a hint as well."""
-        self._known.setdefault(root, _Known(hint_first))
+        if root in self._known:
+            return
+        self._known[root] = None
+        if hint_first:
+            self._hint_first.add(root)
 
     def remove(self, root: str) -> None:
         """Forget `root`."""
         self._known.pop(root, None)
+        self._hint_first.discard(root)
 
-    async def sweep_now(self, roots: Iterable[str] | None = None) -> Swept:
+    async def sweep_now(
+        self, roots: Iterable[str] | None = None, *, expected: Mapping[str, Identity] | None = None
+    ) -> Swept:
         """Look at `roots` (None: at all) in a worker thread, hint the changed ones and return them.
 
-        Sweeps take turns, so a signature is never replaced by an older one. A file system that
-        hangs holds the sweep up for as long as it hangs (no limit would give its thread back),
-        but not a cancellation.
+        Of roots in `expected` the `.ai` folder is compared with that one, else with the one that was
+        there last. Sweeps take turns, slice by slice, so a signature is never replaced by an older one.
+        A file system that hangs holds the sweep up for as long as it hangs (no limit would give its
+        thread back), but not a cancellation.
         """
-        async with self._turn:
-            wanted = [root for root in (self._known if roots is None else roots) if root in self._known]
-            seen = await anyio.to_thread.run_sync(_look, wanted, abandon_on_cancel=True)
-            changed = frozenset(root for root, now in seen.items() if self._is_news(root, now))
-        for root in changed:
-            self._touched(root)
-        return Swept(changed=changed, folders={root: now.ai for root, now in seen.items()})
+        wanted = iter(list(self._known) if roots is None else [root for root in roots if root in self._known])
+        changed: set[str] = set()
+        moved: set[str] = set()
+        while some := list(islice(wanted, SLICE)):
+            async with self._turn:
+                news, elsewhere = await anyio.to_thread.run_sync(
+                    _look, some, self._known, expected or {}, abandon_on_cancel=True
+                )
+                hints = [root for root, now in news if self._is_news(root, now)]
+            moved.update(elsewhere)
+            changed.update(hints)
+            for root in hints:
+                self._touched(root)
+        return Swept(changed=frozenset(changed), moved=frozenset(moved))
 
     def _is_news(self, root: str, now: Signature) -> bool:
-        known = self._known.get(root)
-        if known is None:
+        if root not in self._known:
             return False  # removed while the thread looked
-        before, known.last = known.last, now
-        return known.hint_first if before is None else before != now
+        before, self._known[root] = self._known[root], now
+        hint_first = root in self._hint_first
+        self._hint_first.discard(root)
+        return hint_first if before is None else before != now
 
 
-def _look(roots: list[str]) -> dict[str, Signature]:
-    return {root: signature(root) for root in roots}
+def _look(
+    roots: list[str], known: Mapping[str, Signature | None], expected: Mapping[str, Identity]
+) -> tuple[list[tuple[str, Signature]], list[str]]:
+    """Return the roots that differ, with their signatures, and those whose folder is another one.
+
+    `known` may change meanwhile: whoever takes the result looks again.
+    """
+    news, moved = [], []
+    for root in roots:
+        now, before = signature(root), known.get(root)
+        if now != before:
+            news.append((root, now))
+        folder = expected.get(root, None if before is None else identity_in(before))
+        if folder is not None and folder != identity_in(now):
+            moved.append(root)
+    return news, moved

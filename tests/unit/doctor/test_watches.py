@@ -9,8 +9,7 @@ import pytest
 from handoffd.doctor.inotify import Holder, Limit, Limits
 from handoffd.doctor.watches import WatchFacts, check
 from handoffd.settings import WatchSettings
-from handoffd.watch.demand import demand
-from handoffd.watch.shard import LIMIT_REACHED
+from handoffd.watch.demand import LIMIT_REACHED, demand
 
 EDITOR = Holder(pid=4711, command="code", watches=7000, instances=8)
 SMALL = Holder(pid=12, command="tail", watches=1, instances=1)
@@ -27,8 +26,9 @@ def limits(watches: int | None = 65_536, instances: int | None = 128, events: in
 
 def facts(projects: int = 3, **changes: Any) -> WatchFacts:
     """Return facts in which all is well, with `changes`."""
+    asked = demand(projects, WatchSettings(backend="watchfiles"))
     values: dict[str, Any] = {
-        "projects": projects, "demand": demand(projects, WatchSettings()), "limits": limits(),
+        "projects": projects, "demand": asked, "limits": limits(),
         "others": (EDITOR, SMALL), "swept": {}, "sweep_s": 30.0,
     }  # fmt: skip
     return WatchFacts(**values | changes)
@@ -137,3 +137,14 @@ def test_a_kernel_without_limits() -> None:
     """Nothing is claimed."""
     (found,) = check(facts(limits=limits(None, None, None)))
     assert ("ok", "the kernel names no limit") == (found.severity, found.what)
+
+
+def test_read_directly_there_is_one_instance_and_the_queue_may_be_short() -> None:
+    """An overflow is told then, and costs a second."""
+    asked = demand(1000, WatchSettings(backend="inotify"))
+    (found,) = check(facts(1000, demand=asked, limits=limits(events=100)))
+
+    assert ("ok", "1000 projects need 1000 of 65536 watches, 1 of 128 instances") == (
+        found.severity,
+        found.what,
+    )

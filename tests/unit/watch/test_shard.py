@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 from handoffd.settings import WatchSettings
 from handoffd.watch.folders import Place, place_of
-from handoffd.watch.shard import Fault, Watch, open_watch
+from handoffd.watch.shard import Fault, Watch, bearable, open_watch
 
 SETTINGS = WatchSettings()
 
@@ -142,11 +142,28 @@ async def test_a_folder_that_vanished_costs_only_itself(tmp_path: Path) -> None:
     assert [str(tmp_path / "c")] == got.touched
 
 
+def test_a_name_that_is_no_utf8_is_an_obstacle_only_to_the_wary(tmp_path: Path) -> None:
+    """A file that breaks watchers only when touched does not cost an untried project its watch."""
+    (place,) = _projects(tmp_path, "a")
+    Path(os.fsdecode(os.fsencode(tmp_path / "a" / ".ai") + b"/\xff")).touch()
+
+    assert bearable(place).why_not is None
+    assert "not UTF-8" in (bearable(place, wary=True).why_not or "")
+
+
+def test_a_path_that_is_no_utf8_is_an_obstacle(tmp_path: Path) -> None:
+    """A project whose own path cannot be given to watchfiles is told so."""
+    (place,) = _projects(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")), "a")
+
+    assert "its path is not UTF-8" == bearable(place).why_not
+
+
 _AT_THE_LIMIT = """
 import sys
 from handoffd.settings import WatchSettings
 from handoffd.watch.folders import place_of
-from handoffd.watch.shard import LIMIT_REACHED, open_watch
+from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.shard import open_watch
 
 watch, refused = open_watch([place_of(root) for root in sys.argv[1:]], WatchSettings())
 assert set(refused.values()) <= {LIMIT_REACHED}, refused

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
-from handoffd.watch.folders import folder_identity
-from handoffd.watch.sweep import Sweeper
+from handoffd.watch.folders import NOWHERE, folder_identity
+from handoffd.watch.sweep import SLICE, Sweeper
 
 
 def _write(root: str, name: str, text: str) -> None:
@@ -33,7 +36,7 @@ async def test_the_first_sight_is_only_remembered(roots: list[str]) -> None:
     swept = await sweeper.sweep_now()
 
     assert [] == hints
-    assert {root: folder_identity(f"{root}/.ai") for root in roots} == swept.folders
+    assert (frozenset(), frozenset()) == (swept.changed, swept.moved)
 
 
 async def test_the_first_sight_is_hinted_when_asked_for(roots: list[str]) -> None:
@@ -93,3 +96,58 @@ async def test_a_removed_root_is_forgotten(roots: list[str]) -> None:
 
     assert frozenset() == (await sweeper.sweep_now()).changed
     assert [] == hints
+
+
+async def test_a_folder_that_is_another_one_is_told_of(roots: list[str]) -> None:
+    """Compared with the one that was there last; only once."""
+    sweeper = Sweeper(lambda _: None)
+    for root in roots:
+        sweeper.add(root)
+    await sweeper.sweep_now()
+    os.rename(f"{roots[0]}/.ai", f"{roots[0]}/old")
+    os.mkdir(f"{roots[0]}/.ai")
+    os.rename(f"{roots[1]}/.ai", f"{roots[1]}/old")
+
+    assert frozenset(roots[:2]) == (await sweeper.sweep_now()).moved
+    assert frozenset() == (await sweeper.sweep_now()).moved
+
+
+async def test_a_folder_is_compared_with_the_one_expected(roots: list[str]) -> None:
+    """At the first sight as well: what was watched may have been replaced before it was looked at."""
+    sweeper = Sweeper(lambda _: None)
+    for root in roots:
+        sweeper.add(root)
+    expected = {roots[0]: folder_identity(f"{roots[0]}/.ai"), roots[1]: NOWHERE, roots[2]: b"another one"}
+
+    swept = await sweeper.sweep_now(expected, expected=expected)
+
+    assert frozenset(roots[1:]) == swept.moved
+
+
+async def test_more_projects_than_one_slice(tmp_path: Path) -> None:
+    """None of them is left out."""
+    roots = [str(tmp_path / str(number)) for number in range(2 * SLICE + 1)]
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    for root in roots:
+        os.makedirs(f"{root}/.ai")
+        sweeper.add(root, hint_first=True)
+
+    swept = await sweeper.sweep_now()
+
+    assert roots == sorted(hints, key=lambda root: int(Path(root).name))
+    assert frozenset(roots) == swept.changed
+
+
+async def test_a_root_that_is_removed_while_it_is_looked_at_is_not_hinted(roots: list[str]) -> None:
+    """Nor is it known again, whatever the thread comes back with."""
+    hints: list[str] = []
+    sweeper = Sweeper(hints.append)
+    sweeper.add(roots[0], hint_first=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(sweeper.sweep_now)
+        await anyio.lowlevel.checkpoint()  # the thread is on its way
+        sweeper.remove(roots[0])
+
+    assert [] == hints
+    assert frozenset() == (await sweeper.sweep_now()).changed

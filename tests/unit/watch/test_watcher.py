@@ -2,100 +2,63 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 from tests.support.eventually import eventually
+from tests.unit.watch.watching import Hints, project, publish, watching
 
 from handoffd.settings import WatchSettings
+from handoffd.watch.backend import Listener
+from handoffd.watch.folders import NOWHERE, place_of
 from handoffd.watch.watcher import Watcher
 
-NO_SWEEP = WatchSettings(sweep_s=3600)
-"""What is hinted with these settings was hinted by the watch itself."""
-QUICK_SWEEP = WatchSettings(sweep_s=0.1)
+BACK_ENDS = ("inotify", "watchfiles")
 
 
-class Hints:
-    """Counts hints by project; the text of HANDOFF.md at the time of the last one is kept."""
-
-    def __init__(self) -> None:
-        self.count: Counter[str] = Counter()
-        self.seen: dict[str, str] = {}
-
-    def take(self, root: str) -> None:
-        """Look again."""
-        self.count[root] += 1
-        file = Path(root, ".ai", "HANDOFF.md")
-        self.seen[root] = file.read_text(encoding="utf-8") if file.exists() else ""
-
-    def saw(self, root: Path, text: str) -> Callable[[], bool]:
-        """Return a condition: the last hint about `root` came when `text` was there."""
-        return lambda: text == self.seen.get(str(root))
+@pytest.fixture(params=BACK_ENDS)
+def unswept(request: pytest.FixtureRequest) -> WatchSettings:
+    """Settings of each back end; what is hinted with these was hinted by the watch itself."""
+    return WatchSettings(backend=request.param, sweep_s=3600)
 
 
-@asynccontextmanager
-async def watching(settings: WatchSettings, *roots: Path) -> AsyncIterator[tuple[Watcher, Hints]]:
-    """Run a watcher over `roots` that has given each its first hint."""
-    hints = Hints()
-    watcher = Watcher(hints.take, settings)
-    with anyio.fail_after(300):
-        async with anyio.create_task_group() as group:
-            group.start_soon(watcher.run)
-            for root in roots:
-                watcher.add(str(root))
-            await eventually(lambda: len(roots) == len(hints.count), within_s=120)
-            yield watcher, hints
-            group.cancel_scope.cancel()
+@pytest.fixture
+def swept_often(unswept: WatchSettings) -> WatchSettings:
+    """Settings of each back end whose changes are found in any case."""
+    return unswept.model_copy(update={"sweep_s": 0.1})
 
 
-def project(folder: Path, name: str = "project") -> Path:
-    """Return a new project with an empty `.ai` folder."""
-    (folder / name / ".ai").mkdir(parents=True)
-    return folder / name
-
-
-def publish(root: Path, text: str, name: str = "HANDOFF.md") -> None:
-    """Replace a file the way careful writers do: write beside it, then rename."""
-    temp = root / ".ai" / f".{name}.{threading.get_ident()}"
-    temp.write_text(text, encoding="utf-8")
-    temp.replace(root / ".ai" / name)
-
-
-def touch_name_that_is_no_utf8(root: Path) -> None:
-    """Create (and so report) a file whose name watchfiles cannot decode."""
-    os.close(os.open(os.fsencode(root / ".ai") + b"/\xff\xfe", os.O_CREAT | os.O_WRONLY))
-
-
-async def test_a_renamed_file_is_hinted(tmp_path: Path) -> None:
+async def test_a_renamed_file_is_hinted(tmp_path: Path, unswept: WatchSettings) -> None:
     """Publishing by rename is seen every time, not only the first."""
     root = project(tmp_path)
-    async with watching(NO_SWEEP, root) as (_, hints):
+    async with watching(unswept, root) as (_, hints):
         for text in ("one", "two", "three"):
             publish(root, text)
             await eventually(hints.saw(root, text))
 
 
 @pytest.mark.parametrize("name", ["executor-result", "STATE.json", "step-rules.yaml", "handoffd.yaml"])
-async def test_every_file_of_the_protocol_is_hinted(tmp_path: Path, name: str) -> None:
+async def test_every_file_of_the_protocol_is_hinted(
+    tmp_path: Path, name: str, unswept: WatchSettings
+) -> None:
     """Each of the files we know is watched."""
     root = project(tmp_path)
-    async with watching(NO_SWEEP, root) as (_, hints):
+    async with watching(unswept, root) as (_, hints):
         publish(root, "x", name)
         await eventually(lambda: 2 <= hints.count[str(root)])
 
 
-async def test_a_removed_project_is_not_hinted(tmp_path: Path) -> None:
+async def test_a_removed_project_is_not_hinted(tmp_path: Path, unswept: WatchSettings) -> None:
     """After `remove` nothing more is said of a project, though its watch may live on for a moment."""
     kept, removed = project(tmp_path, "kept"), project(tmp_path, "removed")
-    async with watching(NO_SWEEP, kept, removed) as (watcher, hints):
+    async with watching(unswept, kept, removed) as (watcher, hints):
         watcher.remove(str(removed))
         publish(removed, "x")
         publish(kept, "x")
@@ -105,16 +68,16 @@ async def test_a_removed_project_is_not_hinted(tmp_path: Path) -> None:
     assert 1 == hints.count[str(removed)]
 
 
-async def test_an_added_project_is_hinted_once_it_is_watched(tmp_path: Path) -> None:
+async def test_an_added_project_is_hinted_once_it_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
     """What was written before the watch was live is found through the first hint."""
     first, second = project(tmp_path, "first"), project(tmp_path, "second")
-    async with watching(NO_SWEEP, first) as (watcher, hints):
+    async with watching(unswept, first) as (watcher, hints):
         watcher.add(str(second))
         publish(second, "written at once")
         await eventually(hints.saw(second, "written at once"))
 
 
-async def test_nothing_is_lost_while_projects_come_and_go(tmp_path: Path) -> None:
+async def test_nothing_is_lost_while_projects_come_and_go(tmp_path: Path, unswept: WatchSettings) -> None:
     """Twenty projects are written without a pause while others are added and removed."""
     busy = [project(tmp_path, f"busy-{number}") for number in range(20)]
     others = [project(tmp_path, f"other-{number}") for number in range(30)]
@@ -129,7 +92,7 @@ async def test_nothing_is_lost_while_projects_come_and_go(tmp_path: Path) -> Non
                 last[root] = f"write {number}"
                 publish(root, last[root])
 
-    async with watching(NO_SWEEP, *busy) as (watcher, hints), anyio.create_task_group() as group:
+    async with watching(unswept, *busy) as (watcher, hints), anyio.create_task_group() as group:
         group.start_soon(anyio.to_thread.run_sync, write)
         try:
             for other in others:
@@ -141,9 +104,9 @@ async def test_nothing_is_lost_while_projects_come_and_go(tmp_path: Path) -> Non
         await eventually(lambda: all(hints.saw(root, last[root])() for root in busy))
 
 
-async def test_an_ai_folder_that_comes_late_is_watched(tmp_path: Path) -> None:
+async def test_an_ai_folder_that_comes_late_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
     """A project without `.ai` is hinted when the folder appears, and watched from then on."""
-    async with watching(NO_SWEEP, tmp_path) as (watcher, hints):
+    async with watching(unswept, tmp_path) as (watcher, hints):
         (tmp_path / ".ai").mkdir()
         publish(tmp_path, "first")
         await eventually(hints.saw(tmp_path, "first"))
@@ -152,10 +115,10 @@ async def test_an_ai_folder_that_comes_late_is_watched(tmp_path: Path) -> None:
         assert {} == watcher.degraded
 
 
-async def test_an_ai_folder_deleted_and_made_again_is_watched(tmp_path: Path) -> None:
+async def test_an_ai_folder_deleted_and_made_again_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
     """Twice over, as a switch between branches would do it."""
     root = project(tmp_path)
-    async with watching(NO_SWEEP, root) as (_, hints):
+    async with watching(unswept, root) as (_, hints):
         for text in ("one", "two"):
             shutil.rmtree(root / ".ai")
             (root / ".ai").mkdir()
@@ -165,11 +128,11 @@ async def test_an_ai_folder_deleted_and_made_again_is_watched(tmp_path: Path) ->
             await eventually(hints.saw(root, f"{text} again"))
 
 
-async def test_an_ai_folder_replaced_by_rename_is_watched(tmp_path: Path) -> None:
+async def test_an_ai_folder_replaced_by_rename_is_watched(tmp_path: Path, unswept: WatchSettings) -> None:
     """The folder that is there counts, not the one that was watched."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
     publish(other, "from the other")
-    async with watching(NO_SWEEP, root) as (_, hints):
+    async with watching(unswept, root) as (_, hints):
         (root / ".ai").rename(root / "old")
         (other / ".ai").rename(root / ".ai")
         await eventually(hints.saw(root, "from the other"))
@@ -177,10 +140,10 @@ async def test_an_ai_folder_replaced_by_rename_is_watched(tmp_path: Path) -> Non
         await eventually(hints.saw(root, "later"))
 
 
-async def test_a_project_replaced_whole_is_found_by_the_sweep(tmp_path: Path) -> None:
+async def test_a_project_replaced_whole_is_found_by_the_sweep(tmp_path: Path, unswept: WatchSettings) -> None:
     """Renaming the project's own folder sends no event at all; its new inode tells."""
     root, other = project(tmp_path, "root"), project(tmp_path, "other")
-    async with watching(NO_SWEEP, root) as (watcher, hints):
+    async with watching(unswept, root) as (watcher, hints):
         root.rename(tmp_path / "old")
         other.rename(root)
         await watcher.sweep_now()
@@ -189,38 +152,12 @@ async def test_a_project_replaced_whole_is_found_by_the_sweep(tmp_path: Path) ->
             await eventually(hints.saw(root, text))
 
 
-async def test_a_name_that_is_no_utf8_costs_the_others_nothing(tmp_path: Path) -> None:
-    """The project at fault is left to the sweep, and said to be; its neighbours stay watched."""
-    culprit, neighbour = project(tmp_path, "culprit"), project(tmp_path, "neighbour")
-    async with watching(NO_SWEEP, culprit, neighbour) as (watcher, hints):
-        touch_name_that_is_no_utf8(culprit)
-        await eventually(lambda: str(culprit) in watcher.degraded)
-        for text in ("one", "two"):
-            publish(neighbour, text)
-            await eventually(hints.saw(neighbour, text))
-        publish(culprit, "swept")
-        await watcher.sweep_now()
-
-    assert "swept" == hints.seen[str(culprit)]
-    assert [str(culprit)] == list(watcher.degraded)
-
-
-async def test_a_project_at_fault_is_watched_again_when_it_is_mended(tmp_path: Path) -> None:
-    """It is tried again at a sweep, but not while the bad name is still there."""
-    culprit = project(tmp_path)
-    async with watching(QUICK_SWEEP, culprit) as (watcher, hints):
-        touch_name_that_is_no_utf8(culprit)
-        await eventually(lambda: "holds a name that is not UTF-8" in watcher.degraded.get(str(culprit), ""))
-        os.unlink(os.fsencode(culprit / ".ai") + b"/\xff\xfe")
-        await eventually(lambda: {} == watcher.degraded)
-        publish(culprit, "mended")
-        await eventually(hints.saw(culprit, "mended"))
-
-
-async def test_a_project_that_is_missing_is_swept_until_it_is_there(tmp_path: Path) -> None:
+async def test_a_project_that_is_missing_is_swept_until_it_is_there(
+    tmp_path: Path, swept_often: WatchSettings
+) -> None:
     """A root that does not exist costs nobody anything and is taken up when it appears."""
     there, missing = project(tmp_path, "there"), tmp_path / "missing"
-    async with watching(QUICK_SWEEP, there, missing) as (watcher, hints):
+    async with watching(swept_often, there, missing) as (watcher, hints):
         assert {str(missing): "the project's folder is missing"} == watcher.degraded
         publish(there, "fine")
         await eventually(hints.saw(there, "fine"))
@@ -230,12 +167,14 @@ async def test_a_project_that_is_missing_is_swept_until_it_is_there(tmp_path: Pa
         await eventually(lambda: {} == watcher.degraded)
 
 
-async def test_a_linked_ai_folder_is_neither_followed_nor_fatal(tmp_path: Path) -> None:
+async def test_a_linked_ai_folder_is_neither_followed_nor_fatal(
+    tmp_path: Path, unswept: WatchSettings
+) -> None:
     """A link out of the project is reported and not watched."""
     elsewhere, root = project(tmp_path, "elsewhere"), tmp_path / "root"
     root.mkdir()
     (root / ".ai").symlink_to(elsewhere / ".ai")
-    async with watching(NO_SWEEP, root, elsewhere) as (watcher, hints):
+    async with watching(unswept, root, elsewhere) as (watcher, hints):
         publish(elsewhere, "x")
         await eventually(hints.saw(elsewhere, "x"))
 
@@ -243,10 +182,12 @@ async def test_a_linked_ai_folder_is_neither_followed_nor_fatal(tmp_path: Path) 
     assert 1 == hints.count[str(root)]
 
 
-async def test_a_folder_that_comes_and_goes_all_the_time_is_left_to_the_sweep(tmp_path: Path) -> None:
+async def test_a_folder_that_comes_and_goes_all_the_time_is_left_to_the_sweep(
+    tmp_path: Path, unswept: WatchSettings
+) -> None:
     """One restless project cannot keep the others' watch under construction for ever."""
     restless, quiet = project(tmp_path, "restless"), project(tmp_path, "quiet")
-    async with watching(NO_SWEEP, restless, quiet) as (watcher, hints):
+    async with watching(unswept, restless, quiet) as (watcher, hints):
 
         def degraded_by_unrest() -> bool:
             (restless / ".ai").rmdir()
@@ -260,7 +201,7 @@ async def test_a_folder_that_comes_and_goes_all_the_time_is_left_to_the_sweep(tm
     assert "its .ai folder comes and goes all the time" == watcher.degraded[str(restless)]
 
 
-async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path) -> None:
+async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path, unswept: WatchSettings) -> None:
     """An error in the callback is logged; the next hint comes all the same."""
     root, calls = project(tmp_path), Counter[str]()
 
@@ -268,7 +209,7 @@ async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path) -> None:
         calls[root] += 1
         raise RuntimeError("the listener is broken")
 
-    watcher = Watcher(touched, NO_SWEEP)
+    watcher = Watcher(touched, unswept)
     watcher.add(str(root))
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
@@ -279,10 +220,10 @@ async def test_a_hint_that_fails_does_not_end_the_watch(tmp_path: Path) -> None:
             group.cancel_scope.cancel()
 
 
-async def test_it_can_be_run_again_after_it_ended(tmp_path: Path) -> None:
+async def test_it_can_be_run_again_after_it_ended(tmp_path: Path, unswept: WatchSettings) -> None:
     """Whoever contains a crash of the watcher may simply run it again."""
     root, hints = project(tmp_path), Hints()
-    watcher = Watcher(hints.take, NO_SWEEP)
+    watcher = Watcher(hints.take, unswept)
     watcher.add(str(root))
     for text in ("first", "second"):
         with anyio.fail_after(60):
@@ -295,23 +236,75 @@ async def test_it_can_be_run_again_after_it_ended(tmp_path: Path) -> None:
                 group.cancel_scope.cancel()
 
 
-async def test_a_thousand_projects(tmp_path: Path) -> None:
+async def test_a_thousand_projects(tmp_path: Path, unswept: WatchSettings) -> None:
     """Each of a thousand projects, over all shards, is hinted by the watch."""
     roots = [project(tmp_path, f"p{number}") for number in range(1000)]
-    async with watching(NO_SWEEP, *roots) as (watcher, hints):
+    async with watching(unswept, *roots) as (watcher, hints):
         for root in roots:
             publish(root, "x")
         await eventually(lambda: all(hints.saw(root, "x")() for root in roots), within_s=120)
         assert {} == watcher.degraded
 
 
-async def test_a_watch_that_went_deaf_is_built_anew(tmp_path: Path) -> None:
-    """A queue that overflows says nothing: a change only the sweep saw is what gives it away."""
+class Told:
+    """A back end that watches nothing and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.renewed: list[str] = []
+        self.recovered = 0
+
+    def add(self, root: str) -> None:
+        """Do nothing."""
+
+    def remove(self, root: str) -> None:
+        """Do nothing."""
+
+    def renew(self, roots: Iterable[str]) -> None:
+        """Note these."""
+        self.renewed += roots
+
+    def recover(self) -> None:
+        """Count it."""
+        self.recovered += 1
+
+    def configure(self, settings: WatchSettings) -> None:
+        """Do nothing."""
+
+    async def run(self, listener: Listener) -> None:
+        """Wait to be cancelled."""
+        await anyio.sleep_forever()
+
+
+async def test_a_folder_replaced_between_placing_and_looking_is_watched_anew(tmp_path: Path) -> None:
+    """And so is one that came meanwhile; what is as it was placed is left alone."""
+    replaced, came, same = (project(tmp_path, name) for name in ("replaced", "came", "same"))
+    told, hints = Told(), Hints()
+    watcher = Watcher(hints.take, WatchSettings(), told)
+    for root in (replaced, came, same):
+        watcher.add(str(root))
+
+    places = {root: place_of(str(root)) for root in (replaced, came, same)}
+    await watcher.placed(
+        [replace(places[replaced], ai=b"another"), replace(places[came], ai=NOWHERE), places[same]]
+    )
+
+    assert [str(replaced), str(came)] == told.renewed
+    assert {str(root) for root in (replaced, came, same)} == set(hints.count)
+
+
+async def test_after_lost_events_everything_is_swept_and_the_back_end_recovers(tmp_path: Path) -> None:
+    """In this order, and also when the next regular sweep would be in an hour."""
     root = project(tmp_path)
-    async with watching(QUICK_SWEEP, root) as (watcher, hints):
-        deaf = watcher._shards[0].watch
-        assert deaf is not None
-        deaf.stop()
-        publish(root, "swept")
-        await eventually(hints.saw(root, "swept"))
-        await eventually(lambda: watcher._shards[0].watch not in (None, deaf))
+    told, hints = Told(), Hints()
+    watcher = Watcher(hints.take, WatchSettings(sweep_s=3600), told)
+    watcher.add(str(root))
+    await watcher.placed([place_of(str(root))])
+    publish(root, "lost")
+    async with anyio.create_task_group() as group:
+        group.start_soon(watcher.run)
+        watcher.overflowed()
+        await eventually(lambda: told.recovered)
+        group.cancel_scope.cancel()
+
+    assert hints.saw(root, "lost")()
+    assert [str(root)] == told.renewed  # nobody had heard of its change

@@ -1,0 +1,197 @@
+"""Watching by the kernel's inotify, read on the event loop: one descriptor, no thread that waits.
+
+A project that comes or goes is one system call, and nobody else's business. Where a project is to be
+watched is found out in a worker thread, because its disk may hang; the watch is live before the table
+knows whose it is, which is why `placed` comes last: the sweep that follows sees what fell between.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from handoffd.settings import WatchSettings
+from handoffd.watch.backend import Listener
+from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.folders import AI_FOLDER, NAMES, Place, place_of
+from handoffd.watch.inotify import (
+    IN_ATTRIB,
+    IN_CLOSE_WRITE,
+    IN_CREATE,
+    IN_DELETE,
+    IN_DONT_FOLLOW,
+    IN_EXCL_UNLINK,
+    IN_IGNORED,
+    IN_MODIFY,
+    IN_MOVE_SELF,
+    IN_MOVED_FROM,
+    IN_MOVED_TO,
+    IN_ONLYDIR,
+    IN_Q_OVERFLOW,
+    Inotify,
+    parse_events,
+)
+from handoffd.watch.pace import Pace
+from handoffd.watch.table import WatchTable
+
+_HOW = IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
+IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
+"""Every way in which a file can be written, a link made, a time set: each is news (see folders.py)."""
+IN_ROOT = _HOW | IN_MOVED_TO | IN_CREATE
+"""Where there is no `.ai` yet, only its coming matters, and work goes on all around."""
+
+_AT_ONCE = 250
+"""So many projects are placed in one visit to a worker thread: a few milliseconds."""
+_ATTEMPTS = 3
+"""A folder that vanishes between looking and watching is looked for again, so many times."""
+_LIMITS = {errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NAMES = frozenset(name.encode() for name in NAMES)
+_AI = AI_FOLDER.encode()
+
+
+class InotifyBackend:
+    """A `Backend` that asks the kernel itself."""
+
+    def __init__(self, settings: WatchSettings) -> None:
+        self._table = WatchTable()
+        self._pace = Pace(settings.debounce_ms / 1000)
+        self._pending: dict[str, None] = {}
+        self._placing: set[str] = set()
+        self._ended: set[int] = set()
+        """Watches that ended while nobody knew yet whose they were."""
+        self._kernel: Inotify | None = None
+        self._wake = anyio.Event()
+
+    def add(self, root: str) -> None:
+        """Watch `root` soon."""
+        self._pending[root] = None
+        self._wake.set()
+
+    def remove(self, root: str) -> None:
+        """Watch `root` no more."""
+        self._pending.pop(root, None)
+        self._placing.discard(root)
+        self._give_back(self._table.release(root))
+
+    def renew(self, roots: Iterable[str]) -> None:
+        """Find anew where `roots` are to be watched."""
+        for root in roots:
+            self.add(root)
+
+    def recover(self) -> None:
+        """Find all anew: the end of a watch may have been among the events that were lost."""
+        self.renew(self._table.all_roots())
+
+    def configure(self, settings: WatchSettings) -> None:
+        """Go by these settings from now on."""
+        self._pace.rest_s = settings.debounce_ms / 1000
+
+    async def run(self, listener: Listener) -> None:
+        """Watch until cancelled."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._pace.run, listener.touched, name="hints")
+                while True:
+                    await self._wake.wait()  # no limit: nothing comes or goes
+                    self._wake = anyio.Event()
+                    while roots := list(islice(self._pending, _AT_ONCE)):
+                        await self._place(roots, listener, group)
+        finally:
+            self._table.clear()
+            kernel, self._kernel = self._kernel, None
+            if kernel is not None:
+                kernel.close()
+
+    # --- whose watch is where --------------------------------------------------------------------
+    async def _place(self, roots: list[str], listener: Listener, group: TaskGroup) -> None:
+        for root in roots:
+            del self._pending[root]
+        self._placing, self._ended = set(roots), set()
+        barred = {root: listener.barred(root) for root in roots}
+        try:
+            if self._kernel is None:
+                self._kernel = Inotify()
+                group.start_soon(self._read, self._kernel, listener, name="inotify")
+        except OSError as error:
+            barred = dict.fromkeys(roots, _why(error))
+        found = await anyio.to_thread.run_sync(_placed, self._kernel, barred, abandon_on_cancel=True)
+        places = [place for place, watch in found if self._take_over(place.root, watch)]
+        self._placing = set()
+        await listener.placed(places)
+
+    def _take_over(self, root: str, watch: int | None) -> bool:
+        """Note a watch that was made; return whether its project is still there."""
+        if root not in self._placing:
+            if watch is not None and not self._table.roots(watch):
+                self._give_back(watch)
+            return False
+        self._give_back(self._table.release(root) if watch is None else self._table.assign(root, watch))
+        if watch in self._ended:
+            self.add(root)
+        return True
+
+    def _give_back(self, watch: int | None) -> None:
+        if watch is not None and self._kernel is not None:
+            self._kernel.remove(watch)
+
+    # --- events ----------------------------------------------------------------------------------
+    async def _read(self, kernel: Inotify, listener: Listener) -> None:
+        """Read a batch each time the loop comes round: a flood cannot hold up anybody else."""
+        while True:
+            await anyio.wait_readable(kernel.descriptor)
+            self._sort(kernel.read(), listener)
+
+    def _sort(self, data: bytes, listener: Listener) -> None:
+        touched: set[str] = set()
+        moved: set[str] = set()
+        for watch, mask, name in parse_events(data):
+            if mask & IN_Q_OVERFLOW:
+                listener.overflowed()
+            elif mask & (IN_IGNORED | IN_MOVE_SELF):
+                moved.update(self._ended_at(watch, mask))
+            elif name in _NAMES or not name:
+                touched.update(self._table.roots(watch))
+            elif name == _AI:
+                moved.update(self._table.roots(watch))
+        if touched:
+            self._pace.hint(touched)
+        if moved:
+            listener.moved(moved)
+
+    def _ended_at(self, watch: int, mask: int) -> tuple[str, ...]:
+        """Return whose watch is no longer where it is to be."""
+        if self._placing:
+            self._ended.add(watch)
+        return self._table.drop(watch) if mask & IN_IGNORED else self._table.roots(watch)
+
+
+def _placed(kernel: Inotify | None, barred: Mapping[str, str | None]) -> list[tuple[Place, int | None]]:
+    """Watch each project that is not barred; return where, and the number of the watch, if there is one."""
+    found: list[tuple[Place, int | None]] = []
+    for root, why_not in barred.items():
+        if kernel is None or why_not is not None:
+            found.append((place_of(root).refused(why_not or ""), None))
+        else:
+            found.append(_watched(kernel, root))
+    return found
+
+
+def _watched(kernel: Inotify, root: str, attempts: int = _ATTEMPTS) -> tuple[Place, int | None]:
+    place = place_of(root)
+    if place.folder is None:
+        return place, None
+    try:
+        return place, kernel.add(place.folder, IN_AI if place.ai else IN_ROOT)
+    except OSError as error:
+        if attempts > 1 and error.errno in {errno.ENOENT, errno.ENOTDIR}:
+            return _watched(kernel, root, attempts - 1)
+        return place.refused(_why(error, place.folder)), None
+
+
+def _why(error: OSError, folder: str = "inotify") -> str:
+    return LIMIT_REACHED if error.errno in _LIMITS else f"{folder}: {error.strerror}"

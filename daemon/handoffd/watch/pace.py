@@ -1,0 +1,49 @@
+"""The pace at which one project is told to look again.
+
+A file that is written to without a pause sends an event each time, and a look costs more than the
+write. The first event counts at once; what follows within a moment becomes one hint at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import anyio
+
+
+class Pace:
+    """Passes first hints on at once, and those that follow them at the next tick."""
+
+    def __init__(self, rest_s: float) -> None:
+        self.rest_s = rest_s
+        """Seconds between two ticks. There are none while nothing was hinted."""
+        self._deliver: Callable[[Iterable[str]], None] = _to_nobody
+        self._told: set[str] = set()
+        self._owed: set[str] = set()
+        self._wake = anyio.Event()
+
+    def hint(self, roots: Iterable[str]) -> None:
+        """Take news of these; of each, it is delivered now or with the next tick."""
+        roots = set(roots)
+        self._owed |= roots & self._told
+        if first := roots - self._told:
+            self._told |= first
+            self._wake.set()
+            self._deliver(first)
+
+    async def run(self, deliver: Callable[[Iterable[str]], None]) -> None:
+        """Deliver until cancelled; what was hinted before is forgotten."""
+        self._deliver = deliver
+        self._told, self._owed, self._wake = set(), set(), anyio.Event()
+        while True:
+            await self._wake.wait()  # no limit: without a hint there is nothing to do
+            await anyio.sleep(self.rest_s)
+            self._told, self._owed = self._owed, set()
+            if self._told:
+                self._deliver(frozenset(self._told))
+            else:
+                self._wake = anyio.Event()
+
+
+def _to_nobody(roots: Iterable[str]) -> None:
+    """Nobody listens yet."""

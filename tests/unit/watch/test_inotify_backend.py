@@ -1,0 +1,337 @@
+"""What is special about watching by inotify: every way of writing, lost events, limits, one watch for two."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from tests.support.eventually import eventually
+from tests.unit.watch.test_backend import running as running_alone
+from tests.unit.watch.watching import Hints, project, publish, touch_name_that_is_no_utf8, watching
+
+from handoffd.settings import WatchSettings
+from handoffd.watch.inotify_backend import InotifyBackend
+
+if sys.platform != "linux":
+    pytest.skip("elsewhere there is no inotify", allow_module_level=True)
+
+UNSWEPT = WatchSettings(backend="inotify", sweep_s=3600)
+QUEUED = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+ROOM_FOR_ALL = 100_000
+
+
+def _append(file: Path) -> None:
+    with file.open("a") as opened:
+        opened.write("more")
+
+
+def _truncate(file: Path) -> None:
+    os.truncate(file, 1)
+
+
+def _move_away(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+
+
+def _link(file: Path) -> None:
+    os.link(file, file.with_name("executor-result"))
+
+
+def _point(file: Path) -> None:
+    file.with_name("executor-result").symlink_to("nowhere")
+
+
+WAYS: dict[str, Callable[[Path], None]] = {
+    "append": _append,
+    "truncate without closing": _truncate,
+    "set its time": lambda file: os.utime(file, (1, 1)),
+    "make it unreadable": lambda file: file.chmod(0),
+    "delete": Path.unlink,
+    "move away": _move_away,
+    "link": _link,
+    "symbolic link": _point,
+    "a folder in its place": lambda file: file.with_name("step-rules.yaml").mkdir(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_every_way_of_changing_a_file_is_hinted(tmp_path: Path, way: str) -> None:
+    """Whether or not it is closed afterwards, and by whatever call."""
+    root = project(tmp_path)
+    publish(root, "first")
+    async with watching(UNSWEPT, root) as (_, hints):
+        WAYS[way](root / ".ai" / "HANDOFF.md")
+        await eventually(lambda: 2 <= hints.count[str(root)])
+
+
+async def test_a_file_that_stays_open_is_hinted(tmp_path: Path) -> None:
+    """Each time something is written, as long as nobody closes it."""
+    root = project(tmp_path)
+    async with watching(UNSWEPT, root) as (_, hints):
+        with (root / ".ai" / "HANDOFF.md").open("w") as opened:
+            for text in ("one", "one two"):
+                opened.write(text.rpartition("one ")[2])
+                opened.flush()
+                before = hints.count[str(root)]
+                opened.write(" ")
+                opened.flush()
+                await eventually(lambda before=before: before < hints.count[str(root)])  # type: ignore[misc]
+
+
+async def test_noise_is_not_hinted(tmp_path: Path) -> None:
+    """Neither other names, nor what is below a folder."""
+    root = project(tmp_path)
+    (root / ".ai" / "runs").mkdir()
+    async with watching(UNSWEPT, root) as (_, hints):
+        for number in range(50):
+            (root / ".ai" / f"noise-{number}").touch()
+            (root / ".ai" / "runs" / "HANDOFF.md").write_text(str(number))
+        touch_name_that_is_no_utf8(root)
+        (root / ".ai" / "HANDOFF.md").mkdir()  # one event
+        await eventually(lambda: 2 <= hints.count[str(root)])
+        assert 2 == hints.count[str(root)]
+
+
+async def test_names_that_are_no_utf8_are_like_any_other(tmp_path: Path) -> None:
+    """Inside a project and on the way to it."""
+    root = project(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
+    async with watching(UNSWEPT, root) as (watcher, hints):
+        touch_name_that_is_no_utf8(root)
+        publish(root, "heard")
+        await eventually(hints.saw(root, "heard"))
+        assert {} == watcher.degraded
+
+
+async def test_one_that_comes_or_goes_is_nobody_elses_business(tmp_path: Path) -> None:
+    """Nobody else is placed again, and so nobody else is looked at."""
+    roots = [project(tmp_path, str(number)) for number in range(5)]
+    backend = InotifyBackend(UNSWEPT)
+    for root in roots[:4]:
+        backend.add(str(root))
+    async with running_alone(backend) as told:
+        await eventually(lambda: 4 == len(told.found))
+        told.found.clear()
+        backend.remove(str(roots[0]))
+        backend.add(str(roots[4]))
+        await eventually(lambda: told.where(roots[4]))
+        shutil.rmtree(roots[1] / ".ai")
+        await eventually(lambda: str(roots[1]) in told.gone)
+
+    assert [str(roots[4])] == [place.root for place in told.found]
+    assert {str(roots[1])} == set(told.gone)
+
+
+async def test_to_recover_is_to_place_everybody_again(tmp_path: Path) -> None:
+    """A watch may have ended unheard; a new folder may have the number of the old one."""
+    roots = [project(tmp_path, str(number)) for number in range(5)]
+    backend = InotifyBackend(UNSWEPT)
+    for root in roots:
+        backend.add(str(root))
+    async with running_alone(backend) as told:
+        await eventually(lambda: 5 == len(told.found))
+        told.found.clear()
+        backend.recover()
+        await eventually(lambda: 5 == len(told.found))
+
+    assert set(map(str, roots)) == {place.root for place in told.found}
+
+
+async def test_a_project_that_is_removed_while_it_is_placed_leaves_no_watch(tmp_path: Path) -> None:
+    """Added and removed in a breath, any number of times."""
+    root, other = project(tmp_path, "root"), project(tmp_path, "other")
+    backend = InotifyBackend(UNSWEPT)
+    async with running_alone(backend) as told:
+        for _ in range(20):
+            backend.add(str(root))
+            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
+            backend.remove(str(root))
+        backend.add(str(other))
+        await eventually(lambda: told.where(other))
+        await eventually(lambda: 1 == watches_of(backend))
+        publish(root, "unheard")
+        publish(other, "heard")
+        await eventually(lambda: str(other) in told.heard)
+
+    assert {str(other)} == set(told.heard)
+
+
+def watches_of(backend: InotifyBackend) -> int:
+    """Return how many watches the kernel keeps for it."""
+    kernel = backend._kernel
+    assert kernel is not None
+    return Path(f"/proc/self/fdinfo/{kernel.descriptor}").read_text().count("inotify wd:")
+
+
+async def test_it_gives_everything_back_when_it_ends(tmp_path: Path) -> None:
+    """No descriptor stays."""
+    root = project(tmp_path)
+    before = inotify_descriptors()
+    async with watching(UNSWEPT, root):
+        during = inotify_descriptors()
+
+    assert (before + 1, before) == (during, inotify_descriptors())
+
+
+def inotify_descriptors() -> int:
+    """Return how many instances this process has."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them
+            count += "inotify" in os.readlink(f"/proc/self/fd/{name}")
+    return count
+
+
+async def test_two_projects_that_are_one_folder_are_both_hinted(tmp_path: Path) -> None:
+    """The kernel has one watch for both; who is left keeps it."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    real, linked = project(tmp_path / "real"), tmp_path / "link" / "project"
+    async with watching(UNSWEPT, real, linked) as (watcher, hints):
+        publish(real, "for both")
+        await eventually(hints.saw(real, "for both"))
+        await eventually(hints.saw(linked, "for both"))
+        watcher.remove(str(real))
+        publish(real, "for one")
+        await eventually(hints.saw(linked, "for one"))
+
+    assert "for both" == hints.seen[str(real)]
+
+
+async def test_changes_without_a_pause_are_few_hints(tmp_path: Path) -> None:
+    """Though each of them could be read by itself; and the neighbour is hinted at once."""
+    noisy, quiet = project(tmp_path, "noisy"), project(tmp_path, "quiet")
+    settings = UNSWEPT.model_copy(update={"debounce_ms": 5000})
+    async with watching(settings, noisy, quiet) as (_, hints):
+        for number in range(1000):
+            publish(noisy, str(number))
+            await anyio.lowlevel.checkpoint()
+        publish(quiet, "heard")
+        await eventually(hints.saw(quiet, "heard"))
+
+    assert hints.count[str(noisy)] < 100
+
+
+@pytest.mark.skipif(QUEUED > ROOM_FOR_ALL, reason="the machine's queue is too long to be filled in a test")
+async def test_lost_events_are_made_good_by_a_sweep(tmp_path: Path) -> None:
+    """A real overflow over a few names: what came last was told to nobody, and is found all the same."""
+    noisy, other, replaced = (project(tmp_path, name) for name in ("noisy", "other", "replaced"))
+    async with watching(UNSWEPT, noisy, other, replaced) as (_, hints):
+        publish(replaced, "heard, so that the sweep has no reason to think it deaf")
+        for number in range(QUEUED // 2 + 100):  # while nobody reads; two events each
+            os.utime(noisy / ".ai", (number, number))
+            (noisy / ".ai" / "noise").touch()
+        publish(other, "lost")
+        shutil.rmtree(replaced / ".ai")
+        (replaced / ".ai").mkdir()  # as likely as not with the number that the other one had
+        await eventually(hints.saw(other, "lost"))
+        for root in (other, replaced):
+            await until_the_watch_hears(root, hints)
+
+
+async def until_the_watch_hears(root: Path, hints: Hints) -> None:
+    """Make changes until one of them is hinted: at last the watch is set up again."""
+
+    heard = False
+    while not heard:
+        text = f"at {anyio.current_time()}"
+        publish(root, text)
+        with anyio.move_on_after(1) as limit:
+            await eventually(hints.saw(root, text))
+        heard = not limit.cancelled_caught
+
+
+async def test_other_settings_apply_at_once(tmp_path: Path) -> None:
+    """A sweep that would have been in an hour is due."""
+    root, other = project(tmp_path, "root"), project(tmp_path, "other")
+    async with watching(UNSWEPT, root) as (watcher, hints):
+        root.rename(tmp_path / "old")
+        other.rename(root)
+        publish(root, "of this no event tells")
+        watcher.configure(UNSWEPT.model_copy(update={"sweep_s": 0.05, "debounce_ms": 1}))
+        await eventually(hints.saw(root, "of this no event tells"))
+
+
+# --- in a namespace of its own ------------------------------------------------------------------------
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
+
+
+def alone(script: str, *words: object, before: str = "true") -> str:
+    """Run a script of this file in namespaces of its own, after a command; return what it prints."""
+    prefix = [*NAMESPACE, "sh", "-c", f'{before} && exec "$@"', "sh"]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False, timeout=60).returncode:
+        pytest.skip("no user namespaces here")
+    argv = [*prefix, sys.executable, "-c", f"{_START}{script}{_END}", *map(str, words)]
+    done = subprocess.run(
+        argv, capture_output=True, check=False, timeout=300, text=True,
+        env={**os.environ, "PYTHONPATH": f"daemon{os.pathsep}."},
+    )  # fmt: skip
+    assert "" == done.stderr
+    return done.stdout.strip()
+
+
+_START = """
+import subprocess, sys, anyio
+from pathlib import Path
+from tests.support.eventually import eventually
+from tests.unit.watch.watching import publish, watching
+from handoffd.settings import WatchSettings
+from handoffd.watch.demand import LIMIT_REACHED
+import structlog
+structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+UNSWEPT = WatchSettings(backend="inotify", sweep_s=3600)
+OFTEN = WatchSettings(backend="inotify", sweep_s=0.1)
+roots = [Path(word) for word in sys.argv[1:]]
+
+async def main():
+"""
+_END = """
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "refused"), [("max_inotify_watches", 6, 4), ("max_inotify_instances", 0, 10)]
+)
+def test_at_the_systems_limit_the_rest_is_swept_until_there_is_room(
+    tmp_path: Path, limit: str, value: int, refused: int
+) -> None:
+    """What is watched stays watched; who is not is hinted by the sweep, and watched when it can be."""
+    roots = [project(tmp_path, str(number)) for number in range(10)]
+    script = f"""
+    async with watching(OFTEN, *roots) as (watcher, hints):
+        print(len(watcher.degraded), set(watcher.degraded.values()) == {{LIMIT_REACHED}})
+        for root in roots:
+            publish(root, "x")
+            await eventually(hints.saw(root, "x"))
+        Path("/proc/sys/user/{limit}").write_text("1000")
+        await eventually(lambda: not watcher.degraded)
+        print(len(watcher.degraded))
+"""
+    assert f"{refused} True\n0" == alone(script, *roots, before=f"echo {value} > /proc/sys/user/{limit}")
+
+
+def test_a_folder_that_is_mounted_over_and_unmounted_is_followed(tmp_path: Path) -> None:
+    """The end of the mount is told; what lies below is watched from then on."""
+    root = project(tmp_path)
+    script = """
+    root, folder = roots[0], str(roots[0] / ".ai")
+    async with watching(UNSWEPT, root) as (watcher, hints):
+        publish(root, "mounted")
+        await eventually(hints.saw(root, "mounted"))
+        subprocess.run(["umount", folder], check=True)
+        publish(root, "below")
+        await eventually(hints.saw(root, "below"))
+        publish(root, "still below")
+        await eventually(hints.saw(root, "still below"))
+        print(dict(watcher.degraded))
+"""
+    assert "{}" == alone(script, root, before=f"mount -t tmpfs none {root}/.ai")
