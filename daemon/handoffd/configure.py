@@ -117,6 +117,8 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         "preset": settings.preset,
         "stall_min": settings.stall_min,
         "external_edits": settings.external_edits,
+        "group": settings.group,
+        "priority": settings.priority,
         "env": settings.env,
         **{f"caps.{name}": getattr(settings.caps, name) for name in ProjectCaps.model_fields},
         "test.command": settings.test.command,

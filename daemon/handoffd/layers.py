@@ -137,4 +137,19 @@ def _with_absolute_paths(values: dict[str, Any], base: Path, environ: Mapping[st
             else absolute(value)
             for value in values["workspaces"]
         ]
+    if isinstance(values.get("scheduling"), Mapping):
+        changed["scheduling"] = _with_absolute_groups(values["scheduling"], lambda text: str(absolute(text)))
     return changed
+
+
+def _with_absolute_groups(scheduling: Mapping[str, Any], absolute: Callable[[str], str]) -> dict[str, Any]:
+    """Return the section with whole paths in its groups; whatever is no list of paths stays as it is."""
+    groups = scheduling.get("groups")
+    if not isinstance(groups, Mapping):
+        return dict(scheduling)
+    changed = dict(groups)
+    for name, group in groups.items():
+        if isinstance(group, Mapping) and isinstance(group.get("projects"), list):
+            paths = [absolute(one) if isinstance(one, str) and one else one for one in group["projects"]]
+            changed[name] = {**group, "projects": paths}
+    return {**scheduling, "groups": changed}

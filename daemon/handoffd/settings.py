@@ -117,6 +117,49 @@ class ExecuteSettings(_Section):
     """Names of environment variables an executor may see; nothing else reaches it."""
 
 
+def _from_the_root(pattern: str) -> str:
+    if not pattern.startswith("/") or "\0" in pattern:
+        raise ValueError("must be a whole path, from the root, in which * stands for anything")
+    return pattern
+
+
+Priority = Annotated[int, Field(ge=-100, le=100)]
+"""Higher goes first; 0 is usual."""
+
+GroupName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+"""What a group of projects is called."""
+
+SlotCount = Annotated[int, Field(ge=1)]
+
+
+class GroupSettings(_Section):
+    """Projects that share slots and a priority."""
+
+    slots: SlotCount | None = None
+    priority: Priority = 0
+    projects: tuple[Annotated[str, AfterValidator(_from_the_root)], ...] = ()
+    """Roots, or patterns of roots, in which * stands for anything, also for several folders."""
+
+
+class SchedulingSettings(_Section):
+    """Who may run beside whom, whose turn is next, and when the machine takes one more."""
+
+    per_executor: Mapping[str, SlotCount] = Field(default_factory=dict)
+    per_account: Mapping[str, SlotCount] = Field(default_factory=dict)
+    per_project: SlotCount | None = None
+    groups: Mapping[str, GroupSettings] = Field(default_factory=dict)
+    """By name; a project belongs to the first that names it, unless it names one itself."""
+    head_start_min: float = Field(30, gt=0)
+    """Minutes in line that a point of priority is worth."""
+    min_free_memory_mb: int = Field(512, ge=0)
+    """MiB; 0 looks at no memory."""
+    memory_per_agent_mb: int = Field(512, ge=0)
+    """MiB that an executor takes once it works; reserved for it while it grows."""
+    max_load_per_core: float | None = Field(None, gt=0)
+    """None: looks at no load."""
+    stagger_s: float = Field(0, ge=0)
+
+
 class LimitSettings(_Section):
     """What becomes of an attempt whose account is at its usage limit, or whose provider is overloaded."""
 
@@ -238,6 +281,7 @@ class Settings(_Section):
     watch: WatchSettings = WatchSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     execute: ExecuteSettings = ExecuteSettings()
+    scheduling: SchedulingSettings = SchedulingSettings()
     limits: LimitSettings = LimitSettings()
     caps: CapSettings = CapSettings()
     prices: Mapping[str, Price] = Field(default_factory=dict)
@@ -297,5 +341,8 @@ class ProjectSettings(_Section):
     external_edits: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     caps: ProjectCaps = ProjectCaps()
     """Tighter than the daemon's; what is looser than those counts for nothing."""
+    group: GroupName | None = None
+    """A group of the daemon's settings that it belongs to."""
+    priority: Priority | None = None
     env: tuple[VariableName, ...] = ()
     """Further environment variables this project's executors may see, by name."""

@@ -73,6 +73,7 @@ class Daemon:
         execute = whole.setdefault("execute", {})
         execute.setdefault("env_allow", [*_ALLOWED, "HANDOFFD_REHEARSAL_LOG"])
         execute.setdefault("min_free_mb", 0)  # tests also run on small disks
+        whole.setdefault("scheduling", {}).setdefault("min_free_memory_mb", 0)
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 
     # --- its life --------------------------------------------------------------------------------

@@ -111,5 +111,10 @@ _MEANINGS: Mapping[str, str] = {
         for scope, what in (("attempt", "each run"), ("story", "each story"), ("project", "the project"))
         for unit, word in (("usd", "US dollars"), ("tokens", "tokens"))
     },
+    "group": (
+        "The group of the daemon's `scheduling.groups` it belongs to; without it, the first that names its"
+        " path."
+    ),
+    "priority": "Its priority, -100 to 100, higher goes first; without it, its group's.",
     "env": "Names of further environment variables its executors and tests may see.",
 }

@@ -12,7 +12,7 @@ from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import Initialised, PromptTaken
 from handoffd.engine.results import Accepted, Dispatched, Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, TrackView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView, TrackView
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import State
 
@@ -55,6 +55,7 @@ class MemorySupervision:
         self.held: tuple[str, ...] = ()
         self.used: dict[str, Usage] = {}
         self.limited: tuple[AccountView, ...] = ()
+        self.line = SlotsView(closed=None, limits=(), waiting=())
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
 
@@ -99,6 +100,10 @@ class MemorySupervision:
     def limits(self) -> tuple[AccountView, ...]:
         """Return what was put there."""
         return self.limited
+
+    def slots(self) -> SlotsView:
+        """Return what was put there."""
+        return self.line
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """Keep what was lifted."""

@@ -166,7 +166,18 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
 
     known = ", ".join(
         f"HANDOFFD_{name}__…"
-        for name in ("ROSTER", "WATCH", "SCHEDULE", "EXECUTE", "LIMITS", "CAPS", "NOTIFY", "CONTROL", "LOG")
+        for name in (
+            "ROSTER",
+            "WATCH",
+            "SCHEDULE",
+            "EXECUTE",
+            "SCHEDULING",
+            "LIMITS",
+            "CAPS",
+            "NOTIFY",
+            "CONTROL",
+            "LOG",
+        )
     )
     assert sorted(
         [
@@ -286,7 +297,7 @@ def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report? "
         "(allowed: command, report, exclude_argument)",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, executor, language, preset, "
-        "stall_min, test, external_edits, caps, env)",
+        "stall_min, test, external_edits, caps, group, priority, env)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -301,6 +312,7 @@ def test_all_but_the_language_needs_trust() -> None:
     """What runs commands, costs money, hands out secrets or weakens a gate is listed, by the same keys."""
     changed = load_project(
         "{auto: true, executor: x, preset: go, external_edits: adopt, env: [A], language: zh-TW, "
+        "group: web, priority: 1, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}}",

@@ -62,6 +62,22 @@ def test_paths_become_absolute() -> None:
     assert [Path("/home/ann/a"), Path("/b"), 3, ""] == merge.data["projects"]
 
 
+def test_patterns_of_groups_become_absolute() -> None:
+    """As paths of projects do; what is no list of texts is left for validation."""
+    groups = {"web": {"slots": 2, "projects": ["~/web/*", "shops/*", 3]}, "odd": 4, "none": {"projects": "x"}}
+    merge = merged({"scheduling": {"per_project": 1, "groups": groups}})
+
+    assert {
+        "per_project": 1,
+        "groups": {
+            "web": {"slots": 2, "projects": ["/home/ann/web/*", "/base/shops/*", 3]},
+            "odd": 4,
+            "none": {"projects": "x"},
+        },
+    } == merge.data["scheduling"]
+    assert {"groups": 3} == merged({"scheduling": {"groups": 3}}).data["scheduling"]
+
+
 def test_keys_with_nothing_behind_them_are_left_out() -> None:
     """Only where nothing is itself a value does it stay; unknown keys stay to be complained about."""
     values = {"watch": None, "log": {"level": None}, "notify": {"command": None}, "nonsense": None}

@@ -98,6 +98,7 @@ def test_sections_are_told_from_values() -> None:
         "watch",
         "schedule",
         "execute",
+        "scheduling",
         "limits",
         "caps",
         "notify",

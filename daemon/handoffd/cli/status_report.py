@@ -9,7 +9,7 @@ from typing import Any
 
 from handoffd.cli.asking import NO_DAEMON
 from handoffd.cli.verb_report import UNMEASURED
-from handoffd.cli.wording import minutes, plain, shorten, styled, table
+from handoffd.cli.wording import minutes, plain, shorten, styled, table, waits
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import usage_in_words
 
@@ -155,7 +155,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
             yield f"next: {plain(command_for(project['project'], 'init'))}"
         return
     if track["waits_for"] and track["waits_for"] != project["detail"]:
-        yield f"waits for: {shorten(track['waits_for'], width)}"
+        yield waits(shorten(track["waits_for"], width))
     if track["last_error"] and track["last_error"] != track["waits_for"]:
         yield f"last error: {shorten(track['last_error'], width)}"
     if whole:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Any
 
-from handoffd.cli.wording import minutes, plain
+from handoffd.cli.wording import minutes, plain, waits
 from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
@@ -19,7 +19,7 @@ def report(answer: Json) -> list[str]:
     """Return the lines for an answer of `POST /v1/verbs/…`."""
     lines = _REPORTS[answer["type"]](answer)
     if answer.get("waits_for") and answer["type"] != "error":
-        lines.append(f"  waits for: {plain(answer['waits_for'])}")
+        lines.append(f"  {waits(plain(answer['waits_for']))}")
     if answer.get("next_command"):
         lines.append(f"  next: {plain(answer['next_command'])}")
     return lines

@@ -57,6 +57,11 @@ def moment(at: str | None) -> str:
     return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def waits(why: str) -> str:
+    """Return a line about what something waits for: a thing, or its place in line (`3rd for a slot`)."""
+    return f"waits, {why}" if why[:1].isdigit() else f"waits for: {why}"
+
+
 def minutes(value: float) -> str:
     """Return minutes in few digits: `0.4`, `3.5`, `12`."""
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"

@@ -13,7 +13,7 @@ from handoffd.engine.events import Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.results import Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView
 
 
 class Supervision(Protocol):
@@ -67,6 +67,9 @@ class Supervision(Protocol):
 
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
+
+    def slots(self) -> SlotsView:
+        """Return who may run, who does, and who waits."""
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """Have nobody wait for an account any more; return the projects that had met its limit."""

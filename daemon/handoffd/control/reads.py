@@ -22,7 +22,7 @@ from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Peek, ProjectView
+from handoffd.engine.views import AccountView, Peek, ProjectView, SlotsView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
@@ -35,6 +35,7 @@ API = 1
 _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
 _ACCOUNT: Final = TypeAdapter(AccountView)
+_SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
 
 LATELY_S: Final = 24 * 3600.0
@@ -115,6 +116,11 @@ class Reads(Inspecting):
         """Return the accounts that answered with a limit and are not known to have worked since."""
         limited = [plain(_ACCOUNT, view) for view in self._supervision.limits()]
         return {"at": rfc3339(self._clock.now()), "limits": limited}
+
+    async def slots(self) -> Json:
+        """Return who may run, who does, and who waits; without a daemon nobody does either."""
+        view = plain(_SLOTS, self._supervision.slots())
+        return {"daemon": self.daemon, "at": rfc3339(self._clock.now()), **view}
 
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""

@@ -128,6 +128,58 @@ class Lifted:
     """Why it could not be recorded in others, `/srv/shop: ...` each. A new daemon waits for them again."""
 
 
+SlotKind = Literal["all", "executor", "account", "group", "project"]
+"""What slots are counted by: everything together, or one of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLimitView:
+    """Something of which only so many executors may run at once, or of which some run."""
+
+    kind: SlotKind
+    name: str
+    """The executor's, the account's, the group's, the project's root; empty for all together."""
+    limit: int | None
+    """None: it has none of its own."""
+    in_use: int
+    waiting: int
+    """How many tracks wait that belong to it."""
+    holders: tuple[str, ...]
+    """Project, story and step of each that holds a slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotWaitView:
+    """A track that waits for a slot."""
+
+    project: str
+    """The root."""
+    track: str
+    what: str
+    """Project, story and step."""
+    executor: str
+    account: str
+    group: str | None
+    priority: int
+    place: int | None
+    """From 1: so many are let in up to it, if what runs ends in the order in which it began.
+
+    None: far back, nobody has counted.
+    """
+    waited_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsView:
+    """Who may run, who does, and who waits, the next one first."""
+
+    closed: str | None
+    """Why the machine takes nobody just now, in words."""
+    limits: tuple[SlotLimitView, ...]
+    waiting: tuple[SlotWaitView, ...]
+
+
 AppliedKind = Literal["applied", "stale", "pending", "missing", "error"]
 
 

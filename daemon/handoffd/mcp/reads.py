@@ -56,6 +56,10 @@ def _limits(place: Place, _: Json) -> Answer:
     return asked(place, lambda client: client.get("/v1/limits"), lambda service: service.limits())
 
 
+def _slots(place: Place, _: Json) -> Answer:
+    return asked(place, lambda client: client.get("/v1/slots"), lambda service: service.slots())
+
+
 def _peek(place: Place, given: Json) -> Answer:
     project = project_of(given)
     assert project is not None  # the schema requires it
@@ -163,5 +167,6 @@ READS: Final = (
         },
     ),
     _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
+    _read("slots", "Slots", "Who may run, who does, and what each of the others waits for.", _slots, {}),
 )
 """The tools that change nothing, but for the output of runs (`tail`)."""

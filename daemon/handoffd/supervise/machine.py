@@ -27,6 +27,10 @@ CALM_S = 600.0
 """People are told again of what has been well for so long; what comes and goes is one trouble."""
 
 
+SHORT_S = 600.0
+"""People are told when tracks have waited for memory for so long: what runs takes some of it back."""
+
+OUT_OF_MEMORY = "there has been too little free memory for long (scheduling.min_free_memory_mb)"
 OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
 _READ_ONLY = "findmnt -O ro"
 
@@ -74,6 +78,8 @@ class Machine:
             troubles["journal"] = f"the journal cannot be written ({outage})"
         if self._services.descriptors.short():
             troubles["descriptors"] = OUT_OF_DESCRIPTORS
+        if self._services.slots.short_for_s() >= SHORT_S:
+            troubles["memory"] = OUT_OF_MEMORY
         return troubles
 
     def _tell(self, name: str, why: str, *, news: bool) -> None:

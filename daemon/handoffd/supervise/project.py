@@ -143,14 +143,14 @@ class Project:
         """Look, take up what was left undone, then follow hints until cancelled."""
         try:
             for track in self.tracks.values():
-                if track.track.ledger.dispatch is not None:
-                    self._services.slots.occupy(track.key)  # an earlier daemon started it
+                track.occupy()  # what an earlier daemon started
             await self.look()
             while not self.files.loaded:  # by whose rules, with which tests? Nothing is judged before
                 await self._next_hint()
                 await self.look()
             async with anyio.create_task_group() as tasks:
                 for track in self.tracks.values():
+                    track.occupy()  # by now it is known which group it belongs to
                     mine = tuple(order for order in pending if order.key == track.key)
                     await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
                 self.begun.set()

@@ -204,10 +204,7 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
         return track.shortage.why
     if track.limited is not None:
         return track.limited
-    place = slots.place(track.key)
-    if place is not None:
-        return f"a slot: number {place} in line, {slots.in_use} of {slots.total} in use"
-    return ledger.told
+    return slots.words(track.key) or ledger.told
 
 
 def _question(state: State) -> str:

@@ -20,7 +20,7 @@ from handoffd.engine.requests import LevelChosen, LimitLifted
 from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView
+from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
@@ -305,6 +305,10 @@ class Roster:
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
         return self._services.accounts.views(self._services.clock.now())
+
+    def slots(self) -> SlotsView:
+        """Return who may run, who does, and who waits."""
+        return self._services.slots.view()
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
         """Have nobody wait for an account any more; return the projects that had met its limit.

@@ -1,33 +1,75 @@
 """How many executors may run at once, and whose turn is next.
 
-First come, first served: a track that waits is never overtaken. Gates, parked and blocked tracks
-ask for no slot, so they hold none.
+The order is the run queue's, whether the machine takes one more is the admission's; here is what these
+two need to live: settings, a clock, a look at the machine, and somebody to wake. Gates, parked and
+blocked tracks ask for no slot, so they hold none.
+
+What ends lets the next one in. Where time or the machine decides, `run` looks again; while nobody
+waits for these it sleeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+import anyio
+import structlog
+
+from handoffd.clock import Clock, SystemClock
 from handoffd.engine.track import TrackKey
+from handoffd.engine.views import SlotsView
+from handoffd.settings import SchedulingSettings
+from handoffd.supervise import capacity
+from handoffd.supervise.admission import Admission, Closed, Facts
+from handoffd.supervise.pools import Bid, Entry, entry_of, limits_in
+from handoffd.supervise.runqueue import RunQueue, foreseen
+from handoffd.supervise.waits import Line
+
+log = structlog.get_logger(__name__)
+
+FORESEEN: Final = 1000
+"""Of so many it is told who is before whom; finding that out for all would hold everybody up."""
+
+FRESH_S: Final = 0.25
+"""For so long what was read of the machine is believed; what is started meanwhile is counted anyway."""
 
 
 class Slots:
-    """A counted set of holders and a queue of tracks that wait to become one."""
+    """Those that hold a slot and those that wait for one. `facts` reads how the machine is."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._holders: set[TrackKey] = set()
-        self._waiting: dict[TrackKey, Callable[[], None]] = {}
+    def __init__(
+        self,
+        total: int,
+        scheduling: SchedulingSettings | None = None,
+        clock: Clock | None = None,
+        facts: Callable[[], Facts] = capacity.facts,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._read_facts = facts
+        self._facts = Facts()
+        self._facts_until = 0.0
+        self._scheduling = scheduling or SchedulingSettings()
+        self._admission = Admission(self._scheduling)
+        self._queue = RunQueue(limits_in(total, self._scheduling), self._scheduling.head_start_min * 60)
+        self._waiting: dict[TrackKey, tuple[Callable[[], None], float]] = {}
+        """Whom to wake, and since when it waits."""
+        self._line: Line | None = None
+        self._look_at: float | None = None
+        self._rung = anyio.Event()
+        self._closed: Closed | None = None
+        self._closed_since: float | None = None
 
+    # --- who holds what ----------------------------------------------------------------------------
     @property
     def in_use(self) -> int:
         """How many slots are held."""
-        return len(self._holders)
+        return self._queue.count
 
     @property
     def total(self) -> int:
         """How many there are."""
-        return self._total
+        return self._queue.limits.total
 
     @property
     def queued(self) -> int:
@@ -36,37 +78,144 @@ class Slots:
 
     def holds(self, key: TrackKey) -> bool:
         """Return whether the track holds a slot."""
-        return key in self._holders
+        return self._queue.holds(key)
 
     def waits(self, key: TrackKey) -> bool:
         """Return whether the track stands in line."""
-        return key in self._waiting
+        return self._queue.waits(key)
 
-    def ask(self, key: TrackKey, granted: Callable[[], None]) -> bool:
-        """Return True if the track has a slot now; else queue it and call `granted` when it has."""
-        if key in self._holders:
-            return True
-        if len(self._holders) < self._total and not self._waiting:
-            self._holders.add(key)
-            return True
-        self._waiting[key] = granted
-        return False
+    # --- coming and going --------------------------------------------------------------------------
+    def ask(self, bid: Bid, granted: Callable[[], None], waited_s: float = 0) -> bool:
+        """Return True if the track has a slot now; else queue it and call `granted` when it has.
 
-    def occupy(self, key: TrackKey) -> None:
+        `waited_s`: how long it has waited before anybody here knew. One that stands in line keeps its turn.
+        """
+        key, since = bid.key, self._clock.monotonic() - max(waited_s, 0)
+        self._forget_line()
+        self._queue.ask(self._entry(bid), since)
+        if self._queue.waits(key):
+            self._waiting[key] = (granted, self._waiting[key][1] if key in self._waiting else since)
+        self._let_in(but=key)
+        return self._queue.holds(key)
+
+    def occupy(self, bid: Bid) -> None:
         """Count an executor that runs already (adopted after a restart), whatever the limit."""
-        self._waiting.pop(key, None)
-        self._holders.add(key)
+        self._forget_line()
+        self._waiting.pop(bid.key, None)
+        self._queue.occupy(self._entry(bid), self._clock.monotonic())
 
     def release(self, key: TrackKey) -> None:
         """Give back what the track holds or waits for, and let the next one in."""
+        if not self.holds(key) and not self.waits(key):
+            return
+        self._forget_line()
         self._waiting.pop(key, None)
-        self._holders.discard(key)
-        while self._waiting and len(self._holders) < self._total:
-            following = next(iter(self._waiting))
-            granted = self._waiting.pop(following)
-            self._holders.add(following)
-            granted()
+        self._queue.release(key)
+        self._let_in()
 
+    def configure(self, total: int, scheduling: SchedulingSettings) -> None:
+        """Take over other limits: who fits in now is let in, and nobody is ended who no longer would."""
+        if (total, scheduling) == (self.total, self._scheduling):
+            return
+        before, self._scheduling = self._queue, scheduling
+        self._admission.scheduling = scheduling
+        self._queue = RunQueue(limits_in(total, scheduling), scheduling.head_start_min * 60)
+        self._forget_line()
+        for entry in before.held:
+            self._queue.occupy(self._entry(entry.bid), self._clock.monotonic())
+        for entry, since in before.in_order():
+            self._queue.ask(self._entry(entry.bid), since)
+        self._let_in()
+
+    def _entry(self, bid: Bid) -> Entry:
+        return entry_of(bid, self._queue.limits, self._scheduling)
+
+    # --- letting in --------------------------------------------------------------------------------
+    def _let_in(self, but: TrackKey | None = None) -> None:
+        """Give slots to whoever is next, as long as there is room; `but` need not be woken."""
+        granted: list[Callable[[], None]] = []
+        while self._queue.next() is not None and not self._is_closed():
+            now = self._clock.monotonic()
+            key = self._queue.grant(now)
+            assert key is not None
+            self._admission.started(now)
+            wake, _ = self._waiting.pop(key)
+            if key != but:
+                granted.append(wake)
+        if self._queue.next() is None:
+            self._closed = self._closed_since = None
+        for wake in granted:
+            wake()
+
+    def _is_closed(self) -> bool:
+        """Return whether the machine takes nobody just now; then it is looked at again by and by."""
+        now = self._clock.monotonic()
+        closed = self._admission.closed(self._look(now), now)
+        if (closed and closed.kind) != (self._closed and self._closed.kind):
+            self._closed_since = now if closed is not None else None
+            if closed is not None and closed.kind != "stagger":
+                log.warning("nothing is started for now", why=closed.why)
+        self._closed = closed
+        if closed is None:
+            return False
+        self._look_at = now + closed.again_s
+        self._rung.set()
+        return True
+
+    def _look(self, now: float) -> Facts:
+        if self._admission.looks and not self._facts_until - FRESH_S <= now < self._facts_until:
+            self._facts, self._facts_until = self._read_facts(), now + FRESH_S
+        return self._facts
+
+    async def run(self) -> None:
+        """Let those in who wait for the machine or for their time, until cancelled."""
+        while True:
+            self._rung = anyio.Event()
+            if self._look_at is None:
+                await self._rung.wait()  # no limit: nobody waits for anything but another one's end
+                continue
+            left_s = self._look_at - self._clock.monotonic()
+            if left_s > 0:
+                with anyio.move_on_after(left_s):
+                    await self._rung.wait()
+                continue
+            self._look_at = None
+            self._let_in()
+
+    # --- why somebody waits ------------------------------------------------------------------------
     def place(self, key: TrackKey) -> int | None:
-        """Return the track's place in the queue, from 1; None when it does not wait."""
-        return next((place for place, other in enumerate(self._waiting, 1) if other == key), None)
+        """Return the track's place, from 1: so many are let in up to it, if what runs ends in its order.
+
+        None when it does not wait, or when more than `FORESEEN` are before it.
+        """
+        return self._as_line().place(key) if self.waits(key) else None
+
+    def words(self, key: TrackKey) -> str | None:
+        """Return what a track in line waits for, in words; None when it stands in none."""
+        return self._as_line().words(key, self._why_closed()) if self.waits(key) else None
+
+    def view(self) -> SlotsView:
+        """Return the limits, who is within them, and who waits, the next one first."""
+        return self._as_line().view(self._clock.monotonic(), self._why_closed())
+
+    def short_for_s(self) -> float:
+        """Return for how many seconds nobody was let in for want of memory; 0 when there is enough."""
+        if self._closed is None or self._closed.kind != "memory" or self._closed_since is None:
+            return 0
+        return self._clock.monotonic() - self._closed_since
+
+    def _forget_line(self) -> None:
+        self._line = None
+
+    def _as_line(self) -> Line:
+        """Return how everybody stands, worked out once until somebody comes or goes."""
+        now = self._clock.monotonic()
+        if self._line is None:
+            since = {key: waiting[1] for key, waiting in self._waiting.items()}
+            self._line = Line(self._queue, since, foreseen(self._queue, now, FORESEEN))
+        return self._line
+
+    def _why_closed(self) -> str | None:
+        now = self._clock.monotonic()
+        closed = self._admission.closed(self._look(now), now)
+        return closed.why if closed is not None else None

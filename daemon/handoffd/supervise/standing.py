@@ -112,6 +112,12 @@ class Standing:
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
 
+    def waited_s(self) -> float:
+        """Return for how many seconds nothing was decided, as far as that was in an earlier life."""
+        if self.inherited_at is None:
+            return 0
+        return max(0.0, (self._services.clock.now() - self.inherited_at).total_seconds())
+
     def overtook(self, written_ns: int) -> bool:
         """Return whether a text was there before a decision that an earlier life could not show."""
         return self.inherited_at is not None and written_ns < self.inherited_at.timestamp() * 1e9

@@ -34,6 +34,7 @@ from handoffd.supervise.attempts import Attempts
 from handoffd.supervise.home import Home
 from handoffd.supervise.interpreter import Interpreter
 from handoffd.supervise.machine import descriptor_shortage, shortage_in
+from handoffd.supervise.pools import Bid, bid_of, bid_of_run
 from handoffd.supervise.questions import Question, Questions, must_not_be_lost
 from handoffd.supervise.room import Room, Shortage
 from handoffd.supervise.services import Services
@@ -239,7 +240,8 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)
             self._services.recorder.waited(self.key)
             return
-        if not self._services.slots.ask(self.key, self.wake):
+        if not self._services.slots.ask(self._bid(event, decision), self.wake, self.standing.waited_s()):
+            self._services.accounts.leave(self.key)  # who has a slot may try whether the account answers
             self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn
         try:
@@ -254,6 +256,15 @@ class TrackSupervisor:
                 await self._apply(failed)
             return
         await self._commit(event, decision)
+
+    def _bid(self, event: Advanced, decision: Decision) -> Bid:
+        account = event.account or event.executor
+        return bid_of(self.key, decision.track, event.executor, account, self._files.settings)
+
+    def occupy(self) -> None:
+        """Count the attempt in flight, if there is one, as one that has its slot: it runs already."""
+        if (dispatch := self.track.ledger.dispatch) is not None:
+            self._services.slots.occupy(bid_of_run(self.key, self.track, dispatch, self._files.settings))
 
     def _may_ask(self, event: Advanced) -> bool:
         account, now = event.account or event.executor, self._services.clock.now()

@@ -19,16 +19,17 @@ from typing import Any
 import anyio
 from tests.support.runs import end_processes
 
-from handoffd.engine.track import Dispatch, Ledger, Phase, Track
+from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
-from handoffd.settings import CapSettings, ExecuteSettings, NotifySettings, Settings
+from handoffd.settings import CapSettings, ExecuteSettings, NotifySettings, SchedulingSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.supervise.budgets import Budgets
+from handoffd.supervise.pools import Bid
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.services import Services
@@ -105,7 +106,12 @@ class House:
 
 @asynccontextmanager
 async def house(
-    base: Path, agent: str = HAND_OVER, *, caps: Json | None = None, **execute: Any
+    base: Path,
+    agent: str = HAND_OVER,
+    *,
+    caps: Json | None = None,
+    scheduling: Json | None = None,
+    **execute: Any,
 ) -> AsyncIterator[House]:
     """Lend services with an executor called `agent` that runs the shell commands `agent`, within `caps`."""
     script = base / "agent.sh"
@@ -116,6 +122,7 @@ async def house(
         executor="agent",
         executors={"agent": {"extends": "command", "argv": ["/bin/sh", str(script)], **_AGENT}},
         caps=CapSettings.model_validate(caps or {}),
+        scheduling=SchedulingSettings.model_validate({"min_free_memory_mb": 0} | (scheduling or {})),
         execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):
@@ -130,7 +137,7 @@ async def house(
         launcher=Launcher(settings.launcher_socket),
         executors=load_book(shipped_layer(), own),
         notifier=notifier,
-        slots=Slots(settings.execute.slots),
+        slots=Slots(settings.execute.slots, settings.scheduling, clock),
         budgets=Budgets(settings.caps, clock, notifier.send, str(settings.state_dir)),
         clock=clock,
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(base), "SECRET": "s3cret"},
@@ -206,9 +213,18 @@ async def daemon(house: House) -> AsyncIterator[Roster]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(house.services.notifier.run, roster.notice_given_up)
         tasks.start_soon(roster.run, NoWatch())
+        tasks.start_soon(house.services.slots.run)
         await anyio.wait_all_tasks_blocked()
         yield roster
         tasks.cancel_scope.cancel()
+
+
+def bid(root: str = "/srv/shop", executor: str = "claude", **more: Any) -> Bid:
+    """Return what the main track of a project asks for; its account has the executor's name."""
+    values: dict[str, Any] = {
+        "key": TrackKey(root), "executor": executor, "account": executor, "what": Path(root).name,
+    }  # fmt: skip
+    return Bid(**values | more)
 
 
 def dispatch_of(run: str = "d1", *, phase: Phase = Phase.EXECUTING, **more: Any) -> Dispatch:

@@ -7,12 +7,20 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, house, unwritable
+from tests.unit.supervise.making import House, bid, house, unwritable
 from tests.unit.supervise.test_descriptors import room_for
 
 from handoffd.errors import HandoffdError, StoreError
+from handoffd.settings import SchedulingSettings
 from handoffd.store.faults import DISK_FULL, storage_error
-from handoffd.supervise.machine import CALM_S, Machine, descriptor_shortage, shortage_in
+from handoffd.supervise.machine import (
+    CALM_S,
+    OUT_OF_MEMORY,
+    SHORT_S,
+    Machine,
+    descriptor_shortage,
+    shortage_in,
+)
 
 
 class Recoveries:
@@ -95,6 +103,25 @@ async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path:
         await machine.look()
         assert descriptor_shortage(here.services) is None
         assert machine.trouble is None
+
+
+async def test_memory_that_is_short_for_long_is_a_trouble(tmp_path: Path) -> None:
+    """For a while it is usual; then people are told, as somebody else may have it."""
+    wanted = {"min_free_memory_mb": 10**9}
+    async with house(tmp_path, scheduling=wanted) as here, anyio.create_task_group() as tasks:
+        machine, slots = Machine(here.services, Recoveries()), here.services.slots
+        slots.ask(bid(), lambda: None)
+        for ahead_s, trouble in ((SHORT_S - 60, None), (60, OUT_OF_MEMORY)):
+            here.clock.ahead_s += ahead_s
+            await machine.look()
+            assert trouble == machine.trouble
+        tasks.start_soon(here.services.notifier.run)
+        await eventually(lambda: len(here.told.notices) == 1)
+
+        slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
+        await machine.look()
+        assert machine.trouble is None
+        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(("number", "passes"), [(28, True), (24, True), (30, True), (13, False)])

@@ -10,13 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at, daemon, house, make_project
+from tests.unit.supervise.making import House, at, bid, daemon, house, make_project
 
 from handoffd.engine.ends import POLICIES, End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
 from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Skipped, Started
 from handoffd.engine.results import Blocked
-from handoffd.engine.track import TrackKey
 from handoffd.engine.views import TrackView
 from handoffd.supervise.project import Project
 from handoffd.supervise.reporting import peek_of, view_of
@@ -121,10 +120,10 @@ async def test_without_a_story_a_peek_tells_where_one_would_begin(
 async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None:
     """So that nobody takes it for stuck."""
     async with house(tmp_path, slots=1) as here, project_in(here, Started(story="US-1")) as project:
-        here.services.slots.occupy(TrackKey("/srv/other"))
-        here.services.slots.ask(project.main.key, lambda: None)
+        here.services.slots.occupy(bid("/srv/other"))
+        here.services.slots.ask(bid(project.root), lambda: None)
 
-        assert "a slot: number 1 in line, 1 of 1 in use" == (await main(here, project)).waits_for
+        assert "1st for a slot (1 of 1 in use: other)" == (await main(here, project)).waits_for
 
 
 async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> None:

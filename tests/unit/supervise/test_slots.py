@@ -1,77 +1,327 @@
-"""Slots: a counted set of holders, first come first served."""
+"""Slots: who is let in and woken, when the machine takes nobody, and other limits while it runs."""
 
 from __future__ import annotations
 
-from handoffd.engine.track import TrackKey
-from handoffd.supervise.slots import Slots
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-A, B, C = (TrackKey(f"/srv/{name}") for name in "abc")
+import anyio
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import MovableClock, bid
+
+from handoffd.engine.track import TrackKey
+from handoffd.settings import SchedulingSettings
+from handoffd.supervise.admission import Facts
+from handoffd.supervise.slots import FRESH_S, Slots
+
+A, B, C, D = (bid(f"/srv/{name}") for name in "abcd")
+
+
+def nothing() -> None:
+    """Be told, and do nothing."""
+
+
+def scheduling(**values: Any) -> SchedulingSettings:
+    """Return settings that look at no memory, unless they say so."""
+    return SchedulingSettings.model_validate({"min_free_memory_mb": 0} | values)
+
+
+@dataclass
+class Machine:
+    """A machine whose memory is given by hand."""
+
+    free_mb: int = 10_000
+    looks: int = 0
+
+    def facts(self) -> Facts:
+        """Return how it is, and count that somebody wanted to know."""
+        self.looks += 1
+        return Facts(free_mb=self.free_mb, load_per_core=0.0)
+
+
+@dataclass
+class Counter:
+    """Slots of a machine, who was woken, and the clock."""
+
+    total: int = 1
+    settings: SchedulingSettings = field(default_factory=scheduling)
+    machine: Machine = field(default_factory=Machine)
+    clock: MovableClock = field(default_factory=MovableClock)
+    woken: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.slots = Slots(self.total, self.settings, self.clock, self.machine.facts)
+
+    def ask(self, *names: str, **more: Any) -> list[bool]:
+        """Have projects ask, one after the other; return who got a slot at once."""
+        return [
+            self.slots.ask(bid(f"/{name}", **more), lambda name=name: self.woken.append(name))  # type: ignore[misc]
+            for name in names
+        ]
+
+    def end(self, name: str) -> None:
+        """Have a project's track give back what it has."""
+        self.slots.release(TrackKey(f"/{name}"))
+
+    def place(self, name: str) -> int | None:
+        """Return the place of a project."""
+        return self.slots.place(TrackKey(f"/{name}"))
+
+    def words(self, name: str) -> str | None:
+        """Return what a project waits for."""
+        return self.slots.words(TrackKey(f"/{name}"))
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Have somebody look again by and by."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.slots.run)
+            yield
+            tasks.cancel_scope.cancel()
 
 
 def test_no_more_tracks_hold_a_slot_than_there_are() -> None:
     """The next one waits, and knows its place."""
-    slots = Slots(1)
+    slots = Slots(1, scheduling())
 
-    assert [True, False, False] == [slots.ask(key, lambda: None) for key in (A, B, C)]
+    assert [True, False, False] == [slots.ask(one, nothing) for one in (A, B, C)]
     assert (1, 1) == (slots.in_use, slots.total)
-    assert [None, 1, 2] == [slots.place(key) for key in (A, B, C)]
+    assert [None, 1, 2] == [slots.place(one.key) for one in (A, B, C)]
+    assert [False, True, True] == [slots.waits(one.key) for one in (A, B, C)]
 
 
 def test_a_slot_that_becomes_free_goes_to_who_has_waited_longest() -> None:
     """It is the waiting one's before that is even told, so nobody can slip in between."""
-    slots, granted = Slots(1), list[str]()
-    slots.ask(A, lambda: granted.append("a"))
-    slots.ask(B, lambda: granted.append("b"))
-    slots.ask(C, lambda: granted.append("c"))
+    desk = Counter()
+    desk.ask("a", "b", "c")
 
-    slots.release(A)
+    desk.end("a")
 
-    assert ["b"] == granted
-    assert [False, True, False] == [slots.holds(key) for key in (A, B, C)]
-    assert 1 == slots.place(C)
+    assert ["b"] == desk.woken
+    assert [False, True, False] == [desk.slots.holds(TrackKey(f"/{name}")) for name in "abc"]
+    assert 1 == desk.place("c")
 
 
 def test_whoever_holds_a_slot_may_ask_again() -> None:
-    """An attempt that is repeated does not wait behind itself."""
-    slots = Slots(1)
-    slots.ask(A, lambda: None)
-
-    assert slots.ask(A, lambda: None)
-    assert 1 == slots.in_use
+    """An attempt that is repeated does not wait behind itself, and is not woken for it."""
+    desk = Counter()
+    assert [True, True] == desk.ask("a", "a")
+    assert (1, []) == (desk.slots.in_use, desk.woken)
 
 
 def test_a_newcomer_does_not_overtake_who_waits() -> None:
     """Even when there is room just now, as after a release in the same moment."""
-    slots = Slots(1)
+    slots = Slots(1, scheduling())
     slots.occupy(A)
     slots.occupy(B)
-    slots.ask(C, lambda: None)
-    slots.release(A)
+    slots.ask(C, nothing)
+    slots.release(A.key)
 
-    assert not slots.ask(A, lambda: None)
-    assert [2, 1] == [slots.place(key) for key in (A, C)]
+    assert not slots.ask(A, nothing)
+    assert [2, 1] == [slots.place(one.key) for one in (A, C)]
 
 
 def test_an_adopted_executor_counts_whatever_the_limit() -> None:
     """It runs already; nothing else is started until there is room again."""
-    slots, granted = Slots(1), list[str]()
-    slots.occupy(A)
-    slots.occupy(B)
-    slots.ask(C, lambda: granted.append("c"))
+    desk = Counter()
+    desk.slots.occupy(A)
+    desk.slots.occupy(B)
+    desk.ask("c")
 
-    slots.release(A)
-    assert (1, []) == (slots.in_use, granted)
-    slots.release(B)
-    assert (1, ["c"]) == (slots.in_use, granted)
+    desk.slots.release(A.key)
+    assert (1, []) == (desk.slots.in_use, desk.woken)
+    desk.slots.release(B.key)
+    assert (1, ["c"]) == (desk.slots.in_use, desk.woken)
 
 
 def test_who_gives_up_waiting_is_not_called() -> None:
     """A track that was paused meanwhile does not get a slot it does not use."""
-    slots, granted = Slots(1), list[str]()
-    slots.ask(A, lambda: None)
-    slots.ask(B, lambda: granted.append("b"))
+    desk = Counter()
+    desk.ask("a", "b")
 
-    slots.release(B)
-    slots.release(A)
+    desk.end("b")
+    desk.end("a")
+    desk.end("nobody")
 
-    assert ([], 0) == (granted, slots.in_use)
+    assert ([], 0) == (desk.woken, desk.slots.in_use)
+
+
+def test_one_that_waits_and_is_found_running_waits_no_longer() -> None:
+    """Nor is it woken for a slot that it has."""
+    desk = Counter()
+    desk.ask("a", "b")
+    desk.slots.occupy(bid("/b"))
+    desk.end("a")
+    assert (False, True, []) == (
+        desk.slots.waits(TrackKey("/b")), desk.slots.holds(TrackKey("/b")), desk.woken
+    )  # fmt: skip
+
+
+def test_a_free_executor_is_not_kept_waiting_by_one_that_is_full() -> None:
+    """Each executor has its own limit beside that of all."""
+    desk = Counter(3, scheduling(per_executor={"claude": 1}))
+    assert [True, False, False] == desk.ask("a", "b", "c")
+    assert [True, True] == desk.ask("d", "e", executor="codex")
+    assert "2nd for a claude slot (1 of 1 in use: a)" == desk.words("c")
+    desk.end("d")
+    assert [] == desk.woken
+    desk.end("a")
+    assert ["b"] == desk.woken
+
+
+def test_who_has_waited_in_an_earlier_life_is_before_who_comes_now() -> None:
+    """A restart sends nobody to the end of the line."""
+    desk = Counter()
+    desk.ask("a", "b")
+    desk.slots.ask(bid("/c"), nothing, 3600)
+    assert [2, 1] == [desk.place("b"), desk.place("c")]
+    desk.slots.ask(bid("/d"), nothing, -3600)
+    assert 3 == desk.place("d")
+
+
+def test_raised_limits_let_in_who_waits_and_lowered_ones_end_nobody() -> None:
+    """Also where a project's group is another one by then; the turns stay."""
+    desk = Counter(1)
+    desk.ask("a", "b", "c", "d")
+
+    desk.slots.configure(3, scheduling(groups={"web": {"slots": 1, "projects": ["/b", "/c"]}}))
+    assert (["b", "d"], 3) == (desk.woken, desk.slots.in_use)
+    assert "1st for a slot (3 of 3 in use: a, b, d)" != desk.words("c")
+    assert "1st in group web (1 of 1 in use: b)" == desk.words("c")
+
+    desk.slots.configure(1, scheduling())
+    assert (3, 1) == (desk.slots.in_use, desk.slots.total)
+    desk.end("a")
+    desk.end("b")
+    assert ["b", "d"] == desk.woken
+    desk.end("d")
+    assert ["b", "d", "c"] == desk.woken
+
+
+def test_other_priorities_count_for_those_who_wait_already() -> None:
+    """They are the settings', not of the moment at which somebody asked."""
+    desk = Counter(1)
+    desk.ask("a", "b", "c")
+    desk.slots.configure(1, scheduling(groups={"first": {"priority": 1, "projects": ["/c"]}}))
+    assert [2, 1] == [desk.place("b"), desk.place("c")]
+
+
+def test_without_memory_nobody_is_let_in_and_nobody_gets_past() -> None:
+    """But by priority; an end is a reason to look again."""
+    desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
+    desk.machine.free_mb = 499
+    assert [False, False] == desk.ask("a", "b")
+    told = "memory: 499 MiB free, 500 wanted"
+    assert [told, f"{told}; 2nd in line"] == [desk.words("a"), desk.words("b")]
+    assert [False] == desk.ask("c", priority=1)
+    assert (told, told) == (desk.words("c"), desk.slots.view().closed)
+
+    desk.machine.free_mb = 500
+    desk.clock.ahead_s += FRESH_S
+    assert [True] == desk.ask("d")
+    assert ["c", "a", "b"] == desk.woken
+
+
+def test_a_burst_of_starts_counts_what_each_will_take() -> None:
+    """Although the machine says the same for all of them."""
+    desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=300))
+    desk.machine.free_mb = 1100
+    assert [True, True, True, False] == desk.ask("a", "b", "c", "d")
+    words = desk.words("d") or ""
+    assert words.startswith("memory: 1,100 MiB free, ")
+
+
+def test_the_machine_is_looked_at_only_when_somebody_could_be_let_in() -> None:
+    """And not for each of many who ask in one moment."""
+    desk = Counter(2, scheduling(min_free_memory_mb=1))
+    desk.ask("a", "b", "c", "d")
+    assert 1 == desk.machine.looks
+    desk.clock.ahead_s += FRESH_S
+    desk.ask("e", "f")
+    assert 1 == desk.machine.looks
+    desk.end("a")
+    assert 2 == desk.machine.looks
+    Counter(machine=desk.machine).ask("a")
+    assert 2 == desk.machine.looks
+
+
+async def test_who_waits_for_memory_goes_on_by_itself() -> None:
+    """Nobody's end is needed for it."""
+    desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
+    desk.machine.free_mb = 1
+    async with desk.watched():
+        desk.ask("a", "b")
+        await anyio.wait_all_tasks_blocked()
+        assert [] == desk.woken
+
+        desk.machine.free_mb = 1000
+        await eventually(lambda: desk.woken == ["a", "b"])
+
+
+async def test_other_settings_open_a_door_that_the_machine_held_shut() -> None:
+    """A person who wanted too much need not start the daemon again."""
+    desk = Counter(9, scheduling(min_free_memory_mb=10**9))
+    async with desk.watched():
+        desk.ask("a")
+        await anyio.wait_all_tasks_blocked()
+        desk.slots.configure(9, scheduling(min_free_memory_mb=500))
+        assert ["a"] == desk.woken
+
+
+async def test_starts_are_staggered() -> None:
+    """One after the other, each woken when its time has come."""
+    desk = Counter(9, scheduling(stagger_s=30))
+    async with desk.watched():
+        assert [True, False, False] == desk.ask("a", "b", "c")
+        assert "next start in 30 s (stagger)" == desk.words("b")
+        assert "next start in 30 s (stagger); 2nd in line" == desk.words("c")
+        await anyio.wait_all_tasks_blocked()
+        desk.clock.ahead_s += 30
+        desk.slots.configure(9, scheduling(stagger_s=20))  # what rings the bell; the hour is another one
+        assert ["b"] == desk.woken
+        desk.clock.ahead_s += 19
+        desk.slots.configure(9, scheduling(stagger_s=19.5))
+        await eventually(lambda: desk.woken == ["b", "c"])
+
+
+async def test_nobody_looks_while_nobody_waits() -> None:
+    """A door that was shut for somebody who left is no reason to look at it again and again."""
+    desk = Counter(9, scheduling(min_free_memory_mb=500))
+    desk.machine.free_mb = 1
+    async with desk.watched():
+        desk.ask("a")
+        await eventually(lambda: desk.machine.looks > 1)
+        desk.end("a")
+        await eventually(lambda: desk.slots._look_at is None)
+        assert 0 == desk.slots.short_for_s()
+
+
+def test_how_long_memory_was_short_is_known() -> None:
+    """So that people are told of what lasts; waiting for one's turn is another thing."""
+    desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
+    desk.ask("a", "b")
+    assert 0 == desk.slots.short_for_s()
+    desk.machine.free_mb = 1
+    desk.clock.ahead_s += 100
+    desk.end("a")
+    assert [] == desk.woken
+    desk.clock.ahead_s += 60
+    assert 60 <= desk.slots.short_for_s() < 100
+    desk.machine.free_mb = 1000
+    desk.ask("c")
+    assert (["b"], 0) == (desk.woken, desk.slots.short_for_s())
+
+
+def test_the_table_of_slots() -> None:
+    """What is limited, who runs, who waits since when."""
+    desk = Counter(1)
+    desk.ask("a", "b")
+    desk.clock.ahead_s += 60
+    desk.slots.ask(bid("/b", priority=2), nothing)
+    view = desk.slots.view()
+    assert (1, 1, ("a",)) == (view.limits[0].limit, view.limits[0].in_use, view.limits[0].holders)
+    [waiting] = view.waiting
+    assert ("b", 2, 1) == (waiting.what, waiting.priority, waiting.place)
+    assert 60 <= waiting.waited_s < 100

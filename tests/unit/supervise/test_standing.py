@@ -110,6 +110,20 @@ async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path
         assert ("first", None) == (shown(one), one.error)
 
 
+async def test_after_a_restart_it_has_waited_since_the_last_decision(tmp_path: Path) -> None:
+    """As long as nothing was decided here; a clock that was put back has it wait for no time."""
+    async with house(tmp_path) as here:
+        found = standing(here)
+        assert 0 == found.waited_s()
+        found.inherited_at = here.clock.now()
+        here.clock.ahead_s = 90
+        assert 90 == found.waited_s()
+        here.clock.jumped_s = -3600
+        assert 0 == found.waited_s()
+        await found.commit(EVENT, decision(track_of()))
+        assert 0 == found.waited_s()
+
+
 async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
     """What changed is only in the ledger; nobody's watcher is woken for nothing."""
     async with house(tmp_path) as here:

@@ -18,6 +18,7 @@ from tests.unit.supervise.making import (
     LIMIT_S,
     House,
     at,
+    bid,
     house,
     make_project,
     unwritable,
@@ -26,7 +27,7 @@ from tests.unit.supervise.making import (
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.requests import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
 from handoffd.engine.results import Accepted, Refusal
-from handoffd.engine.track import Phase, TrackKey
+from handoffd.engine.track import Phase
 from handoffd.errors import Refused, StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -99,12 +100,12 @@ async def test_a_refused_verb_leaves_no_trace(tmp_path: Path) -> None:
 async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> None:
     """The track waits in line, and goes on by itself."""
     async with house(tmp_path, slots=1) as here, track_in(here) as track:
-        other = TrackKey("/srv/other")
+        other = bid("/srv/other")
         here.services.slots.occupy(other)
         await track.give(Started(story="US-001"))
         assert (1, "pending") == (here.services.slots.place(track.key), shown(here)["status"])
 
-        here.services.slots.release(other)
+        here.services.slots.release(other.key)
 
         await eventually(lambda: shown(here)["step"] == "review")
 

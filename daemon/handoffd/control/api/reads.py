@@ -13,6 +13,7 @@ from handoffd.control.api.shapes import (
     PeekAnswer,
     ProjectsAnswer,
     RunsAnswer,
+    SlotsAnswer,
     StatusAnswer,
     UsageAnswer,
 )
@@ -44,6 +45,10 @@ async def _peek(asked: Asked) -> Json:
 
 async def _limits(asked: Asked) -> Json:
     return await asked.service.limits()
+
+
+async def _slots(asked: Asked) -> Json:
+    return await asked.service.slots()
 
 
 async def _runs(asked: Asked) -> Json:
@@ -84,6 +89,10 @@ READS: Final = (
     Endpoint(
         name="limits", path="/v1/limits", help="The accounts that are limited: as `limits --json`.",
         answer=_limits, shape=LimitsAnswer,
+    ),
+    Endpoint(
+        name="slots", path="/v1/slots", help="Who may run, who does, and who waits: as `slots --json`.",
+        answer=_slots, shape=SlotsAnswer,
     ),
     Endpoint(
         name="usage", path="/v1/usage", help="What ended runs used: as `usage --json`.",

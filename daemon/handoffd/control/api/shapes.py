@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from handoffd.engine.results import Result
-from handoffd.engine.views import AccountView, ProjectView
+from handoffd.engine.views import AccountView, ProjectView, SlotLimitView, SlotWaitView
 
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
@@ -91,6 +91,17 @@ class LimitsAnswer:
 
     at: datetime
     limits: list[AccountView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsAnswer:
+    """Who may run, who does, and who waits."""
+
+    daemon: bool
+    at: datetime
+    closed: str | None
+    limits: list[SlotLimitView]
+    waiting: list[SlotWaitView]
 
 
 @dataclass(frozen=True, kw_only=True)

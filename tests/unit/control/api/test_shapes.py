@@ -25,7 +25,8 @@ def told(answer: Any, path: str, method: str = "get", status: str = "200") -> li
 
 
 @pytest.mark.parametrize(
-    "path", ["health", "status", "projects", "limits", "usage", "runs", "events", "peek?project=shop"]
+    "path",
+    ["health", "status", "projects", "limits", "slots", "usage", "runs", "events", "peek?project=shop"],
 )
 def test_a_question_is_answered_in_its_shape(control: Controlled, path: str) -> None:
     """As the document says."""

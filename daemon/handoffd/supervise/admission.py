@@ -1,0 +1,86 @@
+"""Whether the machine takes one more executor just now: by its memory, by its load, by the last start.
+
+An agent takes 0.3 to 1 GB, but not at once: what was just started is counted with what it has yet to
+grow to. All executors weigh the same here, so whoever is next waits, and nobody gets past.
+
+Nothing here reads a clock or a file: `now` is given in seconds, and so is what is known of the machine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Literal, NamedTuple
+
+from handoffd.settings import SchedulingSettings
+
+GROWS_S: Final = 20.0
+"""After so long an executor is taken to have the memory that it needs; until then it grows evenly."""
+
+LOOK_S: Final = 1.0
+"""How often the machine is looked at again while somebody waits for it."""
+
+
+class Facts(NamedTuple):
+    """What is known of the machine: MiB that may be taken, load by core; None where nobody can tell."""
+
+    free_mb: int | None = None
+    load_per_core: float | None = None
+
+
+class Closed(NamedTuple):
+    """Why nobody is let in, in words, and after how many seconds that may have changed."""
+
+    kind: Literal["memory", "load", "stagger"]
+    why: str
+    again_s: float
+
+
+class Admission:
+    """What was started lately, and the rules for one more."""
+
+    def __init__(self, scheduling: SchedulingSettings) -> None:
+        self.scheduling = scheduling
+        self._starts: deque[float] = deque()
+
+    @property
+    def looks(self) -> bool:
+        """Whether the machine is to be looked at before somebody is let in."""
+        return self.scheduling.min_free_memory_mb > 0 or self.scheduling.max_load_per_core is not None
+
+    def started(self, now: float) -> None:
+        """Count an executor that is being started now."""
+        while self._starts and now - self._starts[0] >= GROWS_S:
+            self._starts.popleft()
+        self._starts.append(now)
+
+    def growing_mb(self, now: float) -> int:
+        """Return how much memory those will still take that were just started."""
+        share = sum(max(0.0, 1 - (now - start) / GROWS_S) for start in self._starts)
+        return round(share * self.scheduling.memory_per_agent_mb)
+
+    def closed(self, facts: Facts, now: float) -> Closed | None:
+        """Return why one more must wait; None when it need not."""
+        return self._short_of_memory(facts, now) or self._overloaded(facts) or self._too_soon(now)
+
+    def _short_of_memory(self, facts: Facts, now: float) -> Closed | None:
+        wanted, free, growing = self.scheduling.min_free_memory_mb, facts.free_mb, self.growing_mb(now)
+        if not wanted or free is None or free - growing >= wanted:
+            return None
+        reserved = f", {growing:,} of them for what was just started" if growing else ""
+        return Closed("memory", f"memory: {free:,} MiB free{reserved}, {wanted:,} wanted", LOOK_S)
+
+    def _overloaded(self, facts: Facts) -> Closed | None:
+        most, load = self.scheduling.max_load_per_core, facts.load_per_core
+        if most is None or load is None or load <= most:
+            return None
+        return Closed("load", f"load: {load:.1f} per core, at most {most:g} wanted", LOOK_S)
+
+    def _too_soon(self, now: float) -> Closed | None:
+        if not self._starts:
+            return None
+        left_s = self._starts[-1] + self.scheduling.stagger_s - now
+        return (
+            Closed("stagger", f"next start in {max(1, round(left_s))} s (stagger)", left_s)
+            if left_s > 0
+            else None
+        )

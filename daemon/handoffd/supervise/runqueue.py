@@ -1,0 +1,304 @@
+"""In which order waiting tracks are let in: a value-like state without clock, loop or disk.
+
+Tracks of one project that need the same pools stand in a flow. Flows take turns: a project that was
+let in goes to the end, so of n waiting projects each is let in within n grants. A flow whose pools are
+full keeps its turn and holds nobody up who needs others. Priority is a head start in time: a point of
+it is worth so many seconds in line, so who is passed over for long enough is next all the same.
+
+Flows that need the same pools have a heap in common, so asking, leaving and granting cost O(log n) and
+the number of such combinations. What is outdated in a heap is passed over when it comes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from handoffd.engine.track import TrackKey
+from handoffd.supervise.pools import ALL, Entry, Limits, Pool
+
+Pools = tuple[Pool, ...]
+Rank = tuple[float, int]
+"""The least is next: the time since when it waits, less its head start; then who came first."""
+
+_SPARE = 64
+"""So many outdated ranks more than flows are kept before the heaps are made anew."""
+
+
+class Flow(NamedTuple):
+    """Tracks of one project that need the same pools, in the order in which they asked."""
+
+    since: float
+    number: int
+    priority: int
+    keys: tuple[TrackKey, ...]
+
+
+class Held(NamedTuple):
+    """A track that was let in, and since when it had waited."""
+
+    entry: Entry
+    since: float
+
+
+class RunQueue:
+    """Who runs and who waits. `head_start_s` is what a point of priority is worth."""
+
+    def __init__(self, limits: Limits, head_start_s: float = 0) -> None:
+        self._limits = limits
+        self._head_start_s = head_start_s
+        self._held: dict[TrackKey, Held] = {}
+        self._used: dict[Pool, int] = {}
+        self._waiting: dict[TrackKey, Entry] = {}
+        self._flows: dict[tuple[str, Pools], Flow] = {}
+        self._heaps: dict[Pools, list[tuple[Rank, str]]] = {}
+        self._pools_of: dict[str, tuple[Pools, ...]] = {}
+        """By project, what its flows need."""
+        self._aside: set[str] = set()
+        """Projects of which as many run as may: their flows are in no heap until one ends."""
+        self._number = 0
+        self._outdated = 0
+
+    # --- who there is ------------------------------------------------------------------------------
+    @property
+    def limits(self) -> Limits:
+        """What is in force."""
+        return self._limits
+
+    @property
+    def held(self) -> tuple[Entry, ...]:
+        """Those that run, the one that was let in first at the front."""
+        return tuple(held.entry for held in self._held.values())
+
+    @property
+    def oldest(self) -> TrackKey | None:
+        """The track that was let in first of those that run."""
+        return next(iter(self._held), None)
+
+    @property
+    def count(self) -> int:
+        """How many run."""
+        return len(self._held)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def holds(self, key: TrackKey) -> bool:
+        """Return whether a track was let in."""
+        return key in self._held
+
+    def waits(self, key: TrackKey) -> bool:
+        """Return whether a track waits."""
+        return key in self._waiting
+
+    def used(self, pool: Pool) -> int:
+        """Return how many that run belong to a limited pool."""
+        return len(self._held) if pool == ALL else self._used.get(pool, 0)
+
+    def full(self, entry: Entry) -> Pool | None:
+        """Return the narrowest pool of a track that has no room; None when all have."""
+        for pool in entry.all_pools:
+            limit = self._limits.of(pool)
+            if limit is not None and self.used(pool) >= limit:
+                return pool
+        return None
+
+    def in_order(self) -> Iterator[tuple[Entry, float]]:
+        """Yield each track that waits, with the time since when it has its turn: whose is next, first."""
+        for flow in sorted(self._flows.values(), key=self._rank):
+            for key in flow.keys:
+                yield self._waiting[key], flow.since
+
+    def entry(self, key: TrackKey) -> Entry | None:
+        """Return how a track stands in line; None when it does not wait."""
+        return self._waiting.get(key)
+
+    # --- coming and going --------------------------------------------------------------------------
+    def ask(self, entry: Entry, since: float) -> None:
+        """Put a track in line, as one that waits since then (in s); one that stands there keeps its turn.
+
+        One that runs goes on with that, unless it needs other pools now: then it is the next for them.
+        """
+        key = entry.key
+        if key in self._held:
+            if self._held[key].entry.pools == entry.pools:
+                return
+            since = self._held[key].since
+            self.release(key)
+        elif key in self._waiting:
+            before = self._waiting[key]
+            flow = self._flows[key.project, before.pools]
+            if (before.pools, flow.priority) == (entry.pools, entry.priority):
+                self._waiting[key] = entry
+                return
+            since = flow.since
+            self._leave(key)
+        self._join(entry, since)
+
+    def occupy(self, entry: Entry, since: float = 0) -> None:
+        """Count a track that runs already, whatever the limits."""
+        self.release(entry.key)
+        self._hold(entry, since)
+
+    def release(self, key: TrackKey) -> None:
+        """Forget a track, whether it runs or waits."""
+        if key in self._waiting:
+            self._leave(key)
+        held = self._held.pop(key, None)
+        if held is None:
+            return
+        for pool in _counted(held.entry):
+            self._used[pool] -= 1
+            if not self._used[pool]:
+                del self._used[pool]
+        if key.project in self._aside:
+            self._aside.discard(key.project)
+            for pools in self._pools_of.get(key.project, ()):
+                self._push(key.project, pools)
+
+    def next(self) -> TrackKey | None:
+        """Return who is to be let in now, if anybody is."""
+        found = self._first()
+        return self._flows[found].keys[0] if found is not None else None
+
+    def grant(self, now: float) -> TrackKey | None:
+        """Let the next one in, if there is one and room for it; its project is behind all others then."""
+        found = self._first()
+        if found is None:
+            return None
+        (project, pools), flow = found, self._flows[found]
+        key = flow.keys[0]
+        entry = self._waiting[key]
+        for others in self._pools_of[project]:
+            behind = self._flows[project, others]
+            # One that was passed over because its pools are full does not pay for the others.
+            if others != pools and self._rank(behind) > self._rank(flow):
+                self._set(project, others, behind._replace(since=now, number=self._next_number()))
+        self._leave(key)
+        if (rest := self._flows.get(found)) is not None:
+            self._set(project, pools, rest._replace(since=now, number=self._next_number()))
+        self._hold(entry, flow.since)
+        return key
+
+    def copy(self) -> RunQueue:
+        """Return another one that stands the same, to try things out on."""
+        twin = RunQueue(self._limits, self._head_start_s)
+        twin._held, twin._used, twin._waiting = self._held.copy(), self._used.copy(), self._waiting.copy()
+        twin._flows, twin._pools_of = self._flows.copy(), self._pools_of.copy()
+        twin._heaps = {pools: heap.copy() for pools, heap in self._heaps.items()}
+        twin._aside, twin._number, twin._outdated = self._aside.copy(), self._number, self._outdated
+        return twin
+
+    # --- inside ------------------------------------------------------------------------------------
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _rank(self, flow: Flow) -> Rank:
+        return flow.since - flow.priority * self._head_start_s, flow.number
+
+    def _hold(self, entry: Entry, since: float) -> None:
+        self._held[entry.key] = Held(entry, since)
+        for pool in _counted(entry):
+            self._used[pool] = self._used.get(pool, 0) + 1
+
+    def _join(self, entry: Entry, since: float) -> None:
+        project, pools = entry.key.project, entry.pools
+        flow = self._flows.get((project, pools))
+        if flow is None:
+            flow = Flow(since, self._next_number(), entry.priority, (entry.key,))
+            self._pools_of[project] = (*self._pools_of.get(project, ()), pools)
+        else:
+            flow = Flow(min(flow.since, since), flow.number, entry.priority, (*flow.keys, entry.key))
+        self._waiting[entry.key] = entry
+        self._set(project, pools, flow)
+
+    def _leave(self, key: TrackKey) -> None:
+        project, pools = key.project, self._waiting.pop(key).pools
+        flow = self._flows[project, pools]
+        rest = tuple(other for other in flow.keys if other != key)
+        if rest:
+            self._flows[project, pools] = flow._replace(keys=rest)
+            return
+        del self._flows[project, pools]
+        self._outdated += 1
+        left = tuple(others for others in self._pools_of[project] if others != pools)
+        if left:
+            self._pools_of[project] = left
+        else:
+            del self._pools_of[project]
+            self._aside.discard(project)
+        if self._outdated > len(self._flows) + _SPARE:
+            self._make_heaps_anew()
+
+    def _set(self, project: str, pools: Pools, flow: Flow) -> None:
+        if (project, pools) in self._flows:
+            self._outdated += 1
+        self._flows[project, pools] = flow
+        if project not in self._aside:
+            self._push(project, pools)
+
+    def _push(self, project: str, pools: Pools) -> None:
+        rank = self._rank(self._flows[project, pools])
+        heappush(self._heaps.setdefault(pools, []), (rank, project))
+
+    def _make_heaps_anew(self) -> None:
+        self._heaps, self._outdated = {}, 0
+        for (project, pools), flow in self._flows.items():
+            if project not in self._aside:
+                self._heaps.setdefault(pools, []).append((self._rank(flow), project))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def _first(self) -> tuple[str, Pools] | None:
+        """Return the flow that is next of those that have room."""
+        if len(self._held) >= self._limits.total:
+            return None
+        best: tuple[Rank, str, Pools] | None = None
+        for pools in tuple(self._heaps):
+            head = self._head(pools) if self._has_room(pools) else None
+            if head is not None and (best is None or head < best[:2]):
+                best = (*head, pools)
+        return best[1:] if best is not None else None
+
+    def _has_room(self, pools: Pools) -> bool:
+        return all(self._used.get(pool, 0) < self._limits.pools[pool] for pool in pools)
+
+    def _head(self, pools: Pools) -> tuple[Rank, str] | None:
+        """Return the head of a heap, rid of what is outdated and of projects that have no room."""
+        heap, most = self._heaps[pools], self._limits.per_project
+        while heap:
+            rank, project = heap[0]
+            flow = self._flows.get((project, pools))
+            if flow is None or self._rank(flow) != rank or project in self._aside:
+                self._outdated = max(self._outdated - 1, 0)
+            elif most is None or self._used.get(Pool("project", project), 0) < most:
+                return heap[0]
+            else:
+                self._aside.add(project)
+            heappop(heap)
+        del self._heaps[pools]
+        return None
+
+
+def _counted(entry: Entry) -> Pools:
+    return (*entry.pools, Pool("project", entry.key.project))
+
+
+def foreseen(queue: RunQueue, now: float, most: int) -> dict[TrackKey, int]:
+    """Return who will be let in first, second, … if what runs ends in the order in which it began.
+
+    At most the first `most`. Nothing of the queue changes.
+    """
+    ahead, places = queue.copy(), dict[TrackKey, int]()
+    while ahead.waiting and len(places) < most:
+        if (key := ahead.grant(now)) is not None:
+            places[key] = len(places) + 1
+        elif (oldest := ahead.oldest) is not None:
+            ahead.release(oldest)
+        else:
+            break  # what is left fits in nowhere
+    return places

@@ -1,0 +1,419 @@
+"""The run queue: turns, head starts, limits; and that nobody waits for ever, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import settings, strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.supervise.making import bid
+
+from handoffd.engine.track import TrackKey
+from handoffd.supervise.pools import ALL, Entry, Limits, Pool
+from handoffd.supervise.runqueue import RunQueue, foreseen
+
+CLAUDE, CODEX, WEB = Pool("executor", "claude"), Pool("executor", "codex"), Pool("group", "web")
+LATER = 1000.0
+
+
+def entry(project: str, *pools: Pool, track: str = "main", priority: int = 0) -> Entry:
+    """Return how a track stands that belongs to these limited pools."""
+    executor = next((pool.name for pool in pools if pool.kind == "executor"), "other")
+    key = TrackKey(project, track)
+    group = next((pool.name for pool in pools if pool.kind == "group"), None)
+    return Entry(bid=bid(project, executor, key=key), pools=pools, priority=priority, group=group)
+
+
+def queue_of(
+    *waiting: Entry, total: int = 1, per_project: int | None = None, head_start_s: float = 0, **limits: int
+) -> RunQueue:
+    """Return a queue in which these asked one after the other; `limits` of executors, by name."""
+    pools = {Pool("executor", name): limit for name, limit in limits.items()} | {WEB: 1}
+    queue = RunQueue(Limits(total=total, pools=pools, per_project=per_project), head_start_s)
+    for number, one in enumerate(waiting):
+        queue.ask(one, float(number))
+    return queue
+
+
+def served(queue: RunQueue, now: float = LATER) -> list[str]:
+    """Return who is let in, by project, until there is no more room."""
+    found = []
+    while (key := queue.grant(now)) is not None:
+        found.append(key.project)
+    return found
+
+
+def served_in_turn(queue: RunQueue, again: Iterable[Entry] = (), most: int = 20) -> str:
+    """Return who is let in, one at a time, each ending before the next; `again`: who asks again then."""
+    found, asks = "", {one.key: one for one in again}
+    while len(found) < most and (key := queue.grant(LATER + len(found))) is not None:
+        found += key.project
+        queue.release(key)
+        if key in asks:
+            queue.ask(asks[key], LATER + len(found))
+    return found
+
+
+def test_first_come_first_served() -> None:
+    """Within one class, as long as each project has one track."""
+    assert "abc" == served_in_turn(queue_of(*map(entry, "abc")))
+
+
+def test_projects_take_turns() -> None:
+    """One with many tracks gets no more than one with few; what asks again is behind everybody."""
+    many = [entry("a", track=str(number)) for number in range(3)]
+    assert "abcaa" == served_in_turn(queue_of(*many, entry("b"), entry("c")))
+    assert "abcabcabca" == served_in_turn(queue_of(*map(entry, "abc")), map(entry, "abc"), most=10)
+
+
+def test_a_project_has_one_turn_however_many_executors_it_uses() -> None:
+    """Its tracks stand in several lines, of which each would let it in."""
+    own = [entry("a", pool, track=pool.name) for pool in (CLAUDE, CODEX)]
+    assert "abca" == served_in_turn(queue_of(*own, entry("b", CODEX), entry("c"), claude=9, codex=9))
+
+
+def test_who_is_blocked_by_a_limit_holds_up_nobody_and_keeps_its_turn() -> None:
+    """The others go past while it cannot run; when it can, it is the next."""
+    queue = queue_of(entry("a", CLAUDE), entry("b"), entry("c", CLAUDE), entry("d"), total=3, claude=1)
+    queue.occupy(entry("x", CLAUDE))
+    assert ["b", "d"] == served(queue)
+    queue.release(TrackKey("x"))
+    assert ["a"] == served(queue)
+    queue.release(TrackKey("b"))
+    assert [] == served(queue)
+    queue.release(TrackKey("a"))
+    assert ["c"] == served(queue)
+
+
+def test_a_blocked_track_does_not_pay_for_its_project_s_others() -> None:
+    """They are let in meanwhile, and it is still before those who came after it."""
+    queue = queue_of(entry("a", CLAUDE), entry("a", CODEX, track="2"), entry("b", CLAUDE), claude=1, codex=1)
+    queue.occupy(entry("x", CLAUDE))
+    queue = _with_total(queue, 2)
+    assert ["a"] == served(queue)
+    assert queue.holds(TrackKey("a", "2"))
+    queue.release(TrackKey("x"))
+    assert ["a"] == served(queue)
+
+
+def _with_total(queue: RunQueue, total: int) -> RunQueue:
+    limits = queue.limits
+    other = RunQueue(Limits(total=total, pools=limits.pools, per_project=limits.per_project))
+    for held in queue.held:
+        other.occupy(held)
+    for waiting, since in queue.in_order():
+        other.ask(waiting, since)
+    return other
+
+
+def test_a_project_at_its_own_limit_waits_for_itself() -> None:
+    """Until one of its tracks ends; then it has the turn that it had."""
+    tracks = [entry("a", track=str(number)) for number in range(3)]
+    queue = queue_of(*tracks, entry("b"), entry("c"), total=4, per_project=1)
+    assert ["a", "b", "c"] == served(queue)
+    assert Pool("project", "a") == queue.full(tracks[1])
+    queue.release(TrackKey("b"))
+    assert [] == served(queue)
+    queue.release(TrackKey("a", "0"))
+    assert ["a"] == served(queue)
+    queue.release(TrackKey("a", "2"))
+    assert [] == served(queue)
+    queue.release(TrackKey("a", "1"))
+    assert 0 == queue.waiting
+
+
+def test_priority_is_a_head_start() -> None:
+    """A point of it is worth so many seconds in line: who has waited for longer than that is first."""
+    waiting = (entry("a"), entry("b", priority=1), entry("c", priority=2), entry("d", priority=-1))
+    assert "cbad" == served_in_turn(queue_of(*waiting, head_start_s=60))
+    queue = queue_of(entry("a"), head_start_s=60)
+    queue.ask(entry("b", priority=1), 59.0)
+    queue.ask(entry("c", priority=1), 61.0)
+    assert "bac" == served_in_turn(queue)
+
+
+def test_a_stream_of_the_important_does_not_keep_the_others_out_for_ever() -> None:
+    """However many of them come: after the head start it is the turn of who waits."""
+    queue = queue_of(entry("a"), head_start_s=10)
+    found = ""
+    for now in range(1, 40):
+        queue.ask(entry(f"{now % 10}", priority=3), float(now))
+        key = queue.grant(float(now))
+        assert key is not None
+        found += key.project
+        queue.release(key)
+        if key.project == "a":
+            break
+        queue.ask(entry(f"{(now + 5) % 10}", priority=3), float(now))
+    assert "a" == found[-1]
+    assert 20 < len(found) < 40
+
+
+def test_who_asks_again_keeps_its_turn() -> None:
+    """Also when it wants another executor by now, or has another priority."""
+    queue = queue_of(entry("a", CLAUDE), entry("b", CLAUDE), entry("c", CODEX), claude=1, codex=1)
+    queue.ask(entry("a", CLAUDE), LATER)
+    queue.ask(entry("b", CODEX), LATER)
+    assert [CODEX] == [pool for one, _ in queue.in_order() if one.key.project == "b" for pool in one.pools]
+    assert "abc" == served_in_turn(queue)
+
+
+def test_who_holds_and_needs_something_else_is_the_next_for_that() -> None:
+    """It gives back what it has, and has waited for as long as it did."""
+    queue = queue_of(entry("a", CLAUDE), entry("b", CODEX), total=2, claude=1, codex=1)
+    queue.occupy(entry("x", CODEX))
+    assert ["a"] == served(queue)
+    queue.ask(entry("a", CLAUDE), LATER)
+    assert (True, 2) == (queue.holds(TrackKey("a")), queue.count)
+    queue.ask(entry("a", CODEX), LATER)
+    assert (0, 1) == (queue.used(CLAUDE), queue.count)
+    queue.release(TrackKey("x"))
+    assert ["a"] == served(queue)
+
+
+def test_what_runs_already_counts_whatever_the_limits() -> None:
+    """Nobody is let in until there is room again, and nobody's end is counted twice."""
+    queue = queue_of(entry("a", CLAUDE), claude=1)
+    for name in "xyz":
+        queue.occupy(entry(name, CLAUDE))
+        queue.occupy(entry(name, CLAUDE))
+    assert (3, 3, CLAUDE) == (queue.count, queue.used(ALL), queue.full(entry("a", CLAUDE)))
+    for name in "xyz":
+        assert [] == served(queue)
+        queue.release(TrackKey(name))
+        queue.release(TrackKey(name))
+    assert ["a"] == served(queue)
+
+
+def test_the_narrowest_pool_without_room_is_told() -> None:
+    """That is what a track waits for; who has room in all of them waits for none."""
+    queue = queue_of(total=2, claude=1)
+    queue.occupy(entry("x", CLAUDE))
+    assert CLAUDE == queue.full(entry("a", CLAUDE))
+    assert None is queue.full(entry("a", CODEX))
+    queue.occupy(entry("y", WEB))
+    assert [CLAUDE, WEB, ALL] == [
+        queue.full(one) for one in (entry("a", CLAUDE), entry("b", CLAUDE, WEB), entry("c"))
+    ]
+
+
+def test_looking_ahead_changes_nothing() -> None:
+    """And tells who is let in when, if what runs ends in the order in which it began."""
+    waiting = (entry("a", CLAUDE), entry("b"), entry("c", CLAUDE), entry("d", priority=5))
+    queue = queue_of(*waiting, total=2, claude=1, head_start_s=60)
+    queue.occupy(entry("x", CLAUDE))
+    queue.occupy(entry("y"))
+    before = list(queue.in_order())
+    places = foreseen(queue, LATER, 10)
+    # x ends: d is first by its priority. y ends: a. d ends: b, as claude's slot is a's. a ends: c.
+    assert ["d", "a", "b", "c"] == [key.project for key in sorted(places, key=places.__getitem__)]
+    assert before == list(queue.in_order())
+    assert {key: place for key, place in places.items() if place < 3} == foreseen(queue, LATER, 2)
+
+
+def test_ten_thousand_wait_and_nothing_is_left_of_them() -> None:
+    """They come, ask again, leave and are served; the heaps hold no more than there is."""
+    queue = queue_of(total=4, claude=2)
+    waiting = [entry(f"{number}", *((CLAUDE,) if number % 2 else ())) for number in range(10_000)]
+    for _ in range(3):
+        for number, one in enumerate(waiting):
+            queue.ask(one, float(number))
+        for one in waiting[::3]:
+            queue.release(one.key)
+    assert 1000 == len(foreseen(queue, LATER, 1000))
+    count = 0
+    while (key := queue.grant(LATER)) is not None:
+        count += 1
+        queue.release(key)
+    assert 10_000 - len(waiting[::3]) == count
+    assert (0, 0) == (queue.waiting, sum(map(len, queue._heaps.values())))
+
+
+# --- whatever happens -----------------------------------------------------------------------------
+
+PROJECTS, TRACKS = "abcde", ("1", "2")
+LIMITED = strategies.sampled_from([(), (CLAUDE,), (CODEX,), (CLAUDE, WEB), (CODEX, WEB)])
+
+
+class Coming(RuleBasedStateMachine):
+    """Tracks come, run, end and change their minds; a plain model knows what must hold."""
+
+    @initialize(
+        total=strategies.integers(1, 4),
+        per_project=strategies.sampled_from([None, 1]),
+        claude=strategies.integers(1, 2),
+        head_start_s=strategies.sampled_from([0.0, 5.0]),
+    )
+    def begin(self, total: int, per_project: int | None, claude: int, head_start_s: float) -> None:
+        """Choose the limits."""
+        self.limits = Limits(total=total, pools={CLAUDE: claude, CODEX: 1, WEB: 1}, per_project=per_project)
+        self.queue = RunQueue(self.limits, head_start_s)
+        self.running: dict[TrackKey, Entry] = {}
+        self.waiting: dict[TrackKey, Entry] = {}
+        self.adopted = 0
+        self.now = 0.0
+
+    def keys(self) -> list[TrackKey]:
+        """Return everybody there may be."""
+        return [TrackKey(project, track) for project in PROJECTS for track in TRACKS]
+
+    @rule(
+        which=strategies.integers(0, 9),
+        pools=LIMITED,
+        priority=strategies.integers(-1, 1),
+        waits=strategies.sampled_from([0.0, 1.0]),
+    )
+    def ask(self, which: int, pools: tuple[Pool, ...], priority: int, waits: float) -> None:
+        """Somebody asks, or asks again."""
+        self.now += waits
+        key = self.keys()[which]
+        one = entry(key.project, *pools, track=key.track, priority=priority)
+        self.queue.ask(one, self.now)
+        if key not in self.running or self.running[key].pools != pools:
+            self.running.pop(key, None)
+            self.waiting[key] = one
+
+    @rule(which=strategies.integers(0, 9), pools=LIMITED)
+    def occupy(self, which: int, pools: tuple[Pool, ...]) -> None:
+        """One is found that runs already."""
+        key = self.keys()[which]
+        one = entry(key.project, *pools, track=key.track)
+        self.queue.occupy(one)
+        self.waiting.pop(key, None)
+        self.running[key] = one
+        self.adopted += 1
+
+    @rule(which=strategies.integers(0, 9))
+    def leave(self, which: int) -> None:
+        """One ends, or waits no longer."""
+        key = self.keys()[which]
+        self.queue.release(key)
+        self.running.pop(key, None)
+        self.waiting.pop(key, None)
+
+    @rule()
+    def grant(self) -> None:
+        """The next one is let in: who fits in, and nobody of its line is before it."""
+        expected = self.queue.next()
+        fitting = [one for one in self.waiting.values() if self.fits(one)]
+        key = self.queue.grant(self.now)
+        assert expected == key
+        assert (key is None) == (not fitting)
+        if key is not None:
+            assert key in {one.key for one in fitting}
+            self.running[key] = self.waiting.pop(key)
+
+    @precondition(lambda self: len(self.waiting) > 1)
+    @rule()
+    def foresee(self) -> None:
+        """What is foretold comes true, if what runs ends in the order in which it began."""
+        places = foreseen(self.queue, self.now, 100)
+        ahead, found = self.queue.copy(), list[TrackKey]()
+        while ahead.waiting:
+            key = ahead.grant(self.now)
+            if key is not None:
+                found.append(key)
+            else:
+                oldest = ahead.oldest
+                assert oldest is not None
+                ahead.release(oldest)
+        assert {key: place for place, key in enumerate(found, 1)} == places
+        assert set(self.waiting) == set(places)
+
+    def fits(self, one: Entry) -> bool:
+        """Return whether there is room for a track, by the plain model."""
+        running = self.running.values()
+        if len(running) >= self.limits.total:
+            return False
+        mine = sum(other.key.project == one.key.project for other in running)
+        if self.limits.per_project is not None and mine >= self.limits.per_project:
+            return False
+        return all(
+            sum(pool in other.pools for other in running) < self.limits.pools[pool] for pool in one.pools
+        )
+
+    @invariant()
+    def is_counted(self) -> None:
+        """Everybody is where the model has it."""
+        if not hasattr(self, "queue"):
+            return
+        assert set(self.running) == {one.key for one in self.queue.held}
+        assert self.waiting == {one.key: one for one, _ in self.queue.in_order()}
+        for pool in self.limits.pools:
+            assert sum(pool in one.pools for one in self.running.values()) == self.queue.used(pool)
+        assert [one for one in self.waiting.values() if self.fits(one)] == [
+            one for one in self.waiting.values() if self.queue.full(one) is None
+        ]
+
+
+TestWhateverHappens = Coming.TestCase
+TestWhateverHappens.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class Turns(RuleBasedStateMachine):
+    """A crowd without end, of one class: who waits is let in before anybody is let in for the second time."""
+
+    @initialize(
+        total=strategies.integers(1, 3),
+        crowd=strategies.lists(strategies.sampled_from(PROJECTS), min_size=3, max_size=10),
+    )
+    def begin(self, total: int, crowd: list[str]) -> None:
+        """Have a crowd in line."""
+        self.queue = RunQueue(Limits(total=total, pools={CLAUDE: 9, CODEX: 9, WEB: 9}))
+        self.now = 0.0
+        self.number = 0
+        self.passed: dict[str, list[str]] = {}
+        """For each project that waits: who was let in since it began to, or had its last turn."""
+        for project in crowd:
+            self.come(project, ())
+
+    @rule(project=strategies.sampled_from(PROJECTS), pools=LIMITED)
+    def come(self, project: str, pools: tuple[Pool, ...]) -> None:
+        """One more track of a project asks."""
+        self.number += 1
+        self.now += 0.5
+        self.queue.ask(entry(project, *pools, track=str(self.number)), self.now)
+        self.passed.setdefault(project, [])
+
+    @rule()
+    def turn(self) -> None:
+        """One ends, one is let in."""
+        self.now += 1
+        if (oldest := self.queue.oldest) is not None:
+            self.queue.release(oldest)
+        while (key := self.queue.grant(self.now)) is not None:
+            still = {one.key.project for one, _ in self.queue.in_order()}
+            self.passed = {
+                project: [] if project == key.project else [*passed, key.project]
+                for project, passed in self.passed.items()
+                if project in still
+            }
+
+    @invariant()
+    def nobody_is_passed_twice(self) -> None:
+        """So with n waiting projects each is let in within n."""
+        for project, passed in getattr(self, "passed", {}).items():
+            assert len(set(passed)) == len(passed), f"{project} was passed by {passed}"
+
+
+TestTurns = Turns.TestCase
+TestTurns.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("busy", [CLAUDE, CODEX])
+def test_a_scarce_executor_goes_round_too(busy: Pool) -> None:
+    """Among those who want it each is let in once, before anybody is for the second time."""
+    wanted = [entry(name, busy) for name in "abcd"]
+    others = [entry(name) for name in "efgh"]
+    queue = queue_of(*wanted, *others, total=3, claude=1, codex=1)
+    found, asks = "", {one.key: one for one in (*wanted, *others)}
+    for now in range(40):
+        while (key := queue.grant(LATER + now)) is not None:
+            found += key.project
+        oldest = queue.oldest
+        assert oldest is not None
+        queue.release(oldest)
+        queue.ask(asks[oldest], LATER + now)
+    assert "abcdabcd" == "".join(name for name in found if name in "abcd")[:8]
+    assert "efghefgh" == "".join(name for name in found if name in "efgh")[:8]
