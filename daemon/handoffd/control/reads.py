@@ -22,7 +22,7 @@ from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Peek, ProjectView
+from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
@@ -34,6 +34,7 @@ API = 1
 
 _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
+_BACKLOG: Final = TypeAdapter(BacklogView)
 _ACCOUNT: Final = TypeAdapter(AccountView)
 _RUNS_SEARCHED: Final = 20
 
@@ -115,6 +116,12 @@ class Reads(Inspecting):
         """Return the accounts that answered with a limit and are not known to have worked since."""
         limited = [plain(_ACCOUNT, view) for view in self._supervision.limits()]
         return {"at": rfc3339(self._clock.now()), "limits": limited}
+
+    async def backlog(self, project: str) -> Json:
+        """Return the stories that wait in a project, and what keeps each of them."""
+        root = self._supervision.find(project)
+        shown = plain(_BACKLOG, await self._supervision.backlog(root))
+        return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
 
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""
