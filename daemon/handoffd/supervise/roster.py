@@ -287,12 +287,8 @@ class Roster:
         return await Manual(await self._workable(project), self._services).post_check(by)
 
     async def _workable(self, project: str) -> Project:
-        if not self._loops.run_here:
-            found = self._project(project)
-            await found.look()
-        else:
-            found = await self._begun(project)
-            await found.look()
+        found = await self._begun(project) if self._loops.run_here else self._project(project)
+        await found.look()
         if found.condition == "locked":
             raise Locked(found.detail or "the project is locked")
         if found.condition == "invalid_state" or not found.files.loaded:
