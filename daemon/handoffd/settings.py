@@ -277,6 +277,8 @@ class Settings(_Section):
     executor: ExecutorChoice = "claude"
     executors: Mapping[str, Mapping[str, object]] = Field(default_factory=dict)
     """Executors beside (or instead of) those that ship, in the form of config/executors.yaml."""
+    auto_continue: bool = False
+    """Whether the next story of a backlog starts by itself."""
     language: Literal["en", "zh-TW"] = "en"
     watch: WatchSettings = WatchSettings()
     schedule: ScheduleSettings = ScheduleSettings()
@@ -333,6 +335,8 @@ class ProjectSettings(_Section):
 
     auto: bool = False
     """Level 2 from the moment the project is added."""
+    auto_continue: bool | None = None
+    """Whether the next story of its backlog starts by itself; None: as the daemon's settings say."""
     executor: ExecutorChoice | None = None
     language: Literal["en", "zh-TW"] | None = None
     preset: str | None = None

@@ -47,7 +47,12 @@ from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
     BudgetRaised,
+    Continued,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
@@ -141,6 +146,8 @@ def ledgers() -> Iterator[Ledger]:
     yield Ledger(automatic=True, capped=replace(FINDING, scope="project"), spent=Usage(input_tokens=7))
     yield Ledger(automatic=True, visits=dict.fromkeys(rules().steps, 6), free_repeats=FREE_REPEATS)
     yield Ledger(automatic=True, backlog=(Queued(story="US-2"),), stories_done=("US-1",))
+    yield Ledger(automatic=True, backlog=(Queued(story="US-3", blocked_by=("US-9",)),), schedule="nightly")
+    yield Ledger(automatic=True, closed=True, backlog=(Queued(story="US-3", schedule="nightly"),))
     for status in Status:
         yield Ledger(automatic=True, held_edit=HeldEdit(state=state_at("impl", status), why="held"))
     for status in AT_REST:
@@ -170,6 +177,17 @@ def verbs() -> Iterator[Event]:
         yield Started(story=story, force=True, bootstrapped=False)
         yield Started(story=story, task_type="custom", instruction="Fix.")
     yield Started(story="US-1", task_type="unheard-of")
+    yield Started(story="US-3", then=("US-1", "US-4"), blocked_by=("US-3",))
+    yield Started(story="US-3", then=("US-4",), blocked_by=("US-9",), priority=3, complexity="L", queue=True)
+    yield Started(story="US-5", schedule="nightly", due=T0)
+    yield Started(story="US-5", schedule="weekly", due=T0, queue=True)
+    yield from (Continued(), AutoContinueChosen(on=True), AutoContinueChosen(on=None))
+    for queued in ("US-2", "US-3", "US-9"):
+        yield BacklogMoved(story=queued)
+        yield BacklogMoved(story=queued, before="US-9")
+        yield BacklogEdited(story=queued, priority=2, blocked_by=("US-9",))
+        yield BacklogEdited(story=queued, blocked_by=(queued,))
+        yield BacklogRemoved(stories=(queued,))
     yield Approved(note="Fine.")
     for reason in (None, *Reason):
         yield Rejected(reason=reason)
@@ -203,6 +221,7 @@ def facts(dispatch: str) -> Iterator[Event]:
     yield Advanced(dispatch="d2", executor="rehearsal")
     yield Advanced(dispatch="d2", executor="codex", account="work", passed_over=("claude is limited",))
     yield Advanced(dispatch="d2", executor="rehearsal", unmet=("US-0",), baseline=True)
+    yield Advanced(dispatch="d2", executor="rehearsal", auto_continue=True)
     yield Advanced(dispatch="d2", executor="rehearsal", over=replace(FINDING, scope="story"))
     yield DispatchFailed(code="BAD_TEMPLATE", message="line 3")
     yield DispatchFailed(code="UNKNOWN_EXECUTOR", message="?", end=End.MISSING_BINARY, executor="codex")

@@ -79,6 +79,10 @@ _ABOVE = "Belongs to the one above."
 
 _MEANINGS: Mapping[str, str] = {
     "auto": "Dispatch by itself as soon as the project is supervised and initialised (Level 2).",
+    "auto_continue": (
+        "Start the next story of its backlog by itself when one is done; without it, as the daemon's"
+        " settings say."
+    ),
     "executor": (
         "Which executor works on it: a name, `auto`, or several with the best first. Without it, the"
         " daemon's."

@@ -12,7 +12,17 @@ from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import Initialised, PromptTaken
 from handoffd.engine.results import Accepted, Dispatched, Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView, TrackView
+from handoffd.engine.views import (
+    AccountView,
+    Applied,
+    BacklogView,
+    Lifted,
+    Peek,
+    ProjectView,
+    QueuedView,
+    SlotsView,
+    TrackView,
+)
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import State
 
@@ -41,6 +51,16 @@ def project_view(root: str, *tracks: TrackView, **changes: Any) -> ProjectView:
     return ProjectView(**values | changes)
 
 
+def queued_view(story: str, place: int, **changes: Any) -> QueuedView:
+    """Return a story of a backlog, with `changes`."""
+    values: dict[str, Any] = {
+        "story": story, "place": place, "priority": 0, "task_type": "story", "instruction": None,
+        "complexity": None, "blocked_by": (), "executor": (), "agent_teams": False, "by": None, "at": None,
+        "schedule": None, "startable": True, "waits_for": None,
+    }  # fmt: skip
+    return QueuedView(**values | changes)
+
+
 class MemorySupervision:
     """Does what the protocol asks, and nothing else: verbs are kept, and answered with `answer`."""
 
@@ -53,6 +73,8 @@ class MemorySupervision:
         self.applied = Applied(type="pending", message="bdd runs", state=State(project="shop"))
         self.checked: PostCheck | None = PostCheck(passed=True)
         self.held: tuple[str, ...] = ()
+        self.handed_out: list[Result] = []
+        """What `hand_out` answers, one after another; then it gives the first step away."""
         self.used: dict[str, Usage] = {}
         self.limited: tuple[AccountView, ...] = ()
         self.line = SlotsView(closed=None, limits=(), waiting=())
@@ -132,7 +154,8 @@ class MemorySupervision:
         taken = Dispatched(
             project="shop", story="US-001", step="bdd", attempt=1, dispatch="d-1", caller_instruction="do it"
         )
-        return taken, "# Do bdd"
+        result = self.handed_out.pop(0) if self.handed_out else taken
+        return result, "# Do bdd" if isinstance(result, Dispatched) else None
 
     async def apply(self, project: str, within_s: float | None) -> Applied:
         """Return what was put there."""
@@ -147,6 +170,20 @@ class MemorySupervision:
         return Peek(
             project=project, result=self.answer, why="bdd attempt 1 of 3", step="bdd", attempt=1,
             executor="claude", prompt="# Do bdd\n\x1b[31mred", warnings=("docs/sdd.md is missing",),
+        )  # fmt: skip
+
+    async def backlog(self, project: str) -> BacklogView:
+        """Return two stories, one of which waits for the other."""
+        return BacklogView(
+            project=project, story="US-001", auto_continue=False, chosen=None, paused_by=None,
+            next_story="US-2", next_command=f"handoffd approve {project}",
+            stories=(
+                queued_view("US-2", 1, priority=5, by="mei"),
+                queued_view(
+                    "US-3", 2, blocked_by=("US-2",), startable=False,
+                    waits_for="waits for US-2 (in the backlog)",
+                ),
+            ),
         )  # fmt: skip
 
     async def trust(self, project: str) -> tuple[str, ...]:

@@ -48,12 +48,15 @@ def _understood(line: str, words: list[str]) -> Typed:
         assert found is not None, line
         command, context = found, found.make_context(name, rest, parent=context)
     path = context.command_path.removeprefix("handoffd ").split("[")[0].strip()
-    return Typed(path, _arguments(path, context.params) if path in VERBS else context.params)
+    verb = path.replace(" ", "_")
+    return Typed(verb, _arguments(verb, context.params)) if verb in VERBS else Typed(path, context.params)
 
 
 def _arguments(verb: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    needed = [parameter for parameter in VERBS[verb].parameters if parameter.required]
-    project, words = sorted_out(needed, params["words"])
+    parameters = VERBS[verb].parameters
+    needed = [parameter for parameter in parameters if parameter.required and not parameter.trailing]
+    trailing = next((parameter for parameter in parameters if parameter.trailing), None)
+    project, words = sorted_out(needed, params["words"], trailing)
     assert project is not None, f"{verb} without a project"
     options = {name: value for name, value in params.items() if name not in {"words", "as_json"} and value}
     lists = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}

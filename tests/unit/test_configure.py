@@ -296,8 +296,8 @@ def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:3: test.command: must be a list, not 'pytest -q'",
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report? "
         "(allowed: command, report, exclude_argument)",
-        ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, executor, language, preset, "
-        "stall_min, test, external_edits, caps, group, priority, env)",
+        ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
+        "preset, stall_min, test, external_edits, caps, group, priority, env)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -311,8 +311,8 @@ def test_hostile_or_broken_text_is_an_error_and_no_more(text: str) -> None:
 def test_all_but_the_language_needs_trust() -> None:
     """What runs commands, costs money, hands out secrets or weakens a gate is listed, by the same keys."""
     changed = load_project(
-        "{auto: true, executor: x, preset: go, external_edits: adopt, env: [A], language: zh-TW, "
-        "group: web, priority: 1, "
+        "{auto: true, auto_continue: true, executor: x, preset: go, external_edits: adopt, env: [A], "
+        "language: zh-TW, group: web, priority: 1, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
         "project_usd: 1, project_tokens: 1}}",

@@ -55,6 +55,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.inspecting:triage",
         "Print a prompt that has a project's open issues sorted; pipe it to an agent.",
     ),
+    "backlog": ("handoffd.cli.backlog:backlog", "Show the stories that wait; move, edit or remove them."),
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
     "events": ("handoffd.cli.events:events", "Print what happened, and why; follow it with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
@@ -86,8 +87,8 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "projects", "trust", "rules"),
     "Work": (
-        "start", "custom", "approve", "reject", "retry", "skip", "abort", "pause", "resume", "note",
-        "use", "budget", "rollback", "reopen", "confirm", "level",
+        "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
+        "resume", "note", "use", "budget", "rollback", "reopen", "confirm", "level",
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
@@ -108,7 +109,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now."""
-        if cmd_name in VERBS:
+        if cmd_name in VERBS and VERBS[cmd_name].typed == cmd_name:
             from handoffd.cli.verbs import verb_command
 
             return verb_command(VERBS[cmd_name])

@@ -158,6 +158,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield waits(shorten(track["waits_for"], width))
     if track["last_error"] and track["last_error"] != track["waits_for"]:
         yield f"last error: {shorten(track['last_error'], width)}"
+    if track["backlog"]:
+        yield f"backlog: {_backlog(project, track, width)}"
     if whole:
         yield from _details(project, track)
     if track["next_command"]:
@@ -187,9 +189,22 @@ def _details(project: Json, track: Json) -> Iterator[str]:
         yield f"post check: {'passed' if track['lint_pass'] else 'failed'}"
     if track["human_note"]:
         yield f"note: {plain(track['human_note'])}"
-    for key, word in (("blocked_by", "blocked by"), ("backlog", "backlog"), ("parked", "set aside")):
+    for key, word in (("blocked_by", "blocked by"), ("parked", "set aside")):
         if track[key]:
             yield f"{word}: {', '.join(map(plain, track[key]))}"
+
+
+def _backlog(project: Json, track: Json, width: int) -> str:
+    """Return what waits behind the story in hand, and which one of it is next."""
+    stories, upcoming = track["backlog"], track.get("next_story")
+    count = "1 story" if len(stories) == 1 else f"{len(stories)} stories"
+    by_itself = ", which starts by itself" if project.get("auto_continue") else ""
+    if upcoming is None:
+        first = "none of them can start" if len(stories) > 1 else f"{plain(stories[0])} cannot start"
+    else:
+        first = f"next {plain(upcoming)}{by_itself}"
+    others = ", ".join(plain(story) for story in stories if story != upcoming)
+    return shorten(f"{count}, {first}" + (f"; {others}" if others and len(stories) > 1 else ""), width)
 
 
 def _counts(tests: Json) -> str:

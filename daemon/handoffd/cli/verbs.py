@@ -19,23 +19,24 @@ from handoffd.entrance.place import Place
 
 def verb_command(spec: VerbSpec) -> click.Command:
     """Return the command for a verb."""
-    needed = [parameter for parameter in spec.parameters if parameter.required]
-    words = " ".join(["[PROJECT]", *(parameter.name.upper() for parameter in needed)])
+    needed = [one for one in spec.parameters if one.required and not one.trailing]
+    trailing = next((one for one in spec.parameters if one.trailing), None)
+    words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
 
     def run(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
-        project, given = sorted_out(needed, words)
+        project, given = sorted_out(needed, words, trailing)
         given |= {name: _as_json_value(value) for name, value in options.items() if value}
         place = click.get_current_context().find_object(Place)
         assert place is not None
         _say(give(place, spec.name, place.project(project), given), as_json)
 
     command = click.Command(
-        spec.name,
+        spec.typed.split()[-1],
         callback=run,
-        help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in needed),
+        help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
             click.Argument(["words"], nargs=-1, metavar=words),
-            *(_option(parameter) for parameter in spec.parameters if not parameter.required),
+            *(_option(one) for one in spec.parameters if not one.required and not one.trailing),
         ],
     )
     return json_option(command)
@@ -59,8 +60,30 @@ def _option(parameter: Parameter) -> click.Option:
     return click.Option([name], metavar=_METAVARS.get(parameter.type, "TEXT"), help=help_)
 
 
-def sorted_out(needed: list[Parameter], words: tuple[str, ...]) -> tuple[str | None, dict[str, Any]]:
-    """Return the project, if it was named, and the required parameters."""
+def _words_of(spec: VerbSpec) -> list[Parameter]:
+    return [one for one in spec.parameters if one.required or one.trailing]
+
+
+def _trailing_words(trailing: Parameter | None) -> list[str]:
+    if trailing is None:
+        return []
+    return ["STORY..."] if trailing.required else [f"[{trailing.name.upper()}...]"]
+
+
+def sorted_out(
+    needed: list[Parameter], words: tuple[str, ...], trailing: Parameter | None = None
+) -> tuple[str | None, dict[str, Any]]:
+    """Return the project, if it was named, and the parameters that are words.
+
+    `trailing` takes all behind them; the project is named where there are more words than there must be.
+    """
+    if trailing is not None:
+        least = len(needed) + trailing.required
+        first = len(needed) + (len(words) > least)
+        if len(words) < least and not words[first:] and len(words) >= len(needed):
+            raise click.UsageError(f"{trailing.name.upper()} is missing: {trailing.help}")
+        project, given = sorted_out(needed, words[:first])
+        return project, given | ({trailing.name: list(words[first:])} if words[first:] else {})
     if len(words) < len(needed):
         missing = needed[len(words)]
         raise click.UsageError(f"{missing.name.upper()} is missing: {missing.help}")

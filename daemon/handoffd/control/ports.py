@@ -13,7 +13,7 @@ from handoffd.engine.events import Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.results import Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView
+from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
 
 
 class Supervision(Protocol):
@@ -76,6 +76,9 @@ class Supervision(Protocol):
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return what the next turn would do; `bootstrapped` as in `Started`."""
+
+    async def backlog(self, project: str) -> BacklogView:
+        """Return the stories that wait in a project."""
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""

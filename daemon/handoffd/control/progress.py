@@ -46,12 +46,9 @@ class Progress:
         if view["level"] < 2:
             return await self._by_hand(root, view)
         coming = (await self._service.peek(root))["result"]
-        waits_in_line = view["tracks"][0]["backlog"] if view["tracks"] else ()
-        if (
-            view["paused_by"]
-            or coming["type"] in {"dispatched", "accepted"}
-            or (coming["type"] == "done" and waits_in_line)
-        ):
+        if not view["paused_by"] and _may_start(view):
+            return await self._continue(root)
+        if view["paused_by"] or coming["type"] in {"dispatched", "accepted"}:
             result = await self._service.call("resume", root, {}, self._caller)
             return ("error" if result["type"] == "error" else "resumed"), result
         return coming["type"], coming
@@ -71,7 +68,12 @@ class Progress:
         action, result = outcome
         if action != "done" or not result.get("next_story"):
             return outcome
-        return await self.start(root, "start", {"story": result["next_story"]})
+        action, result = await self._continue(root)
+        return (action, result) if action == "error" else await self._take(root)
+
+    async def _continue(self, root: str) -> Outcome:
+        result = await self._service.call("continue", root, {}, self._caller)
+        return ("error" if result["type"] == "error" else "resumed"), result
 
     async def _take(self, root: str) -> Outcome:
         """Return the prompt of the next step, with what a caller wants to know of it."""
@@ -87,3 +89,11 @@ class Progress:
             return 0
         assert root is not None
         return int((await self._service.project(root))["level"])
+
+
+def _may_start(view: Json) -> bool:
+    """Return whether a story waits that could start now, because none is in flight."""
+    track = view["tracks"][0] if view["tracks"] else None
+    if track is None or track["next_story"] is None:
+        return False
+    return track["story"] is None or track["step"] == "done"

@@ -22,7 +22,7 @@ from handoffd.control.ports import Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Peek, ProjectView, SlotsView
+from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView, SlotsView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
@@ -34,6 +34,7 @@ API = 1
 
 _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
+_BACKLOG: Final = TypeAdapter(BacklogView)
 _ACCOUNT: Final = TypeAdapter(AccountView)
 _SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
@@ -121,6 +122,12 @@ class Reads(Inspecting):
         """Return who may run, who does, and who waits; without a daemon nobody does either."""
         view = plain(_SLOTS, self._supervision.slots())
         return {"daemon": self.daemon, "at": rfc3339(self._clock.now()), **view}
+
+    async def backlog(self, project: str) -> Json:
+        """Return the stories that wait in a project, and what keeps each of them."""
+        root = self._supervision.find(project)
+        shown = plain(_BACKLOG, await self._supervision.backlog(root))
+        return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
 
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""

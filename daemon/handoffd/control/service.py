@@ -175,6 +175,8 @@ class Service(Reads):
     async def _start(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         asked = {name: value for name, value in given.items() if name != "manual"}
+        asked["then"] = tuple(story for story in asked.get("then", ()) if story != asked["story"])
+        asked["priority"] = asked["priority"] or 0
         started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=caller.by, **asked)
         return await self._give(root, started, caller.request)
 

@@ -114,7 +114,16 @@ def _measured(tests: Json) -> str:
 
 def _started(fact: Json) -> str:
     how = [word for word in ("queue", "force") if fact[word]]
-    return f"{fact['task_type']} {fact['story']} was asked for" + (f" ({', '.join(how)})" if how else "")
+    then = f" and then {', '.join(fact['then'])}" if fact.get("then") else ""
+    due = f", as it was due at {fact['due']}" if fact.get("due") else ""
+    return f"{fact['task_type']} {fact['story']}{then} was asked for{due}" + (
+        f" ({', '.join(how)})" if how else ""
+    )
+
+
+def _auto_continue(fact: Json) -> str:
+    said = {True: "by itself", False: "when it is asked for", None: "as the settings say"}[fact["on"]]
+    return f"the next story of the backlog is to start {said}"
 
 
 def _rejected(fact: Json) -> str:
@@ -176,6 +185,11 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "budget_raised": _raised,
     "prompt_taken": lambda fact: f"the prompt of the next turn was asked for, as {fact['dispatch']}",
     "level_chosen": lambda fact: f"level {fact['level']} was chosen",
+    "continued": lambda _: "the next story of the backlog was asked for",
+    "backlog_moved": lambda fact: f"{fact['story']} was given another place in the backlog",
+    "backlog_edited": lambda fact: f"{fact['story']} was changed in the backlog",
+    "backlog_removed": lambda fact: f"{', '.join(fact['stories'])} went out of the backlog",
+    "auto_continue_chosen": _auto_continue,
     "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
     "advanced": _turn,
     "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",

@@ -15,7 +15,12 @@ from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
     BudgetRaised,
+    Continued,
     EditConfirmed,
     ExecutorChosen,
     LevelChosen,
@@ -58,8 +63,27 @@ EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
     ),
     "level": lambda given, by: LevelChosen(level=given["level"], by=by),
     "confirm": lambda _, by: EditConfirmed(by=by),
+    "continue": lambda _, by: Continued(by=by),
+    "backlog_move": lambda given, by: BacklogMoved(
+        story=given["story"], before=given["before"], last=given["last"], by=by
+    ),
+    "backlog_edit": lambda given, by: BacklogEdited(
+        story=given["story"],
+        priority=given["priority"],
+        blocked_by=() if given["unblock"] else given["blocked_by"] or None,
+        complexity=given["complexity"],
+        executor=given["executor"] or None,
+        by=by,
+    ),
+    "backlog_remove": lambda given, by: BacklogRemoved(stories=given["stories"], by=by),
+    "backlog_auto": lambda given, by: AutoContinueChosen(on=_ON.get(given["auto"]), by=by),
 }
 """The verbs that are one event each, with arguments that were checked."""
+
+_ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
+
+MOST_URGENT: Final = 1000
+"""The highest priority of a story, and with a minus the lowest."""
 
 MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a slip of the finger."""
@@ -77,7 +101,7 @@ def spec_of(verb: str) -> VerbSpec:
 def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
     """Return how a verb is given, as a command line: what must be said in capitals, a remark behind it."""
     needed = [parameter for parameter in spec.parameters if parameter.required]
-    line = command_for(project, spec.name, *(parameter.name.upper() for parameter in needed))
+    line = command_for(project, spec.typed, *(parameter.name.upper() for parameter in needed))
     if remark is None and any(parameter.type == "reason" for parameter in needed):
         remark = f"REASON: {', '.join(Reason)}"
     return line if remark is None else f"{line}  # {remark}"
@@ -116,6 +140,8 @@ def _value(parameter: Parameter, value: object) -> object:
         return () if parameter.type == "executors" else None
     if parameter.type == "level":
         return _level(value)
+    if parameter.type == "priority":
+        return _priority(parameter, value)
     if parameter.type in {"amount", "count"}:
         return _number(parameter, value)
     if not isinstance(value, str) or len(value) > MAX_TEXT:
@@ -136,11 +162,13 @@ def _flag(parameter: Parameter, value: object) -> bool:
 
 
 def _stories(parameter: Parameter, value: object) -> tuple[str, ...]:
-    if value is None:
+    if value is None or value == []:
+        if parameter.required:
+            raise _bad(f"{parameter.name} is missing: {parameter.help}")
         return ()
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise _bad(f"{parameter.name} must be a list of story ids")
-    return tuple(check_story_id(name) for name in value)
+    return tuple(dict.fromkeys(check_story_id(name) for name in value))
 
 
 def _executors(parameter: Parameter, value: object) -> tuple[str, ...]:
@@ -162,6 +190,17 @@ def _number(parameter: Parameter, value: object) -> float:
         found = 0
     if not 0 < found <= MOST_SPENT or (isinstance(value, float) and found != value):
         raise _bad(f"{parameter.name} must be {kind} above 0: {parameter.help}")
+    return found
+
+
+def _priority(parameter: Parameter, value: object) -> int:
+    """Return how urgent something is; from the command line it comes as text."""
+    try:
+        found = int(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or abs(found) > MOST_URGENT or (isinstance(value, float) and found != value):
+        raise _bad(f"{parameter.name} must be a whole number from -{MOST_URGENT} to {MOST_URGENT}")
     return found
 
 

@@ -22,12 +22,15 @@ class Parameter:
 
     name: str
     type: Literal[
-        "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level"
+        "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level",
+        "priority",
     ]  # fmt: skip
     required: bool = False
     help: str = ""
     choices: tuple[str, ...] = ()
     """Of a text: the only ones it may be."""
+    trailing: bool = False
+    """Of stories: on a command line, the words behind those that must be said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,11 @@ class VerbSpec:
     parameters: tuple[Parameter, ...] = ()
     guard: Literal["never", "forced", "unknown", "always"] = "never"
 
+    @property
+    def typed(self) -> str:
+        """How it is typed behind `handoffd`: `backlog_move` is `backlog move`."""
+        return self.name.replace("_", " ")
+
 
 _NOTE = Parameter(name="note", type="text", help="what the next prompt shall say")
 _FORCE = Parameter(name="force", type="flag", help="do it although something speaks against it")
@@ -52,6 +60,11 @@ _EXECUTORS = Parameter(
     name="executor", type="executors", help="who works on it: NAME, or NAME,NAME with the best first"
 )
 _TEAMS = Parameter(name="agent_teams", type="flag", help="ask the executor to lead an agent team")
+_PRIORITY = Parameter(name="priority", type="priority", help="how urgent it is; more is sooner, 0 is usual")
+_COMPLEXITY = Parameter(
+    name="complexity", type="text", choices=("S", "M", "L"), help="how much it is: S, M or L"
+)
+_QUEUED = Parameter(name="story", type="story", required=True, help="a story of the backlog")
 
 _MANUAL = Parameter(
     name="manual", type="flag", help="dispatch nothing: the level stays as it is, 1 for a new project"
@@ -73,12 +86,17 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="start",
-        help="Start a story.",
+        help="Start a story; further ones wait in the backlog.",
         parameters=(
             Parameter(name="story", type="story", required=True, help="its id, e.g. US-001"),
+            Parameter(
+                name="then", type="stories", trailing=True, help="further stories, for the backlog behind it"
+            ),
             _QUEUE,
             Parameter(name="force", type="flag", help="replace the story in flight, or do a done one again"),
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
+            _PRIORITY,
+            _COMPLEXITY,
             _TEAMS,
             _EXECUTORS,
             _MANUAL,
@@ -92,6 +110,8 @@ _SPECS: Final = (
             Parameter(name="text", type="text", required=True, help="what shall be done"),
             Parameter(name="label", type="story", help="what the task is called; else CUSTOM and a number"),
             _QUEUE,
+            _PRIORITY,
+            _COMPLEXITY,
             _TEAMS,
             _EXECUTORS,
             _MANUAL,
@@ -135,6 +155,53 @@ _SPECS: Final = (
     VerbSpec(
         name="resume",
         help="Lift a pause; dispatch by itself; start the next story of the backlog.",
+        guard="always",
+    ),
+    VerbSpec(name="continue", help="Start the next story of the backlog, where none is in flight."),
+    VerbSpec(
+        name="backlog_move",
+        help="Give a story of the backlog another place; first, unless told otherwise.",
+        parameters=(
+            _QUEUED,
+            Parameter(name="before", type="story", help="the story before which it shall stand"),
+            Parameter(name="last", type="flag", help="behind all others"),
+        ),
+    ),
+    VerbSpec(
+        name="backlog_edit",
+        help="Change what was said of a story of the backlog.",
+        parameters=(
+            _QUEUED,
+            _PRIORITY,
+            Parameter(
+                name="blocked_by", type="stories", help="a story that must be done first, and no other"
+            ),
+            Parameter(name="unblock", type="flag", help="it waits for no story any more"),
+            _COMPLEXITY,
+            _EXECUTORS,
+        ),
+    ),
+    VerbSpec(
+        name="backlog_remove",
+        help="Take stories out of the backlog.",
+        parameters=(
+            Parameter(
+                name="stories", type="stories", required=True, trailing=True, help="stories of the backlog"
+            ),
+        ),
+    ),
+    VerbSpec(
+        name="backlog_auto",
+        help="Choose whether the next story of the backlog starts by itself.",
+        parameters=(
+            Parameter(
+                name="auto",
+                type="text",
+                required=True,
+                choices=("on", "off", "default"),
+                help="on; off, a `continue` starts it; or default, as the settings say",
+            ),
+        ),
         guard="always",
     ),
     VerbSpec(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handoffd.engine.backlog import startable
 from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.commands import command
 from handoffd.engine.track import Track
@@ -27,10 +28,8 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
         return None
     if ledger.capped and state.status is Status.PENDING and ledger.automatic and not ledger.closed:
         return raising(ledger.capped, state.story)
-    if state.step == DONE and ledger.backlog:
-        return command("resume")
     if state.story is None or state.step == DONE or ledger.closed:
-        return command("start", "STORY")
+        return command("continue") if startable(ledger) else command("start", "STORY")
     return _at_rest(state, rules, automatic=ledger.automatic)
 
 

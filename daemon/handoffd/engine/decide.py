@@ -2,8 +2,9 @@
 
 The table in `transitions` says what may happen to a track in which status; this module looks it up,
 hands the event to the rule that knows it, and asserts that the rule stayed within the table. The
-rules live by subject: `verbs` and `starting` (people), `dispatching` (a track's turn), `judging` and
-`verdict` (the end of an attempt), `routing` (what follows), `edits` (STATE.json changed by others).
+rules live by subject: `verbs`, `starting` and `queueing` (people), `dispatching` (a track's turn),
+`judging` and `verdict` (the end of an attempt), `routing` (what follows), `edits` (STATE.json changed by
+others).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from handoffd.engine import (
     handing,
     judging,
     parking,
+    queueing,
     stalling,
     starting,
     verbs,
@@ -49,7 +51,12 @@ from handoffd.engine.events import (
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
     BudgetRaised,
+    Continued,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
@@ -78,7 +85,8 @@ from handoffd.protocol.state import Status
 
 def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decision:
     """Return the next track and what must be done about it. Same input, same output."""
-    decision = _decide(Situation(track, rules, now), event)
+    goes_on = isinstance(event, Advanced) and event.auto_continue
+    decision = _decide(Situation(track, rules, now, auto_continue=goes_on), event)
     grounds = decision.grounds or (_row_of(track, event, decision),)
     return replace(decision, grounds=grounds, basis=Basis(rules, now))
 
@@ -209,6 +217,16 @@ def _rule_for_verb(situation: Situation, event: Verb) -> Decision:
             return handing.choose_level(situation, event)
         case PostChecked():
             return handing.post_checked(situation, event)
+        case Continued():
+            return queueing.go_on(situation, event)
+        case BacklogMoved():
+            return queueing.move(situation, event)
+        case BacklogEdited():
+            return queueing.edit(situation, event)
+        case BacklogRemoved():
+            return queueing.remove(situation, event)
+        case AutoContinueChosen():
+            return queueing.choose_auto_continue(situation, event)
         case _:
             assert_never(event)
 

@@ -89,6 +89,8 @@ class Situation:
     track: Track
     rules: RuleBook
     now: datetime
+    auto_continue: bool = False
+    """Whether the next story of the backlog starts without anybody asking for it."""
 
     @property
     def state(self) -> State:

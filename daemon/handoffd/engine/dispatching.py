@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from handoffd.engine.advice import next_command, raising
 from handoffd.engine.aftermath import paused
+from handoffd.engine.backlog import startable
 from handoffd.engine.budgeting import cap_ground, news_of
 from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
+from handoffd.engine.queueing import start_from_backlog
 from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, give_back, next_parked
 from handoffd.engine.track import Dispatch, Phase, Track
 from handoffd.engine.wording import accept, ask_human, notice, refuse, with_tail
+from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.protocol.story import expand
+
+_RESTED: Final = frozenset({Status.PENDING, Status.PASS})
+"""Without a story in flight, a track in any other status waits for a person."""
 
 HANDOFF_MIN = 5.0
 """The most minutes that an executor has for just its hand-off."""
@@ -27,7 +34,7 @@ HANDOFF_MIN = 5.0
 def advance(situation: Situation, event: Advanced) -> Decision:
     """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
     if (waits := without_story(situation)) is not None:
-        return waits
+        return _continued(situation) or waits
     return take_turn(situation, event.unmet, lambda here: _dispatch(here, event))
 
 
@@ -55,15 +62,16 @@ def take_turn(
     return replace(taken, why=why).because(*moved.grounds)
 
 
-def wants_turn(track: Track) -> bool:
+def wants_turn(track: Track, *, auto_continue: bool = False) -> bool:
     """Return whether `Advanced` could take the track anywhere by itself."""
     state, ledger = track.state, track.ledger
-    if state is None or state.story is None or not ledger.automatic:
+    if state is None or not ledger.automatic:
         return False
     if ledger.paused_by or ledger.closed or ledger.held_edit:
         return False
-    if state.step == "done":
-        return next_parked(track) is not None
+    if state.story is None or state.step == DONE:
+        goes_on = auto_continue and state.status in _RESTED and startable(ledger) is not None
+        return goes_on or (state.step == DONE and next_parked(track) is not None)
     return state.status in {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}
 
 
@@ -118,8 +126,19 @@ def _after_the_end(situation: Situation) -> Decision:
         # Only taken up: what this turn knows (unmet stories, the baseline) is about the story that ended.
         track = give_back(situation, parked)
         return accept(track, f"{parked.state.story} is taken up again at {parked.state.step}")
+    if (continued := _continued(situation)) is not None:
+        return continued
     result = finished(situation, f"{situation.state.story} is done")
     return Decision(track=situation.track, result=result, why="the pipeline has ended")
+
+
+def _continued(situation: Situation) -> Decision | None:
+    """Return the start of the next story of the backlog, where that needs nobody to ask for it."""
+    by_itself = situation.auto_continue and situation.ledger.automatic
+    upcoming = startable(situation.ledger) if by_itself else None
+    if upcoming is None or situation.state.status not in _RESTED:
+        return None
+    return start_from_backlog(situation, upcoming).because(ground("auto_continue", "on"))
 
 
 def _waits_for_person(situation: Situation) -> Decision:

@@ -16,7 +16,12 @@ from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
     BudgetRaised,
+    Continued,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
@@ -51,7 +56,8 @@ class Advanced:
     continue the session it had: as the rule or its definition says, also when its last run was cut short
     by a cap, a limit or a stall, and always when it is asked for just the hand-off;
     `over` is the cap that lets nothing more be spent, also the one of each attempt at which its last run
-    was ended, as long as that is in force.
+    was ended, as long as that is in force; `auto_continue` is True when the next story of the backlog shall
+    start without anybody asking for it.
     """
 
     dispatch: str
@@ -63,6 +69,7 @@ class Advanced:
     baseline: bool = False
     over: Finding | None = None
     resume: bool = False
+    auto_continue: bool = False
     kind: Literal["advanced"] = "advanced"
 
 
@@ -266,6 +273,11 @@ Verb = (
     | PromptTaken
     | LevelChosen
     | PostChecked
+    | Continued
+    | BacklogMoved
+    | BacklogEdited
+    | BacklogRemoved
+    | AutoContinueChosen
 )
 Fact = (
     Advanced

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
+from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason
 
 
@@ -18,10 +20,10 @@ class Initialised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A story or custom task was asked for.
+    """A story or custom task was asked for, and those of `then` behind it, each as said here.
 
     `bootstrapped` tells whether the project already has its PROJECT_CONTEXT.md; `automatic` makes
-    the track Level 2.
+    the track Level 2. `schedule` is the one that asked, because it was `due`; None: a person did.
     """
 
     story: str
@@ -34,8 +36,63 @@ class Started:
     queue: bool = False
     force: bool = False
     executor: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+    priority: int = 0
+    complexity: Complexity | None = None
+    schedule: str | None = None
+    due: datetime | None = None
     by: str = "cli"
     kind: Literal["started"] = "started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """The next story of the backlog shall start."""
+
+    by: str = "cli"
+    kind: Literal["continued"] = "continued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogMoved:
+    """A story of the backlog shall have another place: before another one; else first, or last."""
+
+    story: str
+    before: str | None = None
+    last: bool = False
+    by: str = "cli"
+    kind: Literal["backlog_moved"] = "backlog_moved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogEdited:
+    """What was said of a story of the backlog shall be otherwise; None stays as it is."""
+
+    story: str
+    priority: int | None = None
+    blocked_by: tuple[str, ...] | None = None
+    complexity: Complexity | None = None
+    executor: tuple[str, ...] | None = None
+    by: str = "cli"
+    kind: Literal["backlog_edited"] = "backlog_edited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogRemoved:
+    """Stories of the backlog shall not be started."""
+
+    stories: tuple[str, ...]
+    by: str = "cli"
+    kind: Literal["backlog_removed"] = "backlog_removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoContinueChosen:
+    """The next story of the backlog shall start by itself, or not; None: as the settings say."""
+
+    on: bool | None
+    by: str = "cli"
+    kind: Literal["auto_continue_chosen"] = "auto_continue_chosen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

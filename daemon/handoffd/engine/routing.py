@@ -7,8 +7,10 @@ come next, or to a stop. It starts nothing; `dispatching.py` does that with what
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from handoffd.engine.advice import ONLY_A_PERSON, next_command
+from handoffd.engine.backlog import startable, waits_in_words
 from handoffd.engine.caps import Cap, Scope
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
@@ -56,24 +58,42 @@ def finish(situation: Situation) -> Decision:
         done = (*(name for name in ledger.stories_done if name != state.story), state.story)
         track = track.with_ledger(stories_done=done, told=None)
     summary = _summary(state, ledger.facts)
-    result = finished(situation.at(track), summary)
+    here = situation.at(track)
+    result = finished(here, summary)
     decision = Decision(track=track, result=result, why=f"{state.step} passed; the pipeline ends")
-    return decision.also(notice(track, "done", summary, action=next_command(track, situation.rules)))
+    waiting = still_waiting(here)
+    return decision.also(notice(track, "done", summary, why=waiting, action=result.next_command))
 
 
 def finished(situation: Situation, summary: str) -> Finished:
-    """Return the result for a story that is done, naming what could be started next."""
-    waiting = situation.ledger.backlog
-    upcoming = waiting[0].story if waiting else None
-    do = f"to start {upcoming}" if upcoming else "when there is another story"
+    """Return the result for a story that is done, naming what is or could be started next."""
+    upcoming = startable(situation.ledger)
     following = next_command(situation.track, situation.rules)
+    if upcoming is not None and situation.auto_continue:
+        following, do = None, f"{upcoming.story} of the backlog starts by itself"
+    else:
+        do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
     return Finished(
         story=situation.state.story,
         summary=summary,
-        next_story=upcoming,
+        next_story=upcoming.story if upcoming else None,
         next_command=following,
-        caller_instruction=f"{summary}; {do}: {following}",
+        caller_instruction=f"{summary}; {do}",
     )
+
+
+_NAMED: Final = 3
+"""Stories of a backlog that a notice names, with what they wait for."""
+
+
+def still_waiting(situation: Situation) -> str | None:
+    """Return what comes next of the backlog, and what keeps others; None when it is empty."""
+    track, upcoming = situation.track, startable(situation.ledger)
+    told = [f"{upcoming.story} is next"] if upcoming is not None else []
+    waits = [(one.story, waits_in_words(track, one)) for one in situation.ledger.backlog]
+    blocked = [f"{story} {what}" for story, what in waits if what is not None]
+    more = [f"{len(blocked) - _NAMED} more wait for others"] if len(blocked) > _NAMED else []
+    return "; ".join([*told, *blocked[:_NAMED], *more]) or None
 
 
 def _summary(state: State, facts: Facts) -> str:
@@ -207,7 +227,10 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
             agent_teams=queued.agent_teams, blocked_by=queued.blocked_by, reopened_from=None,
             dispatched_at=None, completed_at=None,
         ),
-        ledger=replace(_without(lasting(situation.ledger), queued.story), executor=queued.executor),
+        ledger=replace(
+            _without(lasting(situation.ledger), queued.story),
+            executor=queued.executor, complexity=queued.complexity, schedule=queued.schedule,
+        ),
     )  # fmt: skip
     return enter(track, first, situation.rules), WriteChecklist(
         story=queued.story, task_type=queued.task_type
@@ -226,6 +249,7 @@ def lasting(ledger: Ledger) -> Ledger:
         automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
+        auto_continue=ledger.auto_continue,
     )  # fmt: skip
 
 
@@ -256,4 +280,5 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
+        auto_continue=project.auto_continue,
     )  # fmt: skip

@@ -5,48 +5,111 @@ from __future__ import annotations
 from dataclasses import replace
 
 from handoffd.engine.advice import way_on
+from handoffd.engine.backlog import (
+    MOST_STORIES,
+    MOST_TEXT,
+    behind,
+    entry_of,
+    unmet,
+    waits_in_words,
+)
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
+from handoffd.engine.queueing import no_circle
 from handoffd.engine.requests import Started
 from handoffd.engine.routing import begin, give_back
-from handoffd.engine.track import Parked, Queued
+from handoffd.engine.track import Parked, Queued, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.state import Status
 
 
 def start(situation: Situation, event: Started) -> Decision:
     """Start, queue, park or refuse, in that order of questions."""
-    if (refused := _not_startable(situation, event)) is not None:
+    entries = tuple(_entry(situation, event, story) for story in (event.story, *event.then))
+    if (refused := _not_takeable(situation, event, entries)) is not None:
         return refused
     running = situation.state.status is Status.RUNNING
     if not situation.in_flight and not running:
-        return _start_now(situation, event)
+        return _start_one(situation, event, entries)
     if event.queue:
-        return _queue(situation, event)
-    if not running and (event.force or event.task_type == "custom"):
-        return _start_now(_set_aside(situation, event), event)
+        return _queue(situation, entries)
+    parks = event.task_type == "custom" and event.schedule is None  # only a person's task is worth that
+    if not running and (event.force or parks):
+        return _start_now(_set_aside(situation, event), event, entries[0], entries[1:])
     return _in_the_way(situation, event, running=running)
 
 
-def _not_startable(situation: Situation, event: Started) -> Decision | None:
-    """Return why this story cannot be started at all, whatever else goes on."""
+def _entry(situation: Situation, event: Started, story: str) -> Queued:
+    """Return what was asked for as an entry of the backlog; what was said of it before holds still."""
+    known = entry_of(situation.ledger, story)
+    entry = known if known is not None and event.schedule is None else Queued(story=story)
+    return replace(
+        entry, task_type=event.task_type, instruction=event.instruction or entry.instruction,
+        agent_teams=event.agent_teams or entry.agent_teams, blocked_by=event.blocked_by or entry.blocked_by,
+        executor=event.executor or entry.executor, priority=event.priority or entry.priority,
+        complexity=event.complexity or entry.complexity, bootstrapped=event.bootstrapped,
+        by=entry.by or event.by, at=entry.at or situation.now, schedule=event.schedule,
+    )  # fmt: skip
+
+
+# --- refusals -------------------------------------------------------------------------------------
+def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision | None:
+    """Return why one of these stories cannot be taken at all; then none of them is."""
     if event.task_type not in situation.rules.pipelines:
         known = ", ".join(sorted(situation.rules.pipelines))
         message = f"no pipeline is called {event.task_type} (allowed: {known})"
         return refuse(situation, "UNKNOWN_TASK_TYPE", message, command("rules check"))
-    if event.force:
-        return None
-    here = situation.state.story == event.story
+    if event.schedule is not None and (untimely := _untimely(situation, event)) is not None:
+        return untimely
+    # First what no other option would help: who is refused for another reason is told one.
+    if (refused := no_circle(situation, entries) or _too_much(situation, entries)) is not None:
+        return refused
+    for entry in entries:
+        if not event.force and (refused := _not_startable(situation, event, entry.story)) is not None:
+            return refused
+    return None
+
+
+def _not_startable(situation: Situation, event: Started, story: str) -> Decision | None:
+    """Return why this story cannot be started at all, whatever else goes on."""
+    here = situation.state.story == story
     if situation.in_flight and here:
-        message = f"{event.story} is in flight at {situation.state.step}"
+        message = f"{story} is in flight at {situation.state.step}"
         return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
     # A story that another tool brought to its end is in STATE alone.
-    if event.story in situation.ledger.stories_done or (here and situation.done):
+    if story in situation.ledger.stories_done or (here and situation.done):
         busy = situation.in_flight or situation.state.status is Status.RUNNING
         anew = _asked_again(event, queue=busy, force=True)
         again = command("reopen", "STEP") if here and situation.done else anew
-        return refuse(situation, "ALREADY_COMPLETED", f"{event.story} is done", again)
+        return refuse(situation, "ALREADY_COMPLETED", f"{story} is done", again)
     return None
+
+
+def _untimely(situation: Situation, event: Started) -> Decision | None:
+    """Return why a schedule starts nothing now: of each schedule, one story is enough at a time."""
+    ledger = situation.ledger
+    if situation.in_flight and ledger.schedule == event.schedule:
+        message = f"{situation.state.story} of {event.schedule} is in flight still"
+        return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
+    waiting = next((one for one in ledger.backlog if one.schedule == event.schedule), None)
+    if waiting is not None:
+        message = f"{waiting.story} of {event.schedule} waits in the backlog still"
+        return refuse(situation, "ALREADY_QUEUED", message, command("backlog"))
+    if ledger.paused_by and not event.queue:
+        return refuse(situation, "PAUSED", f"paused by {ledger.paused_by}", command("resume"))
+    return None
+
+
+def _too_much(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:
+    """Return the refusal of what would make the backlog too long; None when there is room."""
+    backlog = situation.ledger.backlog
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    text = sum(len(entry.instruction or "") for entry in backlog)
+    if len(backlog) <= MOST_STORIES + 1 and text <= MOST_TEXT:  # one of them may start at once
+        return None
+    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
+    return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
 
 
 def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decision:
@@ -59,37 +122,79 @@ def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decis
 
 def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
     """Return the command for what was asked for, with one option more. Each custom task is a new one."""
-    behind = ["--queue"] if queue else []
+    behind_ = ["--queue"] if queue else []
     teams = ["--agent-teams"] if event.agent_teams else []
     chosen = ["--executor", ",".join(event.executor)] if event.executor else []
+    urgent = ["--priority", str(event.priority)] if event.priority else []
+    sized = ["--complexity", event.complexity] if event.complexity else []
+    said = [*teams, *chosen, *urgent, *sized]
     if event.task_type == "custom":
-        return command("custom", "TEXT", *behind, *teams, *chosen)
+        return command("custom", "TEXT", *behind_, *said)
     forced = ["--force"] if force else []
     first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
-    return command("start", event.story, *behind, *forced, *first, *teams, *chosen)
+    return command("start", event.story, *event.then, *behind_, *forced, *first, *said)
 
 
-def _start_now(situation: Situation, event: Started) -> Decision:
-    track = situation.track
-    if event.automatic and not track.ledger.by_hand:
-        track = track.with_ledger(automatic=True)
-    parked = next((p for p in track.ledger.parked if p.state.story == event.story), None)
+# --- starts ---------------------------------------------------------------------------------------
+def _start_one(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
+    """Start the first that can start; the others wait."""
+    first = next((entry for entry in entries if not unmet(entry, situation.ledger)), None)
+    known = entry_of(situation.ledger, event.story) is not None
+    alone = not event.then and not event.queue and not (known and not event.blocked_by)
+    if event.force or (first is None and alone):
+        # Asked for by itself, it is in flight and blocked, as its STATE will tell.
+        blocked_by = event.blocked_by if event.force else entries[0].blocked_by
+        return _start_now(situation, event, replace(entries[0], blocked_by=blocked_by), entries[1:])
+    if first is not None:
+        others = tuple(entry for entry in entries if entry is not first)
+        return _start_now(situation, event, first, others)
+    if known and not event.then and not event.queue:
+        message = f"{event.story} {waits_in_words(situation.track, entries[0])}"
+        return refuse(situation, "BLOCKED", message, _asked_again(event, force=True))
+    return _queue(situation.at(_at_its_level(situation.track, event)), entries)
+
+
+def _start_now(
+    situation: Situation, event: Started, first: Queued, others: tuple[Queued, ...] = ()
+) -> Decision:
+    track = _at_its_level(_queued(situation.track, others), event)
+    behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
+    parked = next((p for p in track.ledger.parked if p.state.story == first.story), None)
     if parked is not None and not event.force:
         return accept(
-            give_back(situation.at(track), parked), f"{event.story} is taken up again at {parked.state.step}"
+            give_back(situation.at(track), parked),
+            f"{first.story} is taken up again at {parked.state.step}{behind_}",
         )
-    started, checklist = begin(situation.at(track), _queued(event), bootstrapped=event.bootstrapped)
+    started, checklist = begin(situation.at(track), first, bootstrapped=event.bootstrapped)
     assert started.state is not None
-    return accept(started, f"{event.story} starts at {started.state.step}").also(checklist)
+    return accept(started, f"{first.story} starts at {started.state.step}{behind_}").also(checklist)
 
 
-def _queue(situation: Situation, event: Started) -> Decision:
-    waiting = tuple(q for q in situation.ledger.backlog if q.story != event.story)
-    track = situation.track.with_ledger(backlog=(*waiting, _queued(event)))
+def _at_its_level(track: Track, event: Started) -> Track:
+    return track.with_ledger(automatic=True) if event.automatic and not track.ledger.by_hand else track
+
+
+def _queued(track: Track, entries: tuple[Queued, ...]) -> Track:
+    """Return the track with `entries` in its backlog, each behind those that are as urgent."""
+    backlog = track.ledger.backlog
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    return track.with_ledger(backlog=backlog)
+
+
+def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
+    track = _queued(situation.track, entries)
+    names = ", ".join(entry.story for entry in entries)
+    verb = "waits" if len(entries) == 1 else "wait"
+    waits = [f"{one.story} {what}" for one in entries if (what := waits_in_words(track, one)) is not None]
+    why = f": {'; '.join(waits)}" if waits else ""
+    if not situation.in_flight and situation.state.status is not Status.RUNNING:
+        return accept(
+            track, f"{names} {verb} in the backlog{why}", do="it starts when it can and is asked to"
+        )
+    behind_ = f"behind {situation.state.story or 'what runs'}"
     return accept(
-        track,
-        f"{event.story} waits behind {situation.state.story}",
-        do="it starts when that is done and the project is resumed",
+        track, f"{names} {verb} {behind_}{why}", do="`continue` starts the next one when that is done"
     )
 
 
@@ -103,11 +208,3 @@ def _set_aside(situation: Situation, event: Started) -> Situation:
     )
     others = tuple(p for p in ledger.parked if p.state.story != situation.state.story)
     return situation.at(situation.track.with_ledger(parked=(*others, parked)))
-
-
-def _queued(event: Started) -> Queued:
-    return Queued(
-        story=event.story, task_type=event.task_type, instruction=event.instruction,
-        agent_teams=event.agent_teams, blocked_by=event.blocked_by,
-        executor=event.executor,
-    )  # fmt: skip

@@ -17,6 +17,7 @@ from handoffd.engine.caps import Cap, Finding, Scope
 from handoffd.engine.limits import Limit
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
+from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
 
 
@@ -108,6 +109,16 @@ class Queued:
     agent_teams: bool = False
     blocked_by: tuple[str, ...] = ()
     executor: tuple[str, ...] = ()
+    priority: int = 0
+    """More is sooner."""
+    complexity: Complexity | None = None
+    bootstrapped: bool = True
+    """Whether the project had its PROJECT_CONTEXT.md when the story was asked for."""
+    by: str | None = None
+    at: datetime | None = None
+    """Who asked for it, and when; None: of a release that did not keep that."""
+    schedule: str | None = None
+    """The schedule it came from; None: a person asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +188,12 @@ class Ledger:
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""
+    complexity: Complexity | None = None
+    """How much the story in flight is, as its start said."""
+    schedule: str | None = None
+    """The schedule that the story in flight came from; None: a person asked for it."""
+    auto_continue: bool | None = None
+    """Whether the next of the backlog starts by itself, as a person chose; None: as the settings say."""
     limited: tuple[Limit, ...] = ()
     """The accounts that answered this track with a limit last."""
     spent: Usage = Usage()

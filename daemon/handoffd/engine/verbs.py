@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from handoffd.engine.advice import way_on
+from handoffd.engine.backlog import startable
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, row
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.judging import aborted, stop
+from handoffd.engine.queueing import start_from_backlog
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -21,7 +23,7 @@ from handoffd.engine.requests import (
     RolledBack,
     Skipped,
 )
-from handoffd.engine.routing import MAX_ATTEMPTS, begin, enter, next_parked
+from handoffd.engine.routing import MAX_ATTEMPTS, enter, next_parked
 from handoffd.engine.track import StopReason, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.rules import DONE
@@ -156,11 +158,9 @@ def pause(situation: Situation, event: Paused) -> Decision:
 def resume(situation: Situation, event: Resumed) -> Decision:
     """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
     track = situation.track.with_ledger(paused_by=None, remedy=None, automatic=True, by_hand=False)
-    ledger = track.ledger
-    if situation.done and ledger.backlog and next_parked(track) is None:
-        upcoming = ledger.backlog[0]
-        started, checklist = begin(situation.at(track), upcoming, bootstrapped=True)
-        return accept(started, f"{upcoming.story} starts from the backlog").also(checklist)
+    upcoming = startable(track.ledger)
+    if situation.done and upcoming is not None and next_parked(track) is None:
+        return start_from_backlog(situation.at(track), upcoming)
     return accept(track, f"resumed by {event.by}")
 
 

@@ -72,6 +72,8 @@ class TrackView:
     """What that costs so far in US dollars; None while that is not known."""
     model: str | None = None
     """The model it says it uses."""
+    next_story: str | None = None
+    """The story of the backlog that starts next; None when there is none that could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,48 @@ class ProjectView:
     """The entry of the settings that brought it; None: a person added it."""
     since: datetime | None = None
     """Since when it has its condition, as far as this daemon has seen; None while that is `ok`."""
+    auto_continue: bool = False
+    """Whether the next story of its backlog starts by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedView:
+    """A story of a backlog."""
+
+    story: str
+    place: int
+    """In the order in which they are started, from 1."""
+    priority: int
+    task_type: str
+    instruction: str | None
+    complexity: Literal["S", "M", "L"] | None
+    blocked_by: tuple[str, ...]
+    executor: tuple[str, ...]
+    agent_teams: bool
+    by: str | None
+    at: datetime | None
+    """Who asked for it, and when."""
+    schedule: str | None
+    """The schedule that it came from; None: a person asked for it."""
+    startable: bool
+    waits_for: str | None
+    """What keeps it from being started, in words, but for those before it; None where it may start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogView:
+    """The stories that wait in a project."""
+
+    project: str
+    story: str | None
+    """The one in flight."""
+    auto_continue: bool
+    chosen: bool | None
+    """Whether it goes on by itself as a person chose; None: as the settings say."""
+    paused_by: str | None
+    next_story: str | None
+    next_command: str | None
+    stories: tuple[QueuedView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

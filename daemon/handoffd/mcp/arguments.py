@@ -32,6 +32,7 @@ _TYPES: Final[Mapping[str, Json]] = {
     "amount": {"type": "number", "exclusiveMinimum": 0},
     "count": {"type": "integer", "minimum": 1},
     "level": {"type": "integer", "enum": [1, 2]},
+    "priority": {"type": "integer", "minimum": -1000, "maximum": 1000},
 }
 """The types of the vocabulary; one that is not here is a text."""
 

@@ -17,10 +17,39 @@ from handoffd.mcp.arguments import PROJECT, schema_of, takes
 from handoffd.mcp.offer import DATA, Json, Offer, project_of
 
 ADDS: Final = frozenset(
-    {"init", "add", "start", "custom", "dispatch", "apply", "check", "pause", "resume", "note", "trust"}
+    {
+        "init",
+        "add",
+        "start",
+        "custom",
+        "dispatch",
+        "apply",
+        "check",
+        "pause",
+        "resume",
+        "continue",
+        "note",
+        "trust",
+        "backlog_move",
+        "backlog_auto",
+    }
 )
 """Verbs that take nothing away: what was there before is there after. Any other is marked destructive."""
-REPEATS: Final = frozenset({"init", "add", "trust", "apply", "pause", "resume", "level", "use"})
+REPEATS: Final = frozenset(
+    {
+        "init",
+        "add",
+        "trust",
+        "apply",
+        "pause",
+        "resume",
+        "level",
+        "use",
+        "backlog_move",
+        "backlog_edit",
+        "backlog_auto",
+    }
+)
 """Verbs that do nothing more when they are given again."""
 
 _PERSON: Final = (

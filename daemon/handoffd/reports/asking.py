@@ -13,6 +13,7 @@ _SAID: Final[Mapping[str, str]] = {
     "reject": "gate",
     "retry": "retry",
     "resume": "continue",
+    "continue": "continue",
     "dispatch": "continue",
     "start": "start",
     "custom": "start",

@@ -83,6 +83,8 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
         lines.append(wording.say("more.why", why=track["waits_for"]))
     if track["backlog"]:
         lines.append(wording.say("more.backlog", stories=wording.listed(list(track["backlog"]))))
+        if track.get("next_story") and len(track["backlog"]) > 1:
+            lines.append(wording.say("more.next_story", story=track["next_story"]))
     return lines
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.engine.advice import next_command
+from handoffd.engine.backlog import startable
 from handoffd.engine.commands import addressed, command_for, mending
 from handoffd.engine.results import Blocked
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step
@@ -41,6 +42,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         tracks=tuple(view for view in tracks if view is not None),
         executor=", ".join(names_in(project.files.settings.executor)) or None,
         since=project.since,
+        auto_continue=project.main.continues,
     )
 
 
@@ -176,6 +178,7 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         blocked_by=state.blocked_by, human_note=state.human_note, last_error=state.last_error,
         waits_for=None, next_command=None, steps=(),
         backlog=tuple(queued.story for queued in track.ledger.backlog),
+        next_story=upcoming.story if (upcoming := startable(track.ledger)) is not None else None,
         parked=tuple(parked.state.story or "" for parked in track.ledger.parked),
     )  # fmt: skip
 

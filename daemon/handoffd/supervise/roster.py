@@ -20,7 +20,7 @@ from handoffd.engine.requests import LevelChosen, LimitLifted
 from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, Lifted, Peek, ProjectView, SlotsView
+from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
@@ -35,6 +35,7 @@ from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
 from handoffd.supervise.reporting import peek_of, view_of
 from handoffd.supervise.services import Services
+from handoffd.supervise.waiting import backlog_of
 
 log = structlog.get_logger(__name__)
 
@@ -286,12 +287,8 @@ class Roster:
         return await Manual(await self._workable(project), self._services).post_check(by)
 
     async def _workable(self, project: str) -> Project:
-        if not self._loops.run_here:
-            found = self._project(project)
-            await found.look()
-        else:
-            found = await self._begun(project)
-            await found.look()
+        found = await self._begun(project) if self._loops.run_here else self._project(project)
+        await found.look()
         if found.condition == "locked":
             raise Locked(found.detail or "the project is locked")
         if found.condition == "invalid_state" or not found.files.loaded:
@@ -367,6 +364,10 @@ class Roster:
         await found.look()
         with remedies(found.root):
             return await peek_of(found, bootstrapped=bootstrapped)
+
+    async def backlog(self, project: str) -> BacklogView:
+        """Return the stories that wait in a project."""
+        return backlog_of(self._project(project))
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""

@@ -227,7 +227,8 @@ class TrackSupervisor:
             self._give_back()
 
     def _may_go_on(self) -> bool:
-        return wants_turn(self.track) and self._home.workable and self.standing.error is None
+        wants = wants_turn(self.track, auto_continue=self.continues)
+        return wants and self._home.workable and self.standing.error is None
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:
         if not self._may_ask(event):
@@ -296,6 +297,11 @@ class TrackSupervisor:
         return await self._turns.taken(self.track, by)
 
     # --- for whoever looks -----------------------------------------------------------------------
+    @property
+    def continues(self) -> bool:
+        """Whether the next story of the backlog starts by itself when this one is done."""
+        return self._turns.auto_continue(self.track)
+
     async def peek(self) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
         """Return what the next turn would decide, with the prompt if it would dispatch."""
         return await self._turns.peek(self.track)

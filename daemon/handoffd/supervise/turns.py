@@ -24,6 +24,7 @@ from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
 from handoffd.supervise.preparing import Preparation, dispatch_id
 from handoffd.supervise.services import Services
+from handoffd.supervise.succession import goes_on_by_itself
 
 
 class Turns:
@@ -116,6 +117,7 @@ class Turns:
             unmet=self._unmet(track),
             baseline=baseline,
             over=self.over(track),
+            auto_continue=self.auto_continue(track),
         )
 
     def _unmet(self, track: Track) -> tuple[str, ...]:
@@ -123,6 +125,10 @@ class Turns:
         assert track.state is not None
         done = self._home.stories_done()
         return tuple(name for name in track.state.blocked_by if name not in done and name != MAX_ATTEMPTS)
+
+    def auto_continue(self, track: Track) -> bool:
+        """Return whether the next story of the backlog starts without being asked for."""
+        return goes_on_by_itself(track.ledger, self._files.settings, self._services.settings)
 
     def over(self, track: Track) -> Finding | None:
         """Return the cap that lets nothing more be started for the track, if one does."""

@@ -124,7 +124,7 @@ def test_one_project_is_told_whole() -> None:
     track = track_view(
         status="failing", tests=TestCounts(passed=3, failed=1), tests_measured=True, failing_tests=failing,
         lint_pass=False, human_note="be kind", blocked_by=("US-0",), backlog=("US-9",), parked=("US-8",),
-        last_error=long, reason="scope_warning",
+        next_story="US-9", last_error=long, reason="scope_warning",
     )  # fmt: skip
 
     whole = _lines(project_view("/srv/shop", track), whole=True)
@@ -135,7 +135,7 @@ def test_one_project_is_told_whole() -> None:
     for said in (
         "root: /srv/shop (level 2)", "reason: scope_warning", "tests: 3 pass, 1 fail, 0 skip",
         "failing: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more", "post check: failed", "note: be kind",
-        "blocked by: US-0", "backlog: US-9", "set aside: US-8",
+        "blocked by: US-0", "backlog: 1 story, next US-9", "set aside: US-8",
     ):  # fmt: skip
         assert f"    {said}" in whole
 

@@ -13,6 +13,11 @@ from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
+    Continued,
     EditConfirmed,
     Noted,
     Paused,
@@ -54,6 +59,31 @@ ME = account()
             ["start", "shop", "US-2", "--agent-teams"],
             Started(story="US-2", agent_teams=True, bootstrapped=False, by=ME),
         ),
+        (
+            ["start", "shop", "US-2", "US-3", "US-2", "US-4", "--priority", "-5", "--complexity", "L"],
+            Started(
+                story="US-2", then=("US-3", "US-4"), priority=-5, complexity="L", bootstrapped=False, by=ME
+            ),
+        ),
+        (["continue", "shop"], Continued(by=ME)),
+        (["backlog", "move", "shop", "US-2"], BacklogMoved(story="US-2", by=ME)),
+        (
+            ["backlog", "move", "shop", "US-2", "--before", "US-1"],
+            BacklogMoved(story="US-2", before="US-1", by=ME),
+        ),
+        (["backlog", "move", "shop", "US-2", "--last"], BacklogMoved(story="US-2", last=True, by=ME)),
+        (
+            ["backlog", "edit", "shop", "US-2", "--priority", "7", "--blocked-by", "US-1"],
+            BacklogEdited(story="US-2", priority=7, blocked_by=("US-1",), by=ME),
+        ),
+        (
+            ["backlog", "edit", "shop", "US-2", "--unblock", "--complexity", "S", "--executor", "codex"],
+            BacklogEdited(story="US-2", blocked_by=(), complexity="S", executor=("codex",), by=ME),
+        ),
+        (["backlog", "remove", "shop", "US-2", "US-3"], BacklogRemoved(stories=("US-2", "US-3"), by=ME)),
+        (["backlog", "auto", "shop", "on"], AutoContinueChosen(on=True, by=ME)),
+        (["backlog", "auto", "shop", "off"], AutoContinueChosen(on=False, by=ME)),
+        (["backlog", "auto", "shop", "default"], AutoContinueChosen(on=None, by=ME)),
     ],
 )
 def test_words_and_options_become_the_verb(
@@ -83,6 +113,9 @@ def test_the_project_is_the_current_folder_unless_named(
     ("words", "said"),
     [
         (["note"], "TEXT is missing: the note"),
+        (["start"], "STORY is missing: its id"),
+        (["backlog", "remove"], "STORIES is missing: stories of the backlog"),
+        (["backlog", "move", "shop", "US-1", "US-2"], "too many words"),
         (["reject", "--note", "x"], "REASON is missing"),
         (["custom", "shop", "fix", "the", "bug"], "put a text of several words into quotes: 'bug'"),
         (["approve", "shop", "fine"], "too many words: 'fine'; it takes a project, and options"),
@@ -131,9 +164,9 @@ def test_a_refusal_is_exit_code_1(control: Controlled, handoffd: Commands) -> No
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_and_json(handoffd: Commands, verb: str) -> None:
     """The project comes first in all of them."""
-    said = handoffd(verb, "--help")
+    said = handoffd(*VERBS[verb].typed.split(), "--help")
 
-    assert f"handoffd {verb} [OPTIONS] [PROJECT]" in said.out
+    assert f"handoffd {VERBS[verb].typed} [OPTIONS] [PROJECT]" in said.out
     assert "--json" in said.out
 
 

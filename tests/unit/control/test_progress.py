@@ -15,7 +15,7 @@ from tests.unit.store.making import opened
 from handoffd.clock import SystemClock
 from handoffd.control.progress import Progress
 from handoffd.control.service import Caller, Service
-from handoffd.engine.requests import Initialised, PromptTaken, Resumed, Started
+from handoffd.engine.requests import Continued, Initialised, PromptTaken, Resumed, Started
 from handoffd.engine.results import AlreadyRunning, Dispatched, Finished, Refusal
 from handoffd.store.journal import Journal
 
@@ -154,8 +154,25 @@ async def test_continue_at_level_2(
 async def test_continue_after_a_story_starts_the_next_of_the_backlog(journal: Journal, root: str) -> None:
     """Which waits for just that."""
     supervision = MemorySupervision(
-        project_view(root, track_view(step="done", status="pass", backlog=("US-2",)))
+        project_view(root, track_view(step="done", status="pass", backlog=("US-2",), next_story="US-2"))
     )
-    supervision.answer = Finished(story="US-1", summary="done", caller_instruction="x", next_story="US-2")
 
     assert "resumed" == (await progress(supervision, journal).go_on(root))[0]
+    assert [(root, Continued(by="eve"))] == supervision.given
+
+
+async def test_continue_at_level_1_starts_it_and_takes_its_prompt(journal: Journal, root: str) -> None:
+    """The project's level stays."""
+    supervision = at(root, 1, step="done", status="pass", backlog=("US-2",), next_story="US-2")
+    taken = Dispatched(
+        project="shop", story="US-2", step="bdd", attempt=1, dispatch="d", caller_instruction="x"
+    )
+    supervision.handed_out = [
+        Finished(story="US-1", summary="x", caller_instruction="x", next_story="US-2"),
+        taken,
+    ]
+
+    action, result = await progress(supervision, journal).go_on(root)
+
+    assert ("dispatched", "US-2") == (action, result["story"])
+    assert [Continued, PromptTaken] == [type(verb) for _, verb in supervision.given][-2:]

@@ -113,7 +113,7 @@ def test_half_a_character_is_no_project(control: Controlled, verb: str, project:
     status, told = _post(control, f"/v1/verbs/{verb}", project=project)
 
     assert (400, "BAD_ARGUMENT") == (status, told["code"])
-    assert told["hint"].startswith(f"handoffd {verb} PROJECT")
+    assert told["hint"].startswith(f"handoffd {VERBS[verb].typed} PROJECT")
 
 
 def test_a_verb_is_given_in_somebodys_name(control: Controlled) -> None:

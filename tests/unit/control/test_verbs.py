@@ -26,7 +26,7 @@ def test_missing_arguments_get_their_defaults() -> None:
 
     assert {
         "story": "US-1", "queue": False, "force": False, "blocked_by": (), "agent_teams": False,
-        "executor": (), "manual": False,
+        "executor": (), "manual": False, "then": (), "priority": None, "complexity": None,
     } == given  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def test_what_opens_a_gate_is_for_people_only() -> None:
 
     assert {
         "approve", "reject", "retry", "skip", "resume", "reopen", "confirm", "trust", "add", "init", "use",
-        "budget", "level",
+        "budget", "level", "backlog_auto",
     } == always  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def test_every_advice_is_a_command_about_the_project() -> None:
         assert SHOP == command.given["project"], template
 
     verbs = {"init", "start", "approve", "retry", "resume", "note", "rollback", "reopen", "confirm", "custom"}
-    verbs |= {"budget", "dispatch", "apply", "level"}
-    assert verbs | {"status", "log", "rules check", "events"} == {
+    verbs |= {"budget", "dispatch", "apply", "level", "continue"}
+    assert verbs | {"status", "log", "rules check", "events", "backlog show"} == {
         command.name for command in understood().values()
     }
 
@@ -156,7 +156,17 @@ def test_what_a_refusal_advises_is_taken() -> None:
         (track_at("done", Status.PASS), "handoffd start {project} STORY"),
         (
             track_at("done", Status.PASS, ledger=Ledger(backlog=(Queued(story="US-2"),))),
-            "handoffd resume {project}",
+            "handoffd continue {project}",
+        ),
+        (
+            track_at(
+                "done", Status.PASS, ledger=Ledger(backlog=(Queued(story="US-2", blocked_by=("US-9",)),))
+            ),
+            "handoffd start {project} STORY",
+        ),
+        (
+            track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True, backlog=(Queued(story="US-2"),))),
+            "handoffd continue {project}",
         ),
         (track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger(closed=True)), "handoffd start {project} STORY"),
         (

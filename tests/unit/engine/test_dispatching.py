@@ -26,7 +26,7 @@ from handoffd.engine.events import BaselineMeasured, DispatchFailed
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import Paused, Resumed, Retried, Started
 from handoffd.engine.results import AlreadyRunning, NeedsHuman
-from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Track
+from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
 from handoffd.protocol.state import Status
 
 
@@ -262,3 +262,43 @@ def test_a_dispatch_is_for_the_executor_of_the_turn() -> None:
     play = Playbook(track_at("bdd")).turn(executor="codex", dispatch=DISPATCH)
     assert ("codex", DISPATCH, mark(1)) == (play.dispatch.executor, play.dispatch.id, play.dispatch.mark)
     assert shipped_rules().steps["bdd"].timeout_min == play.state.timeout_min
+
+
+# --- the backlog ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("track", "wants"),
+    [
+        (track_at("done", Status.PASS, ledger=Ledger(automatic=True, backlog=(Queued(story="US-2"),))), True),
+        (
+            track_at("done", Status.PASS, ledger=Ledger(automatic=False, backlog=(Queued(story="US-2"),))),
+            False,
+        ),
+        (
+            track_at(
+                "done",
+                Status.PASS,
+                ledger=Ledger(automatic=True, backlog=(Queued(story="US-2", blocked_by=("US-9",)),)),
+            ),
+            False,
+        ),
+        (
+            track_at(
+                "done",
+                Status.PASS,
+                ledger=Ledger(automatic=True, paused_by="x", backlog=(Queued(story="b"),)),
+            ),
+            False,
+        ),
+        (
+            track_at("bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(Queued(story="b"),))),
+            True,
+        ),
+        (track_at("done", Status.PASS, ledger=Ledger(automatic=True)), False),
+    ],
+)
+def test_a_backlog_is_a_turn_where_it_goes_on_by_itself(track: Track, wants: bool) -> None:
+    """And only there; what wants a turn moves at it."""
+    assert not wants_turn(track)
+    assert wants is wants_turn(track, auto_continue=True)
+    play = Playbook(track).turn(auto_continue=True)
+    assert wants is (play.track != track)

@@ -28,6 +28,7 @@ from tests.support.playbook import (
     with_rule,
 )
 
+from handoffd.engine.backlog import circle
 from handoffd.engine.caps import SCOPES, UNITS, Finding
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
@@ -54,7 +55,12 @@ from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
     BudgetRaised,
+    Continued,
     EditConfirmed,
     ExecutorChosen,
     Initialised,
@@ -79,6 +85,7 @@ from handoffd.protocol.state import Reason, Status
 
 STEPS = tuple(shipped_rules().steps)
 STORIES = st.sampled_from(["US-1", "US-2", "C-1"])
+QUEUED = st.sampled_from(["US-2", "US-3", "US-4"])
 REASONS = st.none() | st.sampled_from(list(Reason))
 NOTES = st.none() | st.sampled_from(["Mind the cents.", "Use euros."])
 
@@ -125,7 +132,15 @@ VERBS: st.SearchStrategy[Event] = st.one_of(
     st.builds(Reopened, step=st.sampled_from(STEPS), note=NOTES),
     st.builds(
         Started, story=STORIES, task_type=st.sampled_from(["story", "story", "custom"]), queue=st.booleans(),
-        force=st.booleans(), bootstrapped=st.booleans(),
+        force=st.booleans(), bootstrapped=st.booleans(), blocked_by=st.sampled_from([(), (), ("US-1",)]),
+        then=st.sampled_from([(), ("US-3", "US-4")]), priority=st.integers(-1, 1),
+        schedule=st.sampled_from([None, None, "nightly"]),
+    ),
+    st.sampled_from([Continued(), AutoContinueChosen(on=True), BacklogRemoved(stories=("US-3",))]),
+    st.builds(BacklogMoved, story=QUEUED, before=st.none() | QUEUED, last=st.booleans()),
+    st.builds(
+        BacklogEdited, story=QUEUED, priority=st.none() | st.integers(-1, 1),
+        blocked_by=st.none() | st.lists(QUEUED, max_size=2).map(tuple),
     ),
 )  # fmt: skip
 EDITS = st.builds(
@@ -193,9 +208,11 @@ class EngineMachine(RuleBasedStateMachine):
     # --- the daemon ----------------------------------------------------------------------------------
     @rule(
         unmet=st.sampled_from([(), (), ("US-0",)]), baseline=st.booleans(), resume=st.booleans(),
-        over=st.none() | FINDINGS,
+        over=st.none() | FINDINGS, auto=st.booleans(),
     )  # fmt: skip
-    def turn(self, unmet: tuple[str, ...], baseline: bool, resume: bool, over: Finding | None) -> None:
+    def turn(
+        self, unmet: tuple[str, ...], baseline: bool, resume: bool, over: Finding | None, auto: bool
+    ) -> None:
         """The track takes its turn, under an id that nobody had before."""
         self.ids.append(f"d{len(self.ids)}")
         self.tell(
@@ -206,6 +223,7 @@ class EngineMachine(RuleBasedStateMachine):
                 baseline=baseline,
                 over=over,
                 resume=resume,
+                auto_continue=auto,
                 mark=mark(len(self.ids)),
             )
         )
@@ -340,6 +358,9 @@ class EngineMachine(RuleBasedStateMachine):
         parked = [entry.state.story for entry in ledger.parked]
         assert len(parked) == len(set(parked))
         assert len({queued.story for queued in ledger.backlog}) == len(ledger.backlog)
+        urgent = [-queued.priority for queued in ledger.backlog]
+        assert sorted(urgent) == urgent
+        assert circle(self.track, ledger.backlog) is None or self.external
         if state is not None and not self.external:
             assert all(entry.ledger.dispatch is None for entry in ledger.parked)
 

@@ -324,7 +324,7 @@ def test_the_end_of_a_story_clears_what_was_its_own() -> None:
 def test_a_queued_story_is_named_until_it_starts() -> None:
     """The backlog survives the end of the story before it."""
     play = Playbook(track_at("update-memory")).given(Started(story="US-2", queue=True)).step_passes().turn()
-    assert (Queued(story="US-2"),) == play.ledger.backlog
+    assert ["US-2"] == [queued.story for queued in play.ledger.backlog]
     assert "US-2" in play.decision.result.caller_instruction
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.support.playbook import Playbook, dispatched, state_at, track_at
+from dataclasses import replace
 
+import pytest
+from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at
+
+from handoffd.engine.backlog import MOST_STORIES, MOST_TEXT
 from handoffd.engine.effects import WriteChecklist
 from handoffd.engine.requests import Aborted, Paused, Started
 from handoffd.engine.track import Ledger, Parked, Queued
@@ -76,14 +79,14 @@ def test_another_story_in_flight_is_in_the_way(status: Status) -> None:
     play = Playbook(track_at("impl", status)).refused(Started(story="US-2"), "STORY_IN_PROGRESS")
     assert "--queue" in play.decision.result.caller_instruction
     play.given(Started(story="US-2", queue=True)).expect(story="US-1", step="impl", status=status, orders="")
-    assert (Queued(story="US-2"),) == play.ledger.backlog
+    assert (Queued(story="US-2", by="cli", at=T0),) == play.ledger.backlog
 
 
 def test_a_story_is_queued_once() -> None:
     """Asked again, it keeps one place, with what was said last."""
     play = Playbook(track_at("impl")).given(Started(story="US-2", queue=True))
     play.given(Started(story="US-3", queue=True)).given(Started(story="US-2", queue=True, instruction="Now."))
-    assert (Queued(story="US-3"), Queued(story="US-2", instruction="Now.")) == play.ledger.backlog
+    assert [("US-3", None), ("US-2", "Now.")] == [(q.story, q.instruction) for q in play.ledger.backlog]
 
 
 def test_a_queued_story_that_is_started_leaves_the_backlog() -> None:
@@ -205,3 +208,133 @@ def test_a_custom_task_waits_for_what_runs() -> None:
     """Its text is the person's to say again."""
     play = Playbook(dispatched("impl")).given(Started(story="C-1", task_type="custom", instruction="Fix it."))
     assert "handoffd custom {project} TEXT --queue" == play.decision.result.next_command
+
+
+# --- several stories ------------------------------------------------------------------------------
+IDLE = track_at("done", Status.PASS, ledger=Ledger(stories_done=("US-1",)))
+
+
+def waiting(play: Playbook) -> list[str]:
+    """Return the stories of the backlog."""
+    return [entry.story for entry in play.ledger.backlog]
+
+
+def test_of_several_stories_the_first_starts_and_the_others_wait() -> None:
+    """Each with what was said of all."""
+    play = Playbook(IDLE).given(
+        Started(
+            story="US-2", then=("US-3", "US-4"), priority=2, complexity="L", executor=("codex",), by="mei"
+        )
+    )
+    play.expect(story="US-2", step="bdd", status=Status.PENDING, orders="write_checklist")
+    assert ["US-3", "US-4"] == waiting(play)
+    assert {(2, "L", ("codex",), "mei", T0)} == {
+        (one.priority, one.complexity, one.executor, one.by, one.at) for one in play.ledger.backlog
+    }
+    assert ("L", ("codex",)) == (play.ledger.complexity, play.ledger.executor)
+    assert "US-3, US-4 behind it" in play.decision.why
+
+
+def test_of_several_stories_the_first_that_can_start_does() -> None:
+    """US-3 waits for US-4, as was said before; so US-4 it is."""
+    ledger = Ledger(backlog=(Queued(story="US-3", blocked_by=("US-4",)),), stories_done=("US-1",))
+    play = Playbook(track_at("done", Status.PASS, ledger=ledger)).given(Started(story="US-3", then=("US-4",)))
+    play.expect(story="US-4", step="bdd")
+    assert ["US-3"] == waiting(play)
+    assert ("US-4",) == play.ledger.backlog[0].blocked_by
+
+
+def test_several_stories_that_all_wait_are_queued() -> None:
+    """Nothing is in flight and blocked; the answer names what they wait for."""
+    play = Playbook(IDLE).given(Started(story="US-2", then=("US-3",), blocked_by=("US-9",)))
+    play.expect(story="US-1", step="done", result="accepted")
+    assert ["US-2", "US-3"] == waiting(play)
+    assert "US-2 waits for US-9 (never started, and not in the backlog)" in play.decision.why
+    assert play.ledger.automatic
+
+
+def test_one_story_that_waits_is_in_flight_and_blocked_or_queued() -> None:
+    """As before, its STATE tells that it is blocked; with `queue` it stays out of the way."""
+    event = Started(story="US-2", blocked_by=("US-9",))
+    Playbook(IDLE).given(event).expect(story="US-2", blocked_by=("US-9",))
+    play = Playbook(IDLE).given(replace(event, queue=True)).expect(story="US-1", step="done")
+    assert ["US-2"] == waiting(play)
+
+
+def test_several_stories_behind_one_in_flight_are_queued_together_or_not_at_all() -> None:
+    """One that is done already keeps all out, until that is meant."""
+    track = track_at("impl", ledger=Ledger(stories_done=("US-3",)))
+    several = Started(story="US-2", then=("US-3", "US-4"), queue=True)
+    play = Playbook(track).refused(several, "ALREADY_COMPLETED")
+    assert "handoffd start {project} US-2 US-3 US-4 --queue --force" == play.decision.result.next_command
+    play.given(replace(several, force=True)).expect(story="US-1", step="impl")
+    assert ["US-2", "US-3", "US-4"] == waiting(play)
+    play = Playbook(track).refused(Started(story="US-2", then=("US-5",), complexity="S"), "STORY_IN_PROGRESS")
+    assert "handoffd start {project} US-2 US-5 --queue --complexity S" == play.decision.result.next_command
+
+
+def test_stories_that_would_wait_for_each_other_are_refused() -> None:
+    """With the way round; a story is no exception that waits for itself."""
+    Playbook(IDLE).refused(Started(story="US-2", blocked_by=("US-2",)), "BLOCKED_IN_CIRCLE")
+    ledger = Ledger(backlog=(Queued(story="US-3", blocked_by=("US-2",)),))
+    play = Playbook(track_at("impl", ledger=ledger)).refused(
+        Started(story="US-2", blocked_by=("US-3",), queue=True), "BLOCKED_IN_CIRCLE"
+    )
+    assert "US-2 → US-3 → US-2" in play.decision.why
+
+
+def test_a_story_of_the_backlog_that_is_started_by_name_keeps_what_was_said_of_it() -> None:
+    """What is said now goes before it; while it waits for another, only force starts it."""
+    entry = Queued(
+        story="US-2", executor=("codex",), complexity="L", blocked_by=("US-9",), instruction="Mind."
+    )
+    track = track_at("done", Status.PASS, ledger=Ledger(backlog=(entry,), stories_done=("US-1",)))
+    play = Playbook(track).refused(Started(story="US-2"), "BLOCKED")
+    assert "handoffd start {project} US-2 --force" == play.decision.result.next_command
+
+    play.given(Started(story="US-2", force=True, complexity="S"))
+    play.expect(story="US-2", step="bdd", blocked_by=(), human_note="Mind.")
+    assert (("codex",), "S", []) == (play.ledger.executor, play.ledger.complexity, waiting(play))
+
+
+def test_a_backlog_has_an_end() -> None:
+    """It is written with every decision."""
+    many = tuple(f"US-{number}" for number in range(2, MOST_STORIES + 3))
+    play = Playbook(track_at("impl")).refused(Started(story="X", then=many, queue=True), "BACKLOG_FULL")
+    play.given(Started(story="X", then=many[:-2], queue=True)).expect(result="accepted")
+    long = Started(story="C-1", task_type="custom", instruction="x" * (MOST_TEXT + 1), queue=True)
+    Playbook(track_at("impl")).refused(long, "BACKLOG_FULL")
+
+
+# --- schedules ------------------------------------------------------------------------------------
+NIGHTLY = Started(story="REVIEW-7", schedule="nightly", due=T0, by="schedule nightly")
+
+
+def test_a_schedule_starts_a_story_where_none_is_in_flight() -> None:
+    """Who asked for it is remembered."""
+    play = Playbook(IDLE).given(NIGHTLY).expect(story="REVIEW-7", step="bdd")
+    assert "nightly" == play.ledger.schedule
+
+
+def test_a_schedule_is_in_nobodys_way() -> None:
+    """It skips or queues; its task sets no story aside, as a person's would."""
+    custom = replace(NIGHTLY, task_type="custom", instruction="Look.")
+    Playbook(track_at("impl")).refused(custom, "STORY_IN_PROGRESS")
+    play = Playbook(track_at("impl")).given(replace(custom, queue=True)).expect(story="US-1", step="impl")
+    assert [("REVIEW-7", "nightly")] == [(one.story, one.schedule) for one in play.ledger.backlog]
+
+
+def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:
+    """In flight or in the backlog, the next one is skipped; another schedule's is not."""
+    later = replace(NIGHTLY, story="REVIEW-8", queue=True)
+    play = Playbook(IDLE).given(NIGHTLY).refused(later, "STORY_IN_PROGRESS")
+    play.given(replace(later, schedule="weekly"))
+    assert ["REVIEW-8"] == waiting(play)
+    Playbook(track_at("impl")).given(replace(NIGHTLY, queue=True)).refused(later, "ALREADY_QUEUED")
+
+
+def test_a_schedule_starts_nothing_at_a_pause() -> None:
+    """Unless it may wait."""
+    paused = track_at("done", Status.PASS, ledger=Ledger(paused_by="mei"))
+    Playbook(paused).refused(NIGHTLY, "PAUSED")
+    Playbook(paused).given(replace(NIGHTLY, queue=True)).expect(story="REVIEW-7")

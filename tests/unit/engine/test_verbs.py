@@ -143,14 +143,20 @@ def test_a_resume_takes_the_project_to_level_2() -> None:
 
 def test_a_resume_after_the_end_starts_the_next_of_the_backlog() -> None:
     """With everything the person said when it was queued."""
-    queued = Started(story="US-2", queue=True, blocked_by=("US-0",), agent_teams=True, instruction="Hurry.")
+    queued = Started(story="US-2", queue=True, blocked_by=("US-1",), agent_teams=True, instruction="Hurry.")
     play = Playbook(track_at("update-memory")).given(queued).given(Started(story="US-3", queue=True))
     play.step_passes().turn().given(Resumed())
     play.expect(
-        story="US-2", step="bdd", status=Status.PENDING, blocked_by=("US-0",), agent_teams=True,
+        story="US-2", step="bdd", status=Status.PENDING, blocked_by=("US-1",), agent_teams=True,
         human_note="Hurry.", orders="write_checklist",
     )  # fmt: skip
-    assert (Queued(story="US-3"),) == play.ledger.backlog
+    assert ["US-3"] == [queued.story for queued in play.ledger.backlog]
+
+
+def test_a_resume_passes_over_what_waits_for_another_story() -> None:
+    """It would be in flight and blocked, and in the way of what it waits for."""
+    ledger = Ledger(backlog=(Queued(story="US-2", blocked_by=("US-3",)), Queued(story="US-3")))
+    Playbook(track_at("done", Status.PASS, ledger=ledger)).given(Resumed()).expect(story="US-3", step="bdd")
 
 
 def test_a_resume_gives_a_parked_story_back_before_the_backlog() -> None:

@@ -46,7 +46,7 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
         ),
         (
             "done",
-            {"story": "US-005", "next_story": "US-006", "next_command": "handoffd resume /srv/shop"},
+            {"story": "US-005", "next_story": "US-006", "next_command": "handoffd continue /srv/shop"},
             "US-005 全部完成 ✓\n下一個是 US-006\n請輸入「繼續」",
         ),
         (

@@ -8,6 +8,7 @@ from typing import Final, get_args
 import handoffd
 from handoffd.control.api.endpoint import ONE_PROJECT, PROJECT, Asked, Endpoint, UrlParameter
 from handoffd.control.api.shapes import (
+    BacklogAnswer,
     Health,
     LimitsAnswer,
     PeekAnswer,
@@ -41,6 +42,10 @@ async def _project(asked: Asked) -> Json:
 
 async def _peek(asked: Asked) -> Json:
     return await asked.service.peek(asked.given["project"])
+
+
+async def _backlog(asked: Asked) -> Json:
+    return await asked.service.backlog(asked.given["project"])
 
 
 async def _limits(asked: Asked) -> Json:
@@ -85,6 +90,11 @@ READS: Final = (
     Endpoint(
         name="peek", path="/v1/peek", help="What the next turn of a project would do: as `peek --json`.",
         url=(ONE_PROJECT,), answer=_peek, shape=PeekAnswer, hint="handoffd peek PROJECT",
+    ),
+    Endpoint(
+        name="backlog", path="/v1/backlog",
+        help="The stories that wait in a project, and what keeps each: as `backlog --json`.",
+        url=(ONE_PROJECT,), answer=_backlog, shape=BacklogAnswer, hint="handoffd backlog PROJECT",
     ),
     Endpoint(
         name="limits", path="/v1/limits", help="The accounts that are limited: as `limits --json`.",

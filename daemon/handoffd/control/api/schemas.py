@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from handoffd.control.api.endpoint import MOST, UrlParameter
 from handoffd.control.history import Json
-from handoffd.control.verbs import MOST_SPENT
+from handoffd.control.verbs import MOST_SPENT, MOST_URGENT
 from handoffd.control.vocabulary import MAX_TEXT, Parameter
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import RESERVED_IDS
@@ -33,6 +33,12 @@ _BODY: Final[Mapping[str, Json]] = {
     "flag": {"type": "boolean"},
     "executors": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
+    },
+    "priority": {
+        "anyOf": [
+            {"type": "integer", "minimum": -MOST_URGENT, "maximum": MOST_URGENT},
+            {"type": "string", "pattern": "^-?(0|[1-9][0-9]{0,2}|1000)$"},
+        ]
     },
     "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
     "amount": {
@@ -77,6 +83,8 @@ def _not_empty(schema: Json) -> Json:
     """Return the schema of a value that has to be there."""
     if "anyOf" in schema:
         return {"anyOf": [_not_empty(one) for one in schema["anyOf"]]}
+    if schema.get("type") == "array":
+        return {**schema, "minItems": 1}
     plain_text = schema.get("type") == "string" and not {"enum", "pattern"} & schema.keys()
     return {**schema, "minLength": 1} if plain_text else schema
 

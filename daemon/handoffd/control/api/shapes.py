@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from handoffd.engine.results import Result
-from handoffd.engine.views import AccountView, ProjectView, SlotLimitView, SlotWaitView
+from handoffd.engine.views import AccountView, BacklogView, ProjectView, SlotLimitView, SlotWaitView
 
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
@@ -83,6 +83,14 @@ class PeekAnswer:
     executor: str
     prompt: str | None
     warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacklogAnswer(BacklogView):
+    """The stories that wait in a project."""
+
+    name: str
+    daemon: bool
 
 
 @dataclass(frozen=True, kw_only=True)

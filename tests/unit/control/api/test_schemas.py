@@ -14,12 +14,12 @@ from handoffd.control.vocabulary import Parameter
 from handoffd.errors import Refused
 
 TYPES: tuple[Any, ...] = get_args(get_type_hints(Parameter)["type"])
-NEVER_REQUIRED, ALWAYS_REQUIRED = {"flag", "stories"}, {"level"}
+NEVER_REQUIRED, ALWAYS_REQUIRED = {"flag"}, {"level"}
 VALUES: tuple[Any, ...] = (
     None, "", "US-001", "main", "..", "a..b", "a.", ".a", "x" * 64, "x" * 65, "spec_drift",
     "needs_clarification",
     "x" * 65536, "x" * 65537, "7", "0", True, False, 0, 1, 1.0, 1.5, -1, 10**12, 10**12 + 1, [], ["US-001"],
-    ["/"], [5], {}, {"a": 1},
+    ["/"], [5], {}, {"a": 1}, -1000, 1000, 1001, "-1000", "1000", "1001", "-7", "M",
 )  # fmt: skip
 
 

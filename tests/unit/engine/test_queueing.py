@@ -1,0 +1,189 @@
+"""What people do with a backlog."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.playbook import Playbook, dispatched, state_at, track_at
+
+from handoffd.engine.requests import (
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
+    Continued,
+    Paused,
+)
+from handoffd.engine.results import Accepted
+from handoffd.engine.track import Ledger, Parked, Queued
+from handoffd.protocol.state import Status
+
+THREE = (Queued(story="a", priority=5), Queued(story="b"), Queued(story="c", priority=-5))
+
+
+def waiting(*entries: Queued, **ledger: object) -> Playbook:
+    """Return a project that is done with US-1, behind which `entries` wait."""
+    values = {"automatic": True, "backlog": entries, "stories_done": ("US-1",), **ledger}
+    return Playbook(track_at("done", Status.PASS, ledger=Ledger(**values)))  # type: ignore[arg-type]
+
+
+def order(play: Playbook) -> list[tuple[str, int]]:
+    """Return the stories of the backlog with their priorities."""
+    return [(entry.story, entry.priority) for entry in play.ledger.backlog]
+
+
+# --- continue -------------------------------------------------------------------------------------
+def test_continue_starts_the_first_that_can_start_as_it_was_asked_for() -> None:
+    """And leaves the level as it is; whoever was passed over stands in the grounds."""
+    entry = Queued(story="US-3", agent_teams=True, executor=("codex",), complexity="L", schedule="nightly")
+    play = waiting(Queued(story="US-2", blocked_by=("US-9",)), entry, automatic=False).given(Continued())
+
+    play.expect(story="US-3", step="bdd", status=Status.PENDING, agent_teams=True, orders="write_checklist")
+    ledger = play.ledger
+    assert (("codex",), "L", "nightly") == (ledger.executor, ledger.complexity, ledger.schedule)
+    assert not ledger.automatic
+    assert ["US-2"] == [queued.story for queued in ledger.backlog]
+    grounds = {ground.rule: ground.value for ground in play.decision.grounds}
+    assert "US-2 waits for US-9" in grounds["backlog.passed_over"]
+
+
+def test_continue_after_an_abort_starts_the_next() -> None:
+    """The aborted one is closed."""
+    ledger = Ledger(closed=True, backlog=(Queued(story="US-2"),))
+    Playbook(track_at("impl", Status.NEEDS_HUMAN, ledger=ledger)).given(Continued()).expect(
+        story="US-2", step="bdd", status=Status.PENDING
+    )
+
+
+def test_continue_in_a_new_project_begins_with_its_bootstrap() -> None:
+    """What was known of it when the story was asked for."""
+    ledger = Ledger(backlog=(Queued(story="US-1", bootstrapped=False),))
+    Playbook(track_at("bootstrap", story=None, ledger=ledger)).given(Continued()).expect(
+        story="US-1", step="bootstrap"
+    )
+
+
+def test_continue_gives_a_story_back_that_a_task_set_aside() -> None:
+    """What was interrupted comes before what is new."""
+    parked = Parked(state=state_at("impl"), ledger=Ledger(), give_back=True)
+    ledger = Ledger(parked=(parked,), backlog=(Queued(story="US-2"),))
+    Playbook(track_at("done", Status.PASS, story="C-1", ledger=ledger)).given(Continued()).expect(
+        story="US-1", step="impl"
+    )
+
+
+def test_continue_is_refused_where_it_would_start_nothing() -> None:
+    """In flight, paused, blocked with what blocks, or nothing waits."""
+    Playbook(track_at("impl")).refused(Continued(), "STORY_IN_PROGRESS")
+    Playbook(dispatched("impl")).refused(Continued(), "ALREADY_RUNNING")
+    waiting(*THREE, paused_by="mei").refused(Continued(), "PAUSED")
+    waiting().refused(Continued(), "BACKLOG_EMPTY")
+    play = waiting(*(Queued(story=f"US-{n}", blocked_by=("US-9",)) for n in range(2, 7)))
+    play.refused(Continued(), "BLOCKED")
+    assert "US-2 waits for US-9 (never started, and not in the backlog)" in play.decision.why
+    assert "and 2 more" in play.decision.why
+
+
+# --- move -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("event", "after"),
+    [
+        (BacklogMoved(story="c"), [("c", 5), ("a", 5), ("b", 0)]),
+        (BacklogMoved(story="a", last=True), [("b", 0), ("c", -5), ("a", -5)]),
+        (BacklogMoved(story="c", before="b"), [("a", 5), ("c", 0), ("b", 0)]),
+        (BacklogMoved(story="a", before="c"), [("b", 0), ("a", 0), ("c", -5)]),
+        (BacklogMoved(story="b", before="c"), [("a", 5), ("b", 0), ("c", -5)]),
+        (BacklogMoved(story="a"), [("a", 5), ("b", 0), ("c", -5)]),
+    ],
+)
+def test_a_story_stands_where_it_was_moved_to(event: BacklogMoved, after: list[tuple[str, int]]) -> None:
+    """With the nearest priority that belongs there."""
+    assert after == order(waiting(*THREE).given(event))
+
+
+def test_what_is_not_in_the_backlog_cannot_be_moved() -> None:
+    """The answer names what is."""
+    play = waiting(*THREE).refused(BacklogMoved(story="d"), "NOT_IN_BACKLOG")
+    assert "waiting: a, b, c" in play.decision.why
+    play.refused(BacklogMoved(story="a", before="d"), "NOT_IN_BACKLOG")
+    play.refused(BacklogMoved(story="a", before="a"), "NOT_IN_BACKLOG")
+
+
+# --- edit, remove ---------------------------------------------------------------------------------
+def test_an_edit_changes_what_was_given_and_no_more() -> None:
+    """Another priority is another place."""
+    play = waiting(*THREE).given(BacklogEdited(story="c", priority=5, complexity="M"))
+    assert [("a", 5), ("c", 5), ("b", 0)] == order(play)
+    assert "M" == play.ledger.backlog[1].complexity
+
+    play.given(BacklogEdited(story="c", blocked_by=("a",), executor=("codex",)))
+    entry = play.ledger.backlog[1]
+    assert (("a",), ("codex",), "M", 5) == (
+        entry.blocked_by, entry.executor, entry.complexity, entry.priority,
+    )  # fmt: skip
+    play.given(BacklogEdited(story="c", blocked_by=()))
+    assert () == play.ledger.backlog[1].blocked_by
+
+
+def test_an_edit_closes_no_circle() -> None:
+    """It is refused with the stories in it."""
+    play = waiting(Queued(story="a", blocked_by=("b",)), Queued(story="b"))
+    play.refused(BacklogEdited(story="b", blocked_by=("a",)), "BLOCKED_IN_CIRCLE")
+    assert "b → a → b" in play.decision.why
+    play.refused(BacklogEdited(story="b", blocked_by=("b",)), "BLOCKED_IN_CIRCLE")
+    play.refused(BacklogEdited(story="d", priority=1), "NOT_IN_BACKLOG")
+
+
+def test_stories_are_removed_together_or_not_at_all() -> None:
+    """A slip of the finger takes nothing out."""
+    play = waiting(*THREE).refused(BacklogRemoved(stories=("a", "d")), "NOT_IN_BACKLOG")
+    assert [("b", 0)] == order(play.given(BacklogRemoved(stories=("a", "c"))))
+
+
+# --- one after another ----------------------------------------------------------------------------
+def test_a_person_may_choose_whether_it_goes_on_by_itself() -> None:
+    """For all stories from then on, until it is left to the settings again."""
+    play = waiting(*THREE).given(AutoContinueChosen(on=True)).given(Continued())
+    assert play.ledger.auto_continue is True
+    assert isinstance(play.decision.result, Accepted)
+    for on in (False, None):
+        assert on is play.given(AutoContinueChosen(on=on)).ledger.auto_continue
+
+
+def test_the_next_story_starts_at_its_turn() -> None:
+    """One after another, the blocked one after what it waits for; then there is none."""
+    play = waiting(
+        Queued(story="C-2", task_type="custom", blocked_by=("C-3",)),
+        Queued(story="C-3", task_type="custom"),
+        Queued(story="C-4", blocked_by=("C-9",)),
+    )
+    for story in ("C-3", "C-2"):
+        play.turn(auto_continue=True).expect(story=story, step="custom", status=Status.PENDING)
+        assert "auto_continue" in [ground.rule for ground in play.decision.grounds]
+        play.step_passes().step_passes().turn(auto_continue=True).expect(result="done", step="done")
+        [notice] = play.notices
+        assert notice.why is not None
+        assert "C-4 waits for C-9 (never started, and not in the backlog)" in notice.why
+        assert (story == "C-3") == notice.why.startswith("C-2 is next")
+        assert (story == "C-3") == (notice.action is None)
+    before = play.track
+    assert before == play.turn(auto_continue=True).track
+    assert ["C-4"] == [queued.story for queued in play.ledger.backlog]
+
+
+def test_a_story_that_needs_a_person_is_followed_by_none() -> None:
+    """Nor is one that is blocked or out of time."""
+    for status in (Status.NEEDS_HUMAN, Status.TIMEOUT):
+        ledger = Ledger(automatic=True, backlog=(Queued(story="US-2"),))
+        Playbook(track_at("impl", status, ledger=ledger)).turn(auto_continue=True).expect(story="US-1")
+
+
+def test_nothing_starts_by_itself_unless_it_shall() -> None:
+    """Not by default, not at a pause, not while nothing can start."""
+    for play in (
+        waiting(*THREE).turn(),
+        waiting(*THREE, paused_by="mei").turn(auto_continue=True),
+        waiting(*THREE).given(Paused()).turn(auto_continue=True),
+        waiting(Queued(story="US-2", blocked_by=("US-9",))).turn(auto_continue=True),
+        waiting(*THREE, closed=True).turn(auto_continue=True),
+    ):
+        play.expect(story="US-1", step="done")
