@@ -41,6 +41,7 @@ from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.descriptors import RESERVE, Descriptors
 from handoffd.supervise.gauges import gauges
+from handoffd.supervise.heartbeats import POLL, beats_of, stuck
 from handoffd.supervise.machine import Machine
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.postbox import Postbox
@@ -48,6 +49,7 @@ from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
+from handoffd.supervise.statusline import Overview, status_line
 from handoffd.watch.watcher import Watcher
 
 log = structlog.get_logger(__name__)
@@ -206,6 +208,7 @@ class Daemon:
         self._stop = anyio.Event()
         self._end_executors = False
         self._at_once = anyio.CancelScope()
+        self._gates = 0
         self._code = 0
 
     def stop(self, executors: bool = False) -> None:
@@ -215,10 +218,11 @@ class Daemon:
 
     async def run(self) -> int:
         """Run until asked to stop; return the exit code."""
-        await self._roster.load()
-        async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
-            for root in self._settings.projects:
-                tasks.start_soon(self._add_configured, str(root))
+        async with self._manager.extending("starting"):
+            await self._roster.load()
+            async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
+                for root in self._settings.projects:
+                    tasks.start_soon(self._add_configured, str(root))
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
@@ -242,6 +246,7 @@ class Daemon:
             for name, work in self._lasting(server):
                 tasks.start_soon(work, name=name)
             await server.started.wait()
+            self._services.heartbeats.beat(POLL)
             self._manager.ready(self._summary())
             socket, port = str(self._settings.control_socket), server.tcp_port
             log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
@@ -259,7 +264,7 @@ class Daemon:
             ("roster", partial(self._roster.run, self._watcher)),
             ("control", server.run),
             ("signals", self._follow_signals),
-            ("watchdog", self._manager.run),
+            ("watchdog", partial(self._manager.run, self._stuck)),
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("collector", self._spare_the_collector),
         ]
@@ -304,7 +309,16 @@ class Daemon:
         self._manager.ready(self._summary())
 
     async def _tell_manager(self) -> None:
-        self._manager.status(self._summary())
+        if self._manager.present:
+            self._gates = await self._services.journal.gates()
+            self._manager.status(self._summary())
+
+    def _stuck(self) -> str | None:
+        services = self._services
+        beats = beats_of(
+            services.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
+        )
+        return stuck(beats, services.clock.monotonic())
 
     async def _look_at_budgets(self) -> None:
         self._services.budgets.look()
@@ -316,9 +330,18 @@ class Daemon:
             await self._tell_manager()
 
     def _summary(self) -> str:
-        usual = f"{self._roster.count} projects, {self._roster.running} executors running"
-        trouble = self._machine.trouble
-        return f"nothing is started: {trouble}; {usual}" if trouble else usual
+        accounts = self._services.accounts.views(self._services.clock.now())
+        conditions = self._roster.conditions()
+        usable = conditions.get("ok", 0) + conditions.get("not_initialized", 0)
+        overview = Overview(
+            projects=self._roster.count,
+            running=self._roster.running,
+            queued=self._services.slots.queued + sum(account.waiting for account in accounts),
+            gates=self._gates,
+            unusable=self._roster.count - usable,
+            trouble=self._machine.trouble,
+        )
+        return status_line(overview)
 
     async def _wind_down(self) -> None:
         """End in order: executors if asked, then notices. The journal is closed by whoever opened it."""
@@ -326,7 +349,8 @@ class Daemon:
         self._manager.stopping()
         if self._end_executors:
             try:
-                await self._roster.end_executors("handoffd stop --executors")
+                async with self._manager.extending("stopping: executors are ended"):
+                    await self._roster.end_executors("handoffd stop --executors")
             except Exception:
                 log.exception("executors not ended")
         if not await self._services.notifier.drain(DRAIN_S):

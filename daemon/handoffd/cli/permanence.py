@@ -19,12 +19,14 @@ _CACHE_TAG = "CACHEDIR.TAG"
 
 def require_permanent(installation: Installation) -> None:
     """Refuse an installation in a cache."""
-    for end in (installation.program, installation.package):
-        if ".cache" in end.parts or any((folder / _CACHE_TAG).is_file() for folder in end.parents):
-            raise Refused(
-                f"{end} is in a cache and will be swept away",
-                hint="pipx install .  # in a checkout; or: uv tool install .",
-            )
+    program = installation.program
+    # uv tags each environment that it makes as something that backups need not have, lasting ones, too.
+    above = program.parents[2:]
+    if ".cache" in program.parts or any((folder / _CACHE_TAG).is_file() for folder in above):
+        raise Refused(
+            f"{program} is in a cache and will be swept away",
+            hint="pipx install .  # in a checkout; or: uv tool install .",
+        )
 
 
 def cautions(installation: Installation) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import os
 import sys
@@ -33,6 +34,7 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
     Executors are no children of it: they go on when it ends, and are adopted by the next one. Exit
     code 78 means that the settings cannot be used.
     """
+    faulthandler.enable()  # a service manager whose watchdog is not fed sends SIGABRT: then the log says why
     gc.disable()  # all that is made at first stays; `Daemon` turns it on once it is there
     try:
         code = _serve(replace(place, config=config or place.config), flags)

@@ -43,6 +43,15 @@ def counts(db: sqlite3.Connection, path: Path) -> Counts:
     )
 
 
+def gates(db: sqlite3.Connection) -> int:
+    """Return how many tracks of supervised projects wait for a person."""
+    return _number(
+        db,
+        """SELECT count(*) FROM tracks JOIN projects ON root = project
+        WHERE removed_at IS NULL AND status = 'needs_human'""",
+    )
+
+
 def _number(db: sqlite3.Connection, query: str) -> int:
     (number,) = db.execute(query).fetchone()
     return int(number)

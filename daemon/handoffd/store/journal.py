@@ -21,7 +21,7 @@ import anyio.to_thread
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store import queries, soundness, tables, usage
-from handoffd.store.counts import Counts, counts
+from handoffd.store.counts import Counts, counts, gates
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
 from handoffd.store.readers import Readers
@@ -103,6 +103,11 @@ class Journal:
         """Why the latest write failed, until one succeeds; None when all is well."""
         return None if self._writer is None else self._writer.outage
 
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when no write has been answered, in monotonic seconds; None: none waits."""
+        return None if self._writer is None else self._writer.waiting_since
+
     async def probe(self) -> None:
         """Write something of no consequence. Raises StoreError when the journal takes nothing."""
         await self._write("write the journal", tables.touch)
@@ -174,6 +179,10 @@ class Journal:
         return await self._readers.run("sum up the usage", query)
 
     # --- projects, and what is kept for them -----------------------------------------------------
+    async def gates(self) -> int:
+        """Return how many tracks of supervised projects wait for a person."""
+        return await self._readers.run("count who waits for people", gates)
+
     async def counts(self) -> Counts:
         """Return how much of everything it holds."""
         return await self._readers.run("count what is in the journal", partial(counts, path=self._path))

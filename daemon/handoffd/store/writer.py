@@ -70,6 +70,9 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closing = False
+        self._unanswered = 0
+        self.waiting_since: float | None = None
+        """Since when nobody who waits has been answered, in monotonic seconds; None: nobody waits."""
         self.outage: str | None = None
         """Why the latest write failed, until one succeeds."""
         # A daemon thread: a process that dies without `close` must not hang on it, and SQLite
@@ -86,6 +89,9 @@ class Writer:
         if self._closing:
             raise StoreError(f"cannot {activity}: {self._path}: the journal is closed")
         answer: asyncio.Future[_T] = self._loop.create_future()
+        if not self._unanswered:
+            self.waiting_since = self._loop.time()
+        self._unanswered += 1
         self._requests.put(_Request(activity, work, answer))
         # No limit: the thread always answers, and giving up on a slow disk would not undo the write.
         return await answer
@@ -169,6 +175,8 @@ class Writer:
 
     # --- on the loop -----------------------------------------------------------------------------
     def _answer(self, outcomes: list[_Outcome]) -> None:
+        self._unanswered -= len(outcomes)
+        self.waiting_since = self._loop.time() if self._unanswered else None
         self._committed([outcome.value for outcome in outcomes if outcome.error is None])
         for outcome in outcomes:
             if outcome.error is None:

@@ -27,6 +27,7 @@ from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.supervise.choosing import AUTO
+from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.loops import Loops, Watching, by_project
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
@@ -115,6 +116,8 @@ class Roster:
                 await project.poll()
             except Exception:
                 log.exception("poll failed", project=project.root)
+            self._services.heartbeats.beat(POLL)
+        self._services.heartbeats.beat(POLL)
 
     @property
     def crashes(self) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import anyio
 import structlog
@@ -21,6 +22,12 @@ log = structlog.get_logger(__name__)
 
 # systemd empties the queue at once; a manager that is stuck must not stall the event loop for long.
 _SEND_LIMIT_S = 1.0
+
+EXTENSION_S = 60.0
+"""How much longer the manager is asked to wait, a third of it later again."""
+
+_EXTENSIONS = 60
+"""20 minutes: what takes longer is not getting on."""
 
 
 class ServiceManager:
@@ -75,16 +82,41 @@ class ServiceManager:
         """Say that the daemon is alive."""
         return self._send("WATCHDOG=1")
 
-    async def run(self) -> None:
+    def extend(self, seconds: float, status: str | None = None) -> bool:
+        """Ask for `seconds` more from now on for what is going on: the start or the end."""
+        return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}", *_status(status))
+
+    @asynccontextmanager
+    async def extending(self, status: str) -> AsyncIterator[None]:
+        """Have the manager wait for what is done meanwhile, while the event loop turns, within a limit."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._extend, status)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def _extend(self, status: str) -> None:
+        for _ in range(_EXTENSIONS if self.present else 0):
+            self.extend(EXTENSION_S, status)
+            await anyio.sleep(EXTENSION_S / 3)
+
+    async def run(self, stuck: Callable[[], str | None]) -> None:
         """Send watchdog messages until cancelled; return at once when nobody asked for them.
 
-        It runs on the event loop on purpose: a loop that is stuck misses its messages and is restarted.
+        None is sent while `stuck` says why there is no progress. It runs on the event loop on
+        purpose: a loop that is stuck misses its messages, too, and the daemon is started anew.
         """
         interval_s = self.interval_s
         if interval_s is None:
             return
         while True:
-            self.watchdog()
+            why = stuck()
+            if why is None:
+                self.watchdog()
+            else:
+                log.error("no progress, the service manager will start the daemon anew", why=why)
+                self.status(f"stuck: {why}")
             await anyio.sleep(interval_s)
 
     def _send(self, *lines: str) -> bool:

@@ -26,6 +26,13 @@ def test_a_program_in_a_cache_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="swept") as caught:
             require_permanent(_at(program))
         assert "uv tool install" in (caught.value.hint or "")
+
+
+def test_an_environment_that_uv_has_tagged_is_no_cache(tmp_path: Path) -> None:
+    """It tags those of `uv tool install` and of pipx, too."""
+    (tmp_path / "tools/handoffd").mkdir(parents=True)
+    (tmp_path / "tools/handoffd/CACHEDIR.TAG").touch()
+
     require_permanent(_at(tmp_path / "tools/handoffd/bin/handoffd"))
 
 

@@ -41,3 +41,14 @@ async def test_notices_by_sink_and_outcome(tmp_path: Path) -> None:
         found = await journal.counts()
 
     assert {("webhook", "delivered"): 1, ("webhook", "waiting"): 1} == found.deliveries
+
+
+async def test_who_waits_for_people(tmp_path: Path) -> None:
+    """Of what is supervised now."""
+    async with opened(tmp_path / "journal.db") as journal:
+        for root, status in (("/a", Status.PASS), ("/b", Status.NEEDS_HUMAN), ("/gone", Status.NEEDS_HUMAN)):
+            await journal.add_project(root, root[1:], NOW)
+            await journal.commit(record(key=TrackKey(root), after=track(status=status)))
+        await journal.remove_project("/gone", NOW)
+
+        assert 1 == await journal.gates()

@@ -6,12 +6,15 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 from tests.support.eventually import eventually
 
@@ -234,3 +237,24 @@ async def test_a_journal_moved_away_is_noticed(writer: Writer, tmp_path: Path) -
 
     elsewhere.replace(path)
     assert "a" == await writer.run("add", add("a"))
+
+
+async def test_it_says_since_when_nobody_has_been_answered(writer: Writer) -> None:
+    """Nothing while nobody waits; every answer is progress, and so is a failure."""
+    assert writer.waiting_since is None
+    held = Held()
+    before = time.monotonic()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run, "wait", held)
+        await anyio.to_thread.run_sync(held.entered.wait)
+        since = writer.waiting_since
+        tasks.start_soon(writer.run, "add", add("a"))
+        await anyio.lowlevel.checkpoint()
+        assert since == writer.waiting_since  # one more who waits is no progress
+        held.go_on.set()
+    with pytest.raises(StoreError):
+        await writer.run("fail", lambda db: db.execute("nonsense"))
+
+    assert since is not None
+    assert before <= since <= time.monotonic()
+    assert writer.waiting_since is None

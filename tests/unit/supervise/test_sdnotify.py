@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 import structlog
 from tests.support.eventually import eventually
@@ -126,11 +127,51 @@ async def test_the_watchdog_is_fed_until_cancelled(manager: tuple[str, socket.so
         return len(seen) >= 3
 
     async with anyio.create_task_group() as group:
-        group.start_soon(daemon.run)
+        group.start_soon(daemon.run, lambda: None)
         await eventually(fed_thrice)
         group.cancel_scope.cancel()
 
     assert {b"WATCHDOG=1"} == set(seen)
+
+
+async def test_without_progress_the_watchdog_is_not_fed(manager: tuple[str, socket.socket]) -> None:
+    """It is said why, and once there is progress again the messages come again."""
+    address, listener = manager
+    daemon = _daemon(address, WATCHDOG_USEC="2000")
+    why: list[str | None] = ["the poll has made no progress for 300 s"]
+    seen: list[bytes] = []
+
+    def heard(message: bytes) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            seen.append(listener.recv(4096))
+        return message in seen
+
+    with structlog.testing.capture_logs() as logged:
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.run, lambda: why[0])
+            await eventually(lambda: heard(b"STATUS=stuck: the poll has made no progress for 300 s"))
+            before = list(seen)
+            why[0] = None
+            await eventually(lambda: heard(b"WATCHDOG=1"))
+            group.cancel_scope.cancel()
+
+    assert b"WATCHDOG=1" not in before
+    assert "the poll has made no progress for 300 s" == logged[0]["why"]
+
+
+async def test_the_manager_is_asked_to_wait_for_what_takes_long(manager: tuple[str, socket.socket]) -> None:
+    """With the reason; once it is over, nobody asks any more, whatever came of it."""
+    address, listener = manager
+    daemon = _daemon(address)
+
+    async with daemon.extending("starting"):
+        await anyio.wait_readable(listener)
+        assert b"EXTEND_TIMEOUT_USEC=60000000\nSTATUS=starting" == listener.recv(4096)
+    daemon.ready()
+
+    assert b"READY=1" == listener.recv(4096)
+    async with _daemon("").extending("starting"):
+        await anyio.lowlevel.checkpoint()
 
 
 async def test_without_a_watchdog_the_task_ends_at_once(manager: tuple[str, socket.socket]) -> None:
@@ -138,4 +179,4 @@ async def test_without_a_watchdog_the_task_ends_at_once(manager: tuple[str, sock
     address, _ = manager
 
     with anyio.fail_after(60):
-        await _daemon(address).run()
+        await _daemon(address).run(lambda: None)

@@ -1,0 +1,59 @@
+"""What must not stand still."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.supervise.making import MovableClock
+
+from handoffd.supervise.heartbeats import POLL, WRITER, Beat, Heartbeats, beats_of, stuck
+
+
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [
+        (None, None),
+        (1000.0, None),
+        (940.0, None),
+        (939.0, "the writer has made no progress for 61 s"),
+        (1200.0, None),
+    ],
+)
+def test_whoever_has_work_must_get_on_within_the_limit(since: float | None, why: str | None) -> None:
+    """Who has nothing to do may rest for ever; a clock that seems to go back is no fault."""
+    assert why == stuck([Beat(name="the writer", since=since, limit_s=60)], now=1000.0)
+
+
+def test_everybody_who_is_late_is_named() -> None:
+    """One that is well does not hide another."""
+    beats = [Beat(name=name, since=since, limit_s=60) for name, since in (("a", 0), ("b", 99), ("c", 10))]
+
+    assert "a has made no progress for 100 s; c has made no progress for 90 s" == stuck(beats, now=100)
+
+
+def test_who_was_never_heard_of_is_not_waited_for() -> None:
+    """Progress is noted by the clock that is asked."""
+    clock = MovableClock()
+    heard = Heartbeats(clock)
+    assert heard.since(POLL) is None
+
+    heard.beat(POLL)
+    first = heard.since(POLL)
+    clock.ahead_s = 100
+    heard.beat(POLL)
+    second = heard.since(POLL)
+
+    assert first is not None
+    assert second is not None
+    assert second - first >= 100
+
+
+@pytest.mark.parametrize(("poll_s", "limit_s"), [(30, 180), (0.1, 180), (600, 3000)])
+def test_a_slow_poll_is_given_its_time(poll_s: float, limit_s: float) -> None:
+    """Several intervals, and never less than some minutes."""
+    heard = Heartbeats(MovableClock())
+    heard.beat(POLL)
+
+    writer, poll = beats_of(heard, 5.0, poll_s)
+
+    assert (WRITER, 5.0) == (writer.name, writer.since)
+    assert (POLL, heard.since(POLL), limit_s) == (poll.name, poll.since, poll.limit_s)
