@@ -183,7 +183,7 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
         [
             f"HANDOFFD_WACH__STEP_MS: there is no such section (allowed: {known})",
             f"{file}:2: watch.stepms: unknown setting; did you mean step_ms? "
-            "(allowed: step_ms, debounce_ms, shards, sweep_s)",
+            "(allowed: backend, step_ms, debounce_ms, shards, sweep_s)",
             f"{file}:4: notify.webhook.url: is missing",
             f"{file}:5: executor: must be the name of an executor, or a list of names",
             "HANDOFFD_WATCH__SHARDS: watch.shards: must be a whole number, not 'many'",

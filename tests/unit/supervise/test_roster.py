@@ -159,7 +159,7 @@ async def test_a_project_that_is_not_watched_says_so_until_it_is(tmp_path: Path)
     """Its changes are seen later: who waits for one shall know why."""
     async with house(tmp_path) as here:
         roster = Roster(here.services)
-        watcher = Watcher(roster.touched, WatchSettings(sweep_s=0.1))
+        watcher = Watcher(roster.touched, WatchSettings(backend="watchfiles", sweep_s=0.1))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(roster.run, watcher)
             tasks.start_soon(watcher.run)
