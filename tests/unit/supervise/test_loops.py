@@ -11,14 +11,13 @@ import anyio
 import anyio.lowlevel
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, house, make_project, track_of
+from tests.unit.supervise.making import House, house, make_project
 
 from handoffd.engine.requests import Initialised, Noted
-from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError
-from handoffd.store.records import StoredTrack
-from handoffd.supervise.loops import Loops, by_project
+from handoffd.supervise.loops import Loops
 from handoffd.supervise.project import Project
+from handoffd.supervise.register import Register
 
 
 class Watch:
@@ -40,7 +39,9 @@ class Watch:
 @asynccontextmanager
 async def looping(here: House, projects: dict[str, Project], watch: Watch) -> AsyncIterator[Loops]:
     """Lend the running loops of `projects`."""
-    loops = Loops(here.services, projects)
+    register = Register()
+    register.awake = projects
+    loops = Loops(here.services, register)
     # The traceback of a crash is not printed: making it pretty holds up everybody for seconds.
     with capture_logs():
         async with anyio.create_task_group() as tasks:
@@ -162,18 +163,12 @@ async def test_without_a_daemon_nothing_is_begun(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         project = Project(root, here.services, ())
-        loops = Loops(here.services, {root: project})
+        register = Register()
+        register.awake[root] = project
+        loops = Loops(here.services, register)
 
         loops.begin(root)
         await anyio.wait_all_tasks_blocked()
 
         assert (False, False) == (loops.run_here, project.main.lasting)
         project.dismiss()
-
-
-def test_tracks_are_sorted_by_their_project() -> None:
-    """Several tracks of one root belong together."""
-    keys = [TrackKey("/a"), TrackKey("/b"), TrackKey("/a", "US-2")]
-    stored = [StoredTrack(key=key, track=track_of(), seq=1, digest=None) for key in keys]
-
-    assert {"/a": (stored[0], stored[2]), "/b": (stored[1],)} == by_project(tuple(stored))
