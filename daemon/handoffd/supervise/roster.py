@@ -140,7 +140,12 @@ class Roster:
     def conditions(self) -> Mapping[str, int]:
         """Return how many projects are in which condition."""
         up = Counter(project.condition for project in self._register.awake.values())
-        return up + Counter(ok=len(self._register.resting))
+        return up + Counter(ok=self.resting)
+
+    @property
+    def resting(self) -> int:
+        """How many of them are at rest."""
+        return len(self._register.resting)
 
     async def end_executors(self, by: str) -> None:
         """End every executor as an interruption by us, which costs no attempt, and wait for their end."""

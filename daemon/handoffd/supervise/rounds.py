@@ -40,10 +40,11 @@ Wake = Callable[[str], Awaitable[object]]
 class Rounds:
     """Visits the folders of resting projects that were hinted of. `wake` makes a project of a row."""
 
-    def __init__(self, services: Services, register: Register, wake: Wake) -> None:
+    def __init__(self, services: Services, register: Register, wake: Wake, retry_s: float = RETRY_S) -> None:
         self._services = services
         self._register = register
         self._wake = wake
+        self._retry_s = retry_s
         self._hinted: dict[str, None] = {}
         self._filled = anyio.Event()
         self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
@@ -82,8 +83,8 @@ class Rounds:
         try:
             return await self._changed(roots)
         except StoreError as error:
-            log.warning("hints not followed", projects=len(roots), error=error.message, retry_s=RETRY_S)
-        await anyio.sleep(RETRY_S)
+            log.warning("hints not followed", projects=len(roots), error=error.message, retry_s=self._retry_s)
+        await anyio.sleep(self._retry_s)
         for root in roots:
             self.hint(root)
         return []
@@ -100,8 +101,8 @@ class Rounds:
         except NotFound:
             return  # removed meanwhile
         except HandoffdError as error:
-            log.warning("project not woken", project=root, error=error.message, retry_s=RETRY_S)
-            await anyio.sleep(RETRY_S)
+            log.warning("project not woken", project=root, error=error.message, retry_s=self._retry_s)
+            await anyio.sleep(self._retry_s)
             self.hint(root)
         finally:
             self._waking.release()
