@@ -399,13 +399,13 @@ class Interfered(Loops):
 async def interfered(here: House, root: str, then: Callable[[str], object]) -> AsyncIterator[Interfered]:
     """Lend loops whose one project meets `then` while it falls asleep."""
     register = Register()
-    register.awake[root] = Project(root, here.services, ())
+    project = register.awake[root] = Project(root, here.services, ())
+    await project.look()
+    await project.main.give(INITIALISED)
     loops = Interfered(here.services, register, SOON)
+    loops.then = then
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(loops.run, Watch())
-        await register.awake[root].begun.wait()
-        await register.awake[root].main.give(INITIALISED)
-        loops.then = then
         yield loops
         tasks.cancel_scope.cancel()
     for project in register.awake.values():
@@ -424,7 +424,7 @@ async def test_a_hint_while_it_falls_asleep_is_not_lost(tmp_path: Path) -> None:
             hinted.set()
 
         async with interfered(here, root, hint) as loops:
-            await hinted.wait()
+            await eventually(hinted.is_set)
             await eventually_kinds(here, ["initialised", "state_edited"])
 
 
