@@ -220,6 +220,8 @@ class Daemon:
         """Run until asked to stop; return the exit code."""
         async with self._manager.extending("starting"):
             await self._roster.load()
+            gc.freeze()  # what is there by now stays; what projects are made of comes and goes
+            gc.enable()
             async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
                 for root in self._settings.projects:
                     tasks.start_soon(self._add_configured, str(root))
@@ -274,11 +276,11 @@ class Daemon:
         return await to_thread.run_sync(exposition, self._counted.registry, standing)
 
     async def _spare_the_collector(self) -> None:
-        """Take what projects are made of out of its sight: it stays, and looking at it all is a pause."""
+        """Take what is up by then out of its sight: it stays for long, and looking at it all is a pause."""
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
+        gc.collect()
         gc.freeze()
-        gc.enable()
 
     async def _add_configured(self, root: str) -> None:
         try:

@@ -54,6 +54,8 @@ class Daemon:
         """What the daemon finds in its environment beside what every test has there."""
         self.prefix: tuple[str, ...] = ()
         """Words before the daemon's command."""
+        self.module: tuple[str, ...] = ("handoffd", "run", "--config")
+        """What is run, up to the settings file."""
         self._process: subprocess.Popen[bytes] | None = None
         self._config = base / "handoffd.yaml"
         self._write_config(settings(self) if callable(settings) else settings or {})
@@ -87,7 +89,7 @@ class Daemon:
         }
         log = (self.base / "daemon.log").open("ab")
         self._process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "handoffd", "run", "--config", str(self._config)],
+            [*self.prefix, sys.executable, "-m", *self.module, str(self._config)],
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
         log.close()

@@ -9,7 +9,7 @@ was edited by somebody else. One process has a journal open for writing (`lock.p
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -125,13 +125,26 @@ class Journal:
         work = partial(tables.finish_effect, effect_id=effect_id, outcome=outcome)
         await self._write("mark an effect done", work)
 
-    async def pending_effects(self) -> tuple[PendingEffect, ...]:
-        """Return the effects that are committed and not done, oldest first."""
-        return await self._readers.run("read the effects", queries.pending_effects)
+    async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
+        """Return the effects that are committed and not done, oldest first; of one root or of all."""
+        return await self._readers.run("read the effects", partial(queries.pending_effects, root=root))
 
-    async def tracks(self) -> tuple[StoredTrack, ...]:
-        """Return every track as committed last."""
-        return await self._readers.run("read the tracks", queries.tracks)
+    async def tracks(self, roots: Sequence[str] | None = None) -> tuple[StoredTrack, ...]:
+        """Return every track as committed last; of these roots (a few hundred at most) or of all."""
+        return await self.outlines(_itself, roots)
+
+    async def outlines(
+        self, outline: Callable[[StoredTrack], _T], roots: Sequence[str] | None = None
+    ) -> tuple[_T, ...]:
+        """Return what `outline`, called in a thread, keeps of every track; of these roots or of all.
+
+        One track at a time is in memory whole, however many there are.
+        """
+
+        def query(db: sqlite3.Connection) -> tuple[_T, ...]:
+            return tuple(map(outline, queries.tracks(db, roots)))
+
+        return await self._readers.run("read the tracks", query)
 
     async def projected_before(self, key: TrackKey, digest: str) -> bool:
         """Return whether a text with this `digest_of` was one of our latest 200 projections of the track."""
@@ -237,9 +250,9 @@ class Journal:
         work = partial(tables.put_trusted, root=root, file=file, text=text, at=at)
         await self._write(f"trust {file} of {root}", work)
 
-    async def trusted(self, root: str | None = None) -> Mapping[str, Mapping[str, str]]:
-        """Return the texts that a person has trusted last, by root and file; of one root or of all."""
-        return await self._readers.run("read what is trusted", partial(queries.trusted, root=root))
+    async def trusted(self, *roots: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the texts that a person has trusted last, by root and file; of these roots, or of all."""
+        return await self._readers.run("read what is trusted", partial(queries.trusted, roots=roots or None))
 
     async def _write(self, activity: str, work: Work[_T]) -> _T:
         if self._writer is None:
@@ -252,6 +265,10 @@ class Journal:
             self._newest = newest
             self._grown.set()
             self._grown = anyio.Event()
+
+
+def _itself(stored: StoredTrack) -> StoredTrack:
+    return stored
 
 
 def _newest_in(db: sqlite3.Connection, path: Path) -> int:

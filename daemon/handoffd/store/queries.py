@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -46,30 +46,32 @@ def newest(db: sqlite3.Connection) -> int:
     return int(seq)
 
 
-def tracks(db: sqlite3.Connection) -> tuple[StoredTrack, ...]:
-    """Return every track as committed last, by project and name."""
+def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[StoredTrack]:
+    """Yield every track as committed last, by project and name; of these roots or of all."""
     # A journal that was put back is older than the files: what lies there is not overtaken by that.
     rows = db.execute(
-        """SELECT tracks.project, tracks.track, body, seq, tracks.digest, iif(kind = 'restored', NULL, at)
-        FROM tracks JOIN events USING (seq) ORDER BY tracks.project, tracks.track"""
+        f"""SELECT tracks.project, tracks.track, body, seq, tracks.digest, iif(kind = 'restored', NULL, at)
+        FROM tracks JOIN events USING (seq) {_among("tracks.project", roots)}
+        ORDER BY tracks.project, tracks.track""",  # noqa: S608  (fixed texts, and a question mark for each root)
+        roots or (),
     )
-    return tuple(
-        StoredTrack(
+    for project, track, body, seq, digest, at in rows:
+        yield StoredTrack(
             key=TrackKey(project, track),
             track=_read(decode_track, body, project, track),
             seq=seq,
             digest=digest,
             at=_moment(at) if at else None,
         )
-        for project, track, body, seq, digest, at in rows
-    )
 
 
-def pending_effects(db: sqlite3.Connection) -> tuple[PendingEffect, ...]:
-    """Return the effects that are not done, oldest first."""
+def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[PendingEffect, ...]:
+    """Return the effects that are not done, oldest first; of one root or of all."""
+    only = "" if root is None else "AND effects.project = :root"
     rows = db.execute(
-        """SELECT id, effects.project, effects.track, seq, at, effect FROM effects JOIN events USING (seq)
-        WHERE outcome IS NULL ORDER BY id"""
+        f"""SELECT id, effects.project, effects.track, seq, at, effect FROM effects JOIN events USING (seq)
+        WHERE outcome IS NULL {only} ORDER BY id""",  # noqa: S608  (two fixed texts)
+        {"root": root},
     )
     return tuple(
         PendingEffect(
@@ -149,14 +151,18 @@ def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-def trusted(db: sqlite3.Connection, root: str | None) -> dict[str, dict[str, str]]:
-    """Return the texts that a person has trusted last, by root and file; of one root or of all."""
-    where = "" if root is None else "WHERE root = :root"
-    rows = db.execute(f"SELECT root, file, text FROM trusted {where}", {"root": root})  # noqa: S608  (two fixed texts)
+def trusted(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """Return the texts that a person has trusted last, by root and file; of these roots or of all."""
+    query = f"SELECT root, file, text FROM trusted {_among('root', roots)}"  # noqa: S608  (see `tracks`)
+    rows = db.execute(query, roots or ())
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for owner, file, text in rows:
         found[owner][file] = text
     return found
+
+
+def _among(column: str, roots: Sequence[str] | None) -> str:
+    return "" if roots is None else f"WHERE {column} IN ({', '.join('?' * len(roots))})"
 
 
 def _only(project: str | None) -> str:

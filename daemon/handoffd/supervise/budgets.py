@@ -35,7 +35,6 @@ from handoffd.notify.notice import Notice
 from handoffd.protocol.state import Status
 from handoffd.settings import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
-from handoffd.store.records import StoredTrack
 from handoffd.supervise.notices import cap_notice, unpriced_notice
 
 _REMEMBERED: Final = timedelta(days=31)
@@ -74,9 +73,9 @@ class Budgets:
         self._told: set[str] = set()
 
     # --- what is spent -----------------------------------------------------------------------------
-    async def load(self, journal: Journal, tracks: Iterable[StoredTrack]) -> None:
-        """Take over what was spent before this process was; to be awaited before anything runs."""
-        self._booked = reduce(add, (one.track.ledger.spent for one in tracks), Usage())
+    async def load(self, journal: Journal, spent: Iterable[Usage]) -> None:
+        """Take over what was spent before this process was, by track; to be awaited before anything runs."""
+        self._booked = reduce(add, spent, Usage())
         if _is_set(_cap_of(self._caps, "day")):
             since = datetime.combine(self._day - _REMEMBERED, time()).astimezone()
             for one in await journal.usage("day", since=since):

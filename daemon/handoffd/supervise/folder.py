@@ -11,18 +11,42 @@ from __future__ import annotations
 from pathlib import Path
 
 from handoffd.engine.commands import command_for
-from handoffd.errors import StoreError
+from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.store.lock import FileLock, acquire, project_lock_path
 from handoffd.store.projection import state_name
 
 
+class Claims:
+    """Which root a folder belongs to, by its lock's name: two paths to one folder are one project.
+
+    A project at rest holds no lock, but keeps its claim.
+    """
+
+    def __init__(self) -> None:
+        self._roots: dict[str, str] = {}
+
+    def take(self, name: str, root: str) -> None:
+        """Have the folder belong to `root`. Raises Locked when it belongs to another one."""
+        owner = self._roots.setdefault(name, root)
+        if owner != root:
+            why = f"the project {root} is in use: {owner} is the same folder"
+            raise Locked(why, hint=command_for(owner, "status"))
+
+    def drop(self, name: str | None, root: str) -> None:
+        """Have it belong to nobody, if it belongs to `root`."""
+        if name is not None and self._roots.get(name) == root:
+            del self._roots[name]
+
+
 class Folder:
     """The folder of one project. `lock` paths tell folders apart, by device and inode."""
 
-    def __init__(self, root: str, state_dir: Path) -> None:
+    def __init__(self, root: str, state_dir: Path, claims: Claims | None = None) -> None:
         self._root = Path(root)
         self._state_dir = state_dir
+        self._claims = claims or Claims()
+        self._claimed: str | None = None
         self._lock: FileLock | None = None
         self._ours: Path | None = None
 
@@ -30,6 +54,15 @@ class Folder:
     def held(self) -> bool:
         """Whether its lock is ours."""
         return self._lock is not None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the lock of the folder that was worked on; None while that is any."""
+        return self._ours.name if self._ours is not None else None
+
+    def remember(self, name: str) -> None:
+        """Know the folder again that was worked on before a rest."""
+        self._ours, self._claimed = self._state_dir / "locks" / name, name
 
     def hold(self, path: Path, *, bare: bool) -> None:
         """Have the lock at `path`, of the folder that lies at the root now. Raises Locked.
@@ -42,6 +75,8 @@ class Folder:
             raise self._another()
         if self._lock is None or self._lock.path != path:
             self.let_go()
+            self._claims.take(path.name, str(self._root))
+            self._claimed = path.name
             self._lock = acquire(path, f"the project {self._root}")
         self._ours = path
 
@@ -65,8 +100,14 @@ class Folder:
         """Take whatever folder lies there now for the project's: a person says so."""
         self._ours = None
 
-    def let_go(self) -> None:
-        """Release the lock."""
+    def rest(self) -> None:
+        """Release the lock and keep the claim."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def let_go(self) -> None:
+        """Release the lock."""
+        self.rest()
+        self._claims.drop(self._claimed, str(self._root))
+        self._claimed = None

@@ -2,7 +2,7 @@
 
 What a project had in memory when it crashed is worth nothing: a commit may have been waited for and
 not heard of. So another one takes its place, built from what was recorded, after a pause. People
-are told.
+are told. A project that rests has no loop, and is made in the same way when it is needed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ import anyio
 import anyio.abc
 import structlog
 
-from handoffd.errors import HandoffdError
-from handoffd.store.records import PendingEffect, StoredTrack
+from handoffd.engine.commands import command_for
+from handoffd.engine.events import Event
+from handoffd.errors import HandoffdError, NotFound
+from handoffd.store.records import PendingEffect
 from handoffd.supervise.notices import crash_notice
 from handoffd.supervise.project import Project
+from handoffd.supervise.questions import given_up
+from handoffd.supervise.register import Register
+from handoffd.supervise.resting import Row, stays_up
+from handoffd.supervise.rounds import Rounds
 from handoffd.supervise.services import Services
 from handoffd.supervise.survey import survey
 
@@ -31,6 +37,10 @@ STEADY_S = 600.0
 
 END_LIMIT_S = 30.0
 """How long the end of one loop is waited for: a thread may hang in the project's folder."""
+
+
+REST_AFTER_S = 2.0
+"""How long a project is to be calm before it rests: a verb seldom comes alone."""
 
 
 class Watching(Protocol):
@@ -54,14 +64,20 @@ class _Loop:
 
 
 class Loops:
-    """Runs every project of `projects`, which it also changes: a crashed one is replaced."""
+    """Runs every project of `register` that is up, and decides who is: crashed ones are replaced."""
 
-    def __init__(self, services: Services, projects: dict[str, Project]) -> None:
+    def __init__(self, services: Services, register: Register, after_s: float = REST_AFTER_S) -> None:
         self._services = services
-        self._projects = projects
+        self._register = register
+        self.after_s = after_s
         self._loops: dict[str, _Loop] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._watching: Watching | None = None
+        self._waking: dict[str, anyio.Event] = {}
+        self._over = False
+        self.rounds = Rounds(services, register, self.awake)
+        self.ending = False
+        """Whether executors are being ended: whoever gets up now starts none."""
         self.crashes = 0
 
     @property
@@ -79,18 +95,106 @@ class Loops:
         return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
 
     async def run(self, watching: Watching) -> None:
-        """Give every project its loop, until cancelled."""
+        """Give every project that is up its loop, and follow hints about the others, until cancelled."""
         pending = _by_project(await self._services.journal.pending_effects())
         try:
             async with anyio.create_task_group() as tasks:
-                await survey(tuple(self._projects.values()))
+                await survey(tuple(self._register.awake.values()))
                 self._tasks, self._watching = tasks, watching
-                for root in self._projects:
+                for root in tuple(self._register.awake):
                     self.begin(root, pending.get(root, ()))
+                for root in self._register.resting:
+                    self.visit(root)
+                tasks.start_soon(self.rounds.run, name="rounds")
                 await anyio.sleep_forever()
         finally:
-            self._tasks = self._watching = None
+            self._tasks, self._watching, self._over = None, None, True
 
+    # --- resting ---------------------------------------------------------------------------------
+    def take_in(self, project: Project) -> bool:
+        """Have a project rest that has nothing to do; return whether it does.
+
+        Nothing is waited for between the question and the row: a hint or a verb comes before, and
+        keeps it up, or after, and finds the row.
+        """
+        root, register = project.root, self._register
+        if register.awake.get(root) is not project or stays_up(project.activity(register.guests(root))):
+            return False
+        register.lay_down(root, project.lie_down(register.name_of(root)))
+        log.debug("project rests", project=root)
+        return True
+
+    def visit(self, root: str) -> None:
+        """Have a project that rests watched from now on, and looked at soon."""
+        if self._watching is not None and root in self._register.resting:
+            self._watching.add(root)
+            self.rounds.hint(root)
+
+    def leave(self, root: str) -> None:
+        """Let go of a project that rests."""
+        row = self._register.resting.get(root)
+        if row is not None:
+            self._services.claims.drop(row.folder, root)
+        self._register.forget(root)
+        if self._watching is not None:
+            self._watching.remove(root)
+
+    def stay(self, root: str, row: Row) -> None:
+        """Take a project back that was let go a moment ago."""
+        if row.folder is not None:
+            self._services.claims.take(row.folder, root)
+        self._register.lay_down(root, row)
+        self.visit(root)
+
+    async def awake(self, root: str) -> Project:
+        """Return a project, up: made from the journal if it rests. Its loop may be about to begin.
+
+        Raises NotFound for one that is not supervised, StoreError when the journal cannot be read, and
+        Refused when the daemon stops.
+        """
+        while (project := self._register.awake.get(root)) is None:
+            if root not in self._register.resting:
+                raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
+            if root in self._waking:
+                await self._waking[root].wait()  # whoever makes it sets that, also when it fails
+                continue
+            made = self._waking[root] = anyio.Event()
+            try:
+                await self._get_up(root)
+            finally:
+                del self._waking[root]
+                made.set()
+        return project
+
+    async def _get_up(self, root: str) -> None:
+        if self._over:
+            raise given_up()
+        if (before := self._loops.get(root)) is not None:
+            await before.gone.wait()  # it lies down at this moment, and still has the lock
+        project, pending = await self.recorded(root)
+        row = self._register.resting.get(root)
+        if row is None or self._over:
+            return  # removed meanwhile
+        project.get_up(row)
+        project.ending = self.ending
+        self._register.get_up(root, project)
+        self.begin(root, pending)
+
+    def tell(self, root: str, track: str, event: Event) -> None:
+        """Hand a fact to a track, whether its project is up or not."""
+        project = self._register.awake.get(root)
+        if project is not None:
+            project.post(track, event)
+        elif root in self._register.resting and self._tasks is not None:
+            self._tasks.start_soon(self._tell, root, track, event)
+
+    async def _tell(self, root: str, track: str, event: Event) -> None:
+        try:
+            (await self.awake(root)).post(track, event)
+        except HandoffdError as error:
+            log.warning("fact not told", project=root, fact=event.kind, error=error.message)
+
+    # --- loops -----------------------------------------------------------------------------------
     def begin(self, root: str, pending: tuple[PendingEffect, ...] | None = ()) -> None:
         """Give a project its loop, with the orders that are not done; without a daemon it needs none.
 
@@ -118,12 +222,11 @@ class Loops:
     async def recorded(self, root: str) -> tuple[Project, tuple[PendingEffect, ...]]:
         """Return a project as the journal knows it, with the orders that are not done."""
         journal = self._services.journal
-        stored = [entry for entry in await journal.tracks() if entry.key.project == root]
-        pending = _by_project(await journal.pending_effects()).get(root, ())
-        return Project(root, self._services, tuple(stored)), pending
+        stored = await journal.tracks([root])
+        return Project(root, self._services, stored), await journal.pending_effects(root)
 
     async def _contain(self, root: str, loop: _Loop, pending: tuple[PendingEffect, ...] | None) -> None:
-        """Restart a crashed project with back-off; let cancellation through."""
+        """Restart a crashed project with back-off, until one rests; let cancellation through."""
         clock, crashes = self._services.clock, 0
         try:
             with loop.scope:
@@ -131,20 +234,31 @@ class Loops:
                     if pending is None:
                         pending = await self._made_anew(root, crashes)
                     began = clock.monotonic()
-                    try:
-                        await self._projects[root].run(pending)
-                    except Exception as error:
-                        crashes = 1 if clock.monotonic() - began > STEADY_S else crashes + 1
-                        log.exception("project crashed", project=root, crashes=crashes)
-                        self._crashed(root, error, crashes)
-                        pending = None
+                    error = await self._run(self._register.awake[root], pending)
+                    if error is None:
+                        return
+                    crashes = 1 if clock.monotonic() - began > STEADY_S else crashes + 1
+                    self._crashed(root, error, crashes)
+                    pending = None
         finally:
             loop.gone.set()
+            if self._loops.get(root) is loop:
+                del self._loops[root]
+
+    async def _run(self, project: Project, pending: tuple[PendingEffect, ...]) -> Exception | None:
+        """Run a project until it rests; return what made it crash before that."""
+        try:
+            await project.run(pending, self)
+        except Exception as error:
+            log.exception("project crashed", project=project.root)
+            if self._register.awake.get(project.root) is project:
+                return error
+        return None
 
     def _crashed(self, root: str, error: Exception, crashes: int) -> None:
         self.crashes += 1
         self._services.recorder.crashed()
-        project = self._projects[root]
+        project = self._register.awake[root]
         project.dismiss()
         project.crash = f"its supervision failed and is started again ({_innermost(error)!r})"
         if crashes == 1:
@@ -158,10 +272,10 @@ class Loops:
             except HandoffdError as error:
                 log.warning("project not made anew", project=root, error=error.message)
                 continue
-            project.crash = self._projects[root].crash
-            project.ending = self._projects[root].ending
-            project.leaving = self._projects[root].leaving
-            self._projects[root] = project
+            project.crash = self._register.awake[root].crash
+            project.ending = self._register.awake[root].ending
+            project.leaving = self._register.awake[root].leaving
+            self._register.awake[root] = project
             return pending
 
 
@@ -176,11 +290,3 @@ def _by_project(pending: tuple[PendingEffect, ...]) -> dict[str, tuple[PendingEf
     for order in pending:
         grouped[order.key.project].append(order)
     return {root: tuple(orders) for root, orders in grouped.items()}
-
-
-def by_project(stored: tuple[StoredTrack, ...]) -> dict[str, tuple[StoredTrack, ...]]:
-    """Return tracks by the root of their project."""
-    grouped: defaultdict[str, list[StoredTrack]] = defaultdict(list)
-    for entry in stored:
-        grouped[entry.key.project].append(entry)
-    return {root: tuple(tracks) for root, tracks in grouped.items()}

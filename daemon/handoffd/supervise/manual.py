@@ -174,7 +174,7 @@ class Manual:
         dispatch = self._checked()
         orders = [
             order
-            for order in await self._services.journal.pending_effects()
+            for order in await self._services.journal.pending_effects(self._project.root)
             if isinstance(order.effect, RunChecks) and dispatch and order.effect.dispatch == dispatch.id
         ]
         self._project.ending = True

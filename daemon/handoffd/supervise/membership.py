@@ -8,6 +8,7 @@ supervised without being trusted: nobody has looked at its files.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from handoffd.errors import StoreError
 from handoffd.inspection.table import RULES, SETTINGS
 from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.store.tables import checked_path
-from handoffd.supervise.loops import Loops, by_project
+from handoffd.supervise.loading import by_project, enter
+from handoffd.supervise.loops import Loops
 from handoffd.supervise.project import Project
+from handoffd.supervise.register import Register
 from handoffd.supervise.services import Services
 
 _AT_ONCE = 200
@@ -39,11 +42,10 @@ class LetGo:
 
 @dataclass(slots=True)
 class Membership:
-    """Changes `projects` and `former` (the tracks of those that may come back), one change at a time."""
+    """Changes `register`, one change at a time."""
 
     services: Services
-    projects: dict[str, Project]
-    former: dict[str, tuple[StoredTrack, ...]]
+    register: Register
     loops: Loops
     changing: anyio.Lock
     brought_by: dict[str, str] = field(default_factory=dict)
@@ -70,51 +72,60 @@ class Membership:
         `found` has the entry that means each root. A root that the journal cannot hold is left out.
         """
         async with self.changing:
-            there = self.projects.keys() | self.kept_out
             new = [
-                Newcomer(root=root, name=Path(root).name, brought_by=found[root])
-                for root in found
-                if root not in there and is_recordable(root)
+                Newcomer(root=root, name=Path(root).name, brought_by=entry)
+                for root, entry in found.items()
+                if root not in self.register and root not in self.kept_out and is_recordable(root)
             ]
-            trusted = await self.services.journal.trusted() if new else {}
             for start in range(0, len(new), _AT_ONCE):
-                await self._bring(new[start : start + _AT_ONCE], trusted)
+                await self._bring(new[start : start + _AT_ONCE])
         return tuple(one.root for one in new)
 
-    async def _bring(self, newcomers: Sequence[Newcomer], trusted: Mapping[str, Mapping[str, str]]) -> None:
+    async def _bring(self, newcomers: Sequence[Newcomer]) -> None:
         now = self.services.clock.now()
         await self.services.journal.add_projects(newcomers, now, untrusted=tuple(UNTRUSTED))
+        self.brought_by.update((one.root, one.brought_by or "") for one in newcomers)
+        for root in await enter([one.root for one in newcomers], self.register, self.services):
+            self.loops.begin(root, await self.services.journal.pending_effects(root))
         for one in newcomers:
-            texts = {**UNTRUSTED, **trusted.get(one.root, {})}  # who was here before may be trusted
-            self.projects[one.root] = Project(one.root, self.services, self.former.pop(one.root, ()), texts)
-            self.brought_by[one.root] = one.brought_by or ""
-            self.loops.begin(one.root)
+            self.loops.visit(one.root)
         await anyio.lowlevel.checkpoint()
 
     async def let_go(self, roots: Collection[str]) -> LetGo:
         """Supervise projects no longer that the settings have brought; those that run go on, and go later."""
-        async with self.changing:
-            mine = [root for root in roots if root in self.projects and root in self.brought_by]
-            busy = {root for root in mine if await self.projects[root].has_processes()}
-            for root in busy:
-                self.projects[root].leaving = True
+        async with self.changing, AsyncExitStack() as guests:
+            mine = [root for root in roots if root in self.register and root in self.brought_by]
+            for root in mine:  # nobody lies down meanwhile
+                guests.enter_context(self.register.guest(root))
+            busy = {root for root, project in self._up(mine) if await project.has_processes()}
+            for _, project in self._up(busy):
+                project.leaving = True
             leaving = [root for root in mine if root not in busy]
             if not leaving:
                 return LetGo(busy=frozenset(busy))
-            await self._end(leaving)
+            rows = {root: row for root in leaving if (row := self.register.resting.get(root)) is not None}
+            for root in rows:  # from now on nobody can make them get up
+                self.loops.leave(root)
             try:
+                await self._end([root for root in leaving if root not in rows])
                 begun = await self._let_go(leaving)
             except BaseException:
+                for root, row in rows.items():
+                    self.loops.stay(root, row)
                 for root in leaving:
-                    self.loops.begin(root, None)
+                    if root in self.register.awake:
+                        self.loops.begin(root, None)
                 raise
             return LetGo(gone=frozenset(leaving) - begun, busy=frozenset(busy | begun))
 
+    def _up(self, roots: Collection[str]) -> list[tuple[str, Project]]:
+        up = self.register.awake
+        return [(root, up[root]) for root in roots if root in up]
+
     def keep(self, roots: Collection[str]) -> None:
         """Have projects stay that were to leave: the settings mean them again."""
-        for root in roots:
-            project = self.projects.get(root)
-            if project is not None and project.leaving:
+        for _, project in self._up(roots):
+            if project.leaving:
                 project.leaving = False
                 project.touched()
 
@@ -125,7 +136,7 @@ class Membership:
         async def end(root: str) -> None:
             async with limit:
                 await self.loops.end(root)
-                self.projects[root].dismiss()
+                self.register.awake[root].dismiss()
 
         async with anyio.create_task_group() as tasks:
             for root in roots:
@@ -133,17 +144,16 @@ class Membership:
 
     async def _let_go(self, roots: Sequence[str]) -> frozenset[str]:
         """Have the journal let go of projects that have no loop; return those that began to run before."""
-        stored = by_project(await self.services.journal.tracks())
-        begun = frozenset(root for root in roots if any(map(_in_flight, stored.get(root, ()))))
-        await self.services.journal.let_go(
-            [root for root in roots if root not in begun], self.services.clock.now()
-        )
-        for root in roots:
-            if root in begun:
-                self.loops.begin(root, None)
-                continue
-            del self.projects[root], self.brought_by[root]
-            self.former[root] = stored.get(root, ())
+        up = [root for root, _ in self._up(roots)]
+        stored = by_project(await self.services.journal.tracks(up)) if up else {}
+        begun = frozenset(root for root in up if any(map(_in_flight, stored.get(root, ()))))
+        gone = [root for root in roots if root not in begun]
+        await self.services.journal.let_go(gone, self.services.clock.now())
+        for root in begun:
+            self.loops.begin(root, None)
+        for root in gone:
+            self.register.forget(root)
+            del self.brought_by[root]
         return begun
 
 

@@ -6,16 +6,18 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.events import Interrupted
+from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.requests import Resumed
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.views import Condition
@@ -31,6 +33,7 @@ from handoffd.supervise.interpreter import WITH_EXECUTOR
 from handoffd.supervise.looking import Before, Look
 from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.reach import Reach
+from handoffd.supervise.resting import Activity, Row, TrackActivity, trace_of
 from handoffd.supervise.services import Services
 from handoffd.supervise.stalls import Stalls
 from handoffd.supervise.standing import Standing
@@ -38,6 +41,20 @@ from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found, visit
 
 log = structlog.get_logger(__name__)
+
+_LONGEST_CALM_S = 60.0
+"""How often a project that is up for a reason is asked again whether it may rest."""
+_ONE_TRACK = (MAIN,)
+
+
+class Rest(Protocol):
+    """Where a project goes that has nothing to do."""
+
+    after_s: float
+    """How long it is to be calm before."""
+
+    def take_in(self, project: Project) -> bool:
+        """Return True when it rests from now on; False when it may not."""
 
 
 class Project:
@@ -53,7 +70,7 @@ class Project:
         self._reach = Reach(root, services)
         self.deadlines = Deadlines(services)
         self._stalls = Stalls(services)
-        self._folder = Folder(root, services.settings.state_dir)
+        self._folder = Folder(root, services.settings.state_dir, services.claims)
         self._one_look = anyio.Lock(fast_acquire=True)
         self._hints = anyio.Event()
         self.begun = anyio.Event()
@@ -64,6 +81,7 @@ class Project:
         self._health = Health(root, services)
         self.edited = False
         """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
+        self._rests = False
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
         self.leaving = False
@@ -139,8 +157,11 @@ class Project:
         """Take a hint that something under `.ai/` may have changed."""
         self._hints.set()
 
-    async def run(self, pending: tuple[PendingEffect, ...]) -> None:
-        """Look, take up what was left undone, then follow hints until cancelled."""
+    async def run(self, pending: tuple[PendingEffect, ...], rest: Rest | None = None) -> None:
+        """Look, take up what was left undone, then follow hints until cancelled.
+
+        Ends as well when `rest` takes it in, which is asked after a calm.
+        """
         try:
             for track in self.tracks.values():
                 track.occupy()  # what an earlier daemon started
@@ -154,9 +175,9 @@ class Project:
                     mine = tuple(order for order in pending if order.key == track.key)
                     await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
                 self.begun.set()
-                while True:
-                    await self._next_hint()
+                while await self._next_hint(rest):
                     await self.look()
+                tasks.cancel_scope.cancel()  # it rests: nothing that could be lost goes on in them
         finally:
             self.begun = anyio.Event()
             self.close()
@@ -166,9 +187,17 @@ class Project:
         if not await self.files.is_known():
             await self.files.trust()
 
+    def post(self, track: str, event: Event) -> None:
+        """Hand a fact to one of its tracks, if there is such a one."""
+        if track in self.tracks:
+            self.tracks[track].post(event)
+
     def close(self) -> None:
-        """Let go of the project."""
-        self._folder.let_go()
+        """Let go of the project; one that rests keeps its claim on its folder."""
+        if self._rests:
+            self._folder.rest()
+        else:
+            self._folder.let_go()
 
     def dismiss(self) -> None:
         """Let go of the project for good."""
@@ -177,9 +206,61 @@ class Project:
         for track in self.tracks.values():
             track.close()
 
-    async def _next_hint(self) -> None:
-        await self._hints.wait()  # no limit: no hint means nothing to do
-        self._hints = anyio.Event()
+    async def _next_hint(self, rest: Rest | None = None) -> bool:
+        """Return True when there is a hint, False when `rest` has taken the project in."""
+        calm_s = math.inf if rest is None else rest.after_s
+        while True:
+            with anyio.move_on_after(calm_s):
+                await self._hints.wait()  # no limit for one that may not rest: no hint means nothing to do
+            if self._hints.is_set():
+                self._hints = anyio.Event()
+                return True
+            if rest is not None and rest.take_in(self):
+                return False
+            calm_s = min(calm_s * 2, _LONGEST_CALM_S)
+
+    # --- its rest --------------------------------------------------------------------------------
+    def activity(self, guests: int) -> Activity:
+        """Return what goes on in it; of `guests` the roster knows."""
+        slots, accounts = self._services.slots, self._services.accounts
+        return Activity(
+            tracks=tuple(
+                TrackActivity(
+                    track=track.track,
+                    idle=track.idle,
+                    queues=slots.holds(track.key) or slots.waits(track.key) or accounts.waits(track.key),
+                    trouble=bool(track.standing.trouble) or track.standing.behind,
+                )
+                for track in self.tracks.values()
+            ),
+            hinted=self._hints.is_set(),
+            guests=guests,
+            condition=self.condition,
+            crashed=self.crash is not None,
+            ending=self.ending,
+        )
+
+    def lie_down(self, name: str) -> Row:
+        """Return what is kept of it. From now on it keeps its claim on its folder and nothing else."""
+        self._rests, folder = True, self._folder.name
+        assert folder is not None
+        states = {name: track.standing.digest for name, track in self.tracks.items()}
+        return Row(
+            name=name,
+            automatic=self.main.track.state is None or self.main.track.ledger.automatic,
+            tracks=tuple(self.tracks) if len(self.tracks) > 1 else _ONE_TRACK,
+            states=None,
+            trace=trace_of(folder, self.files.texts, states),
+            folder=folder,
+        )
+
+    def get_up(self, row: Row) -> None:
+        """Know again what was known when it lay down."""
+        if row.folder is not None:
+            self._folder.remember(row.folder)
+        if row.trace is not None:
+            for track in self.tracks.values():  # what it decided last was shown in this life
+                track.standing.inherited_at = None
 
     async def end_executors(self, by: str) -> None:
         """Order the end of whatever of ours runs, and dispatch nothing more."""

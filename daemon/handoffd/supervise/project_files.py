@@ -57,6 +57,11 @@ class ProjectFiles:
         return self._texts is not None
 
     @property
+    def texts(self) -> Texts:
+        """The files as they were taken last."""
+        return self._texts or {}
+
+    @property
     def gone(self) -> tuple[str, ...]:
         """The files that a person trusted and somebody has deleted: what they said stays in force."""
         texts, trusted = self._texts or {}, self._trusted or {}
@@ -80,9 +85,9 @@ class ProjectFiles:
         trusted = await self._known()
         if any(texts.values()) or any(trusted.values()):
             # In a thread: a table takes 5 ms, a hostile one half a second, and there are many projects.
-            taken = await to_thread.run_sync(self._judged, texts, trusted)
+            taken = await to_thread.run_sync(self.judged, texts, trusted)
         else:
-            taken = self._judged(texts, trusted)
+            taken = self.judged(texts, trusted)
         self._texts = texts
         self.settings, self.rules, self.problems, self.held = taken
         for problem in self.problems:
@@ -123,8 +128,8 @@ class ProjectFiles:
             self._trusted = (await self._journal.trusted(root)).get(root, {})
         return self._trusted
 
-    def _judged(self, texts: Texts, trusted: Trusted) -> Taken:
-        """Return what is in force now, what is wrong with the files, and what is held of them."""
+    def judged(self, texts: Texts, trusted: Trusted) -> Taken:
+        """Return what is in force with them, what is wrong with the files, and what is held of them."""
         settings, rules = self.settings, self.rules
         problems: list[Problem] = []
         held: list[str] = []

@@ -1,16 +1,18 @@
 """All supervised projects: who is looked after, and what may be asked of them.
 
-The roster is what the control layer talks to. In the daemon every project has its loop; without a
-daemon the same objects carry out a single verb.
+The roster is what the control layer talks to. In the daemon every project that is up has its loop, and
+one at rest gets up when something is asked of it; without a daemon the same objects carry out a single
+verb.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import structlog
 
 from handoffd.engine.commands import command_for
@@ -25,15 +27,18 @@ from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
-from handoffd.store.records import Newcomer, StoredTrack
+from handoffd.store.records import Newcomer
 from handoffd.supervise.choosing import AUTO
+from handoffd.supervise.glimpse import glimpse
 from handoffd.supervise.heartbeats import POLL
-from handoffd.supervise.loops import Loops, Watching, by_project
+from handoffd.supervise.loading import load, make
+from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
-from handoffd.supervise.naming import name_of, names_of, root_called
+from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
+from handoffd.supervise.register import Register, name_of
 from handoffd.supervise.reporting import peek_of, view_of
 from handoffd.supervise.services import Services
 from handoffd.supervise.waiting import backlog_of
@@ -42,6 +47,9 @@ log = structlog.get_logger(__name__)
 
 BEGIN_LIMIT_S = 10.0
 """How long a verb waits for a project that was just added, or that crashed."""
+
+VIEWS_AT_ONCE = 100
+"""After so many others have their turn."""
 
 END_LIMIT_S = 60.0
 """How long `stop --executors` waits for the last process; the shims go on ending them after that."""
@@ -52,35 +60,27 @@ RECORD_LIMIT_S = 5.0
 class Roster:
     """The supervised projects, by root."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, *, rest_after_s: float = REST_AFTER_S) -> None:
         self._services = services
-        self._projects: dict[str, Project] = {}
-        self._former: dict[str, tuple[StoredTrack, ...]] = {}
-        """The tracks of projects that were removed and may come back."""
-        self._loops = Loops(services, self._projects)
+        self._register = Register()
+        self._loops = Loops(services, self._register, rest_after_s)
         self._changing = anyio.Lock()
-        self.membership = Membership(services, self._projects, self._former, self._loops, self._changing)
+        self.membership = Membership(services, self._register, self._loops, self._changing)
         """Who came by the settings, and comes and goes with them."""
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
-        """Make the projects that the journal knows, without their loops."""
-        trusted = await self._services.journal.trusted()
-        tracks = await self._services.journal.tracks()
-        await self._services.budgets.load(self._services.journal, tracks)
-        self._former.update(by_project(tracks))
+        """Find out whom the journal knows, and make those that have something to do; without their loops."""
+        await load(self._register, self._services)
         await self.membership.load()
-        for known in await self._services.journal.projects():
-            stored = self._former.pop(known.root, ())
-            texts = trusted.get(known.root, {})
-            self._projects[known.root] = Project(known.root, self._services, stored, texts)
 
     async def inspect(self, silent: Container[str] = ()) -> None:
         """Find out how every project stands, changing nothing; instead of `run`.
 
         The folders of `silent` roots are left alone: they are known not to answer.
         """
-        for root, project in self._projects.items():
+        await make(tuple(self._register.resting), self._register, self._services)
+        for root, project in self._register.awake.items():
             if root not in silent:
                 await project.inspect()
 
@@ -93,27 +93,30 @@ class Roster:
 
     async def begun(self) -> None:
         """Return when every project there is now has been looked at; never, if one cannot be."""
-        for project in tuple(self._projects.values()):
+        for project in tuple(self._register.awake.values()):
             await project.begun.wait()  # no limit: the caller knows how long is too long
+        if self._register.resting:
+            await self._loops.rounds.been.wait()
 
     def touched(self, root: str) -> None:
         """Pass a hint on to the project it is about."""
-        project = self._projects.get(root)
+        project = self._register.awake.get(root)
         if project is not None:
             project.touched()
+        else:
+            self._loops.rounds.hint(root)
 
     def notice_given_up(self, lost: GivenUp) -> None:
         """Have it remembered in its track's history that people could not be told of something."""
-        project = self._projects.get(lost.project)
-        track = None if project is None else project.tracks.get(lost.track or MAIN)
-        if track is not None:
-            track.post(NoticeGivenUp(sink=lost.sink, count=lost.count, first=lost.first, why=lost.why))
+        event = NoticeGivenUp(sink=lost.sink, count=lost.count, first=lost.first, why=lost.why)
+        self._loops.tell(lost.project, lost.track or MAIN, event)
 
     async def poll(self) -> None:
-        """Have every project look at its clock; what is wrong with one is not the others' business."""
-        for project in tuple(self._projects.values()):
+        """Have every project that is up look at its clock; what is wrong with one is only its business."""
+        for project in tuple(self._register.awake.values()):
             try:
-                await project.poll()
+                with self._register.guest(project.root):
+                    await project.poll()
             except Exception:
                 log.exception("poll failed", project=project.root)
             self._services.heartbeats.beat(POLL)
@@ -127,20 +130,27 @@ class Roster:
     @property
     def running(self) -> int:
         """How many attempts of ours are in flight."""
-        return sum(project.running for project in self._projects.values())
+        return sum(project.running for project in self._register.awake.values())
 
     @property
     def count(self) -> int:
         """How many projects are supervised."""
-        return len(self._projects)
+        return len(self._register)
 
     def conditions(self) -> Mapping[str, int]:
         """Return how many projects are in which condition."""
-        return Counter(project.condition for project in self._projects.values())
+        up = Counter(project.condition for project in self._register.awake.values())
+        return up + Counter(ok=self.resting)
+
+    @property
+    def resting(self) -> int:
+        """How many of them are at rest."""
+        return len(self._register.resting)
 
     async def end_executors(self, by: str) -> None:
         """End every executor as an interruption by us, which costs no attempt, and wait for their end."""
-        projects = tuple(self._projects.values())
+        self._loops.ending = True
+        projects = tuple(self._register.awake.values())
         for project in projects:
             project.ending = True  # all of them first: a slot that is given back starts nothing
         with anyio.move_on_after(END_LIMIT_S):
@@ -157,11 +167,11 @@ class Roster:
     # --- for the control layer -------------------------------------------------------------------
     def find(self, name: str) -> str:
         """Return the root of the project called, or lying at (or above), `name`."""
-        return root_called(name, self._projects)
+        return root_called(name, self._register)
 
     def names(self) -> Mapping[str, str]:
         """Return, by root, what each project is called by in a command."""
-        return names_of(self._projects)
+        return self._register.names()
 
     def usage(self) -> Mapping[str, Usage]:
         """Return what each run that is followed here has used so far."""
@@ -169,27 +179,48 @@ class Roster:
 
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project, by root."""
-        return tuple([await self.view(root) for root in sorted(self._projects)])
+        roots = sorted(self._register)
+        views = []
+        for begin in range(0, len(roots), VIEWS_AT_ONCE):
+            views += await self._views(roots[begin : begin + VIEWS_AT_ONCE])
+            await anyio.lowlevel.checkpoint()
+        return tuple(views)
 
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
-        view = await view_of(self._project(project), self._services.slots)
-        view = replace(view, brought_by=self.membership.brought_by.get(project))
-        unwatched = self._loops.unwatched(project)
+        if found := await self._views([project]):
+            return found[0]
+        raise NotFound(f"{project} is not supervised", hint=command_for(project, "add"))
+
+    async def _views(self, roots: Sequence[str]) -> list[ProjectView]:
+        views: dict[str, ProjectView] = {}
+        # One may get up or lie down while others are read.
+        while missing := [root for root in roots if root in self._register and root not in views]:
+            views |= await glimpse(missing, self._register, self._services)
+            for root in missing:
+                if (up := self._register.awake.get(root)) is not None:
+                    views[root] = await view_of(up, self._services.slots)
+        return [self._with_watch(views[root]) for root in roots if root in views]
+
+    def _with_watch(self, view: ProjectView) -> ProjectView:
+        view = replace(view, brought_by=self.membership.brought_by.get(view.project))
+        unwatched = self._loops.unwatched(view.project)
         if not unwatched:
             return view
-        return replace(view, warnings=(*view.warnings, unwatched), swept=self._loops.swept(project))
+        swept = self._loops.swept(view.project)
+        return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""
-        if root not in self._projects:
+        if root not in self._register:
             root = await resolved(root)
         async with self._changing:  # asked for twice at once, it is one project all the same
-            if root not in self._projects:
+            if root not in self._register:
                 await self._admit(root)
                 self.membership.of_a_person(root)
             elif root in self.membership.brought_by:
-                await self._adopt(self._projects[root])
+                with self._register.guest(root):
+                    await self._adopt(await self._loops.awake(root))
         return await self.view(root)
 
     async def enrol(self, root: str, entry: str) -> str | None:
@@ -197,18 +228,18 @@ class Roster:
 
         None when it is supervised already, or a person has removed it. Raises HandoffdError.
         """
-        if root in self._projects:
+        if root in self._register:
             return None
         root = await resolved(root)
         async with self._changing:
-            if root in self._projects or root in self.membership.kept_out:
+            if root in self._register or root in self.membership.kept_out:
                 return None
             await self._admit(root, entry)
             self.membership.brought_by[root] = entry
         return root
 
     async def _admit(self, root: str, brought_by: str | None = None) -> None:
-        project = Project(root, self._services, self._former.get(root, ()))
+        project = Project(root, self._services, await self._services.journal.tracks([root]))
         try:
             with remedies(root):
                 await project.admit()
@@ -217,8 +248,7 @@ class Roster:
         except BaseException:
             project.dismiss()
             raise
-        self._projects[root] = project
-        self._former.pop(root, None)
+        self._register.awake[root] = project
         self._loops.begin(root)
 
     async def _adopt(self, project: Project) -> None:
@@ -236,29 +266,29 @@ class Roster:
         Raises Refused while it runs, also when it began to only while it was being asked to leave.
         """
         async with self._changing:
-            found = self._project(project)
-            if await found.has_processes():
-                raise _runs(project)
-            view = await self.view(project)
-            await self._loops.end(project)
-            found.dismiss()
-            try:
-                self._former[project] = await self._retire(project, idle=not found.running)
-            except BaseException:
-                self._loops.begin(project, None)
-                raise
-            self._projects.pop(project).dismiss()
-            self.membership.of_a_person(project, removed=True)
-            return view
+            with self._register.guest(project):
+                found = await self._loops.awake(project)
+                if await found.has_processes():
+                    raise _runs(project)
+                view = await self.view(project)
+                await self._loops.end(project)
+                found.dismiss()
+                try:
+                    await self._retire(project, idle=not found.running)
+                except BaseException:
+                    self._loops.begin(project, None)
+                    raise
+                self._register.awake[project].dismiss()
+                self._register.forget(project)
+                self.membership.of_a_person(project, removed=True)
+                return view
 
-    async def _retire(self, root: str, *, idle: bool) -> tuple[StoredTrack, ...]:
-        """Have the journal let go of a project, now that nothing of it moves; return its tracks."""
-        self._projects[root], _ = await self._loops.recorded(root)
-        if idle and self._projects[root].running:
+    async def _retire(self, root: str, *, idle: bool) -> None:
+        """Have the journal let go of a project, now that nothing of it moves."""
+        self._register.awake[root], _ = await self._loops.recorded(root)
+        if idle and self._register.awake[root].running:
             raise _runs(root)
-        stored = by_project(await self._services.journal.tracks()).get(root, ())
         await self._services.journal.remove_project(root, self._services.clock.now())
-        return stored
 
     async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
         """Put a verb before the engine, after a look at the disk, and return what it said.
@@ -268,29 +298,32 @@ class Roster:
         Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
         file that waits to be mended, or be judged by rules that nobody has read.
         """
-        found = await self._workable(project)
-        if isinstance(verb, LevelChosen) and verb.level == 1 and found.files.settings.auto:
-            message = f"`auto: true` in {project}/.ai/handoffd.yaml makes it level 2 again"
-            raise Refused(
-                message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
-            )
-        return (await found.main.give(verb, request)).result
+        with self._register.guest(project):
+            found = await self._workable(project)
+            if isinstance(verb, LevelChosen) and verb.level == 1 and found.files.settings.auto:
+                message = f"`auto: true` in {project}/.ai/handoffd.yaml makes it level 2 again"
+                raise Refused(
+                    message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
+                )
+            return (await found.main.give(verb, request)).result
 
     async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
         """Give the next attempt away; return its prompt if there is one."""
-        with remedies(project):
+        with remedies(project), self._register.guest(project):
             return await Manual(await self._workable(project), self._services).hand_out(by)
 
     async def apply(self, project: str, within_s: float | None) -> Applied:
         """Hear the hand-off that lies there for an attempt of others."""
-        return await Manual(await self._workable(project), self._services).apply(within_s)
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).apply(within_s)
 
     async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
-        return await Manual(await self._workable(project), self._services).post_check(by)
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).post_check(by)
 
     async def _workable(self, project: str) -> Project:
-        found = await self._begun(project) if self._loops.run_here else self._project(project)
+        found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))
         await found.look()
         if found.condition == "locked":
             raise Locked(found.detail or "the project is locked")
@@ -335,10 +368,11 @@ class Roster:
 
     async def _record_lift(self, key: TrackKey, event: LimitLifted, failed: dict[str, HandoffdError]) -> None:
         """Have a lifted limit stand in the history of a track that had met it, if that is still here."""
-        if key.project in self._projects:
+        if key.project in self._register:
             try:
-                found = await self._workable(key.project)
-                await found.tracks[key.track].give(event)
+                with self._register.guest(key.project):
+                    found = await self._workable(key.project)
+                    await found.tracks[key.track].give(event)
             except HandoffdError as error:
                 failed[key.project] = error
 
@@ -348,12 +382,13 @@ class Roster:
 
     async def _begun(self, root: str) -> Project:
         """Wait for a project's loop: beside one that is just beginning, nobody else may decide."""
-        found = self._project(root)
+        found = await self._loops.awake(root)
         with anyio.move_on_after(BEGIN_LIMIT_S):
-            # It looks, because another project takes the place of one that crashed.
+            # It looks again, because another project takes the place of one that crashed.
             while not found.begun.is_set() and found.condition in {"ok", "invalid_rules"}:
-                await anyio.sleep(0.02)
-                found = self._project(root)
+                with anyio.move_on_after(0.02):
+                    await found.begun.wait()
+                found = await self._loops.awake(root)
             return found
         raise Refused(
             f"{root} is being started again after a crash",
@@ -363,26 +398,29 @@ class Roster:
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return what the next turn would do."""
-        found = self._project(project)
-        await found.look()
-        with remedies(found.root):
+        with remedies(project), self._register.guest(project):
+            found = await self._loops.awake(project)
+            await found.look()
             return await peek_of(found, bootstrapped=bootstrapped)
 
     async def backlog(self, project: str) -> BacklogView:
         """Return the stories that wait in a project."""
-        return backlog_of(self._project(project))
+        with self._register.guest(project):
+            return backlog_of(await self._loops.awake(project))
 
     async def trust(self, project: str) -> tuple[str, ...]:
         """Put held settings and rules into force; return what changed, as dotted keys."""
-        found = self._project(project)
-        with remedies(found.root):
-            keys = await found.trust()
-        await found.look()
-        return keys
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with remedies(found.root):
+                keys = await found.trust()
+            await found.look()
+            return keys
 
     async def reload(self) -> tuple[str, ...]:
         """Read every project's files again; return what is wrong with them."""
-        projects = tuple(self._projects.values())
+        await self._loops.rounds.visit_all()
+        projects = tuple(self._register.awake.values())
         async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
             for project in projects:
                 tasks.start_soon(project.look)
@@ -390,14 +428,8 @@ class Roster:
 
     def close(self) -> None:
         """Let go of every project for good."""
-        for project in self._projects.values():
+        for project in self._register.awake.values():
             project.dismiss()
-
-    def _project(self, root: str) -> Project:
-        project = self._projects.get(root)
-        if project is None:
-            raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
-        return project
 
 
 def _runs(root: str) -> Refused:

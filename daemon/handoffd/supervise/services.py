@@ -18,6 +18,7 @@ from handoffd.store.journal import Journal
 from handoffd.supervise.accounts import Accounts
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.descriptors import Descriptors
+from handoffd.supervise.folder import Claims
 from handoffd.supervise.heartbeats import Heartbeats
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.slots import Slots
@@ -50,6 +51,8 @@ class Services:
     """Counts what happens, for whoever watches the daemon."""
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     """When what must not stand still was heard of last."""
+    claims: Claims = field(default_factory=Claims)
+    """Which folder belongs to which project."""
     told_of_disks: set[int] = field(default_factory=set)
     """The devices that people were told of as short of room, until there is plenty."""
 

@@ -66,6 +66,10 @@ class TrackSupervisor:
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._lasting = 0
+        """Tasks that were begun and have not ended."""
+        self._listens = False
+        """Whether the consumer does nothing but wait."""
         self._log = log.bind(project=key.project, track=key.track)
 
     # --- the inbox -------------------------------------------------------------------------------
@@ -100,7 +104,14 @@ class TrackSupervisor:
     def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start lasting work in the track's task group; without a loop it is left for the daemon."""
         if self._tasks is not None:
-            self._tasks.start_soon(work, name=name)
+            self._lasting += 1
+            self._tasks.start_soon(self._last, work, name=name)
+
+    async def _last(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._lasting -= 1
 
     def close(self) -> None:
         """Take nothing in any more; for a track that nobody looks after from now on."""
@@ -115,6 +126,11 @@ class TrackSupervisor:
     def lasting(self) -> bool:
         """Whether the track has a loop: a daemon's, not a verb's that was given without one."""
         return self._tasks is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether its loop only waits for the next fact: nothing is decided or carried out."""
+        return self._listens and not self._questions and not self._lasting and not self._left
 
     # --- the consumer ----------------------------------------------------------------------------
     async def run(
@@ -134,9 +150,12 @@ class TrackSupervisor:
                 task_status.started()
                 await self._take_up(pending)
                 while True:
-                    await self._answer(await self._questions.take())
+                    self._listens = True
+                    question = await self._questions.take()
+                    self._listens = False
+                    await self._answer(question)
         finally:
-            self._tasks = None
+            self._tasks, self._lasting, self._listens = None, 0, False
             self.close()  # what follows a crash is another one, made from what the journal says
 
     async def _take_up(self, pending: tuple[PendingEffect, ...]) -> None:

@@ -114,6 +114,18 @@ async def test_a_record_that_is_refused_changes_nothing(tmp_path: Path) -> None:
         assert [KEY] == [stored.key for stored in await journal.tracks()]
 
 
+async def test_of_many_tracks_only_what_is_wanted_is_kept(tmp_path: Path) -> None:
+    """An outline of each, whoever it belongs to, or of the tracks of some roots."""
+    blog = TrackKey("/srv/blog")
+    async with opened(tmp_path / "journal.db") as journal:
+        for key in (KEY, blog):
+            await journal.commit(record(key=key))
+
+        assert (blog, KEY) == await journal.outlines(lambda stored: stored.key)
+        assert (blog,) == await journal.outlines(lambda stored: stored.key, [blog.project])
+        assert [blog] == [stored.key for stored in await journal.tracks([blog.project])]
+
+
 async def test_a_follower_wakes_when_something_happens(tmp_path: Path) -> None:
     """Waiting for news ends with the commit, and at once when there is news already."""
     async with opened(tmp_path / "journal.db") as journal:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.store.making import KEY, NOW, dispatch, record, track
 
+from handoffd.engine.effects import StopTree
 from handoffd.engine.events import StateEdited
 from handoffd.engine.requests import Noted
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.state import State
 from handoffd.store import queries
@@ -18,6 +19,7 @@ from handoffd.store.database import open_database
 from handoffd.store.tables import prepare, write_record
 
 BLOG = TrackKey("/srv/blog")
+STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
 
 
 @pytest.fixture
@@ -65,9 +67,20 @@ def test_a_row_that_cannot_be_read_is_named(db: sqlite3.Connection, body: str) -
     db.execute("UPDATE tracks SET body = ?", (body,))
 
     with pytest.raises(StoreError, match=r"record of /srv/shop \(main\) cannot be read") as caught:
-        queries.tracks(db)
+        tuple(queries.tracks(db))
 
     assert "CORRUPT_JOURNAL" == caught.value.code
+
+
+def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -> None:
+    """What one project costs does not depend on how many there are."""
+    for key in (KEY, BLOG):
+        write_record(db, prepare(record(key=key, effects=(STOP,))))
+
+    assert [BLOG] == [stored.key for stored in queries.tracks(db, [BLOG.project])]
+    assert {KEY, BLOG} == {stored.key for stored in queries.tracks(db, [KEY.project, BLOG.project])}
+    assert () == tuple(queries.tracks(db, ["/srv/nowhere"]))
+    assert [BLOG] == [order.key for order in queries.pending_effects(db, BLOG.project)]
 
 
 def test_the_newest_number_of_an_empty_journal_is_nought(db: sqlite3.Connection) -> None:

@@ -211,7 +211,7 @@ def test_baselines_and_trusted_texts_are_replaced(db: sqlite3.Connection) -> Non
     assert (b"new \x00\xff", None) == tuple(queries.baseline(db, KEY, story) for story in ("US-1", "US-2"))
     put_trusted(db, "/srv/blog", ".ai/handoffd.yaml", "", NOW)
     shop, blog = {".ai/step-rules.yaml": "post_check: make"}, {".ai/handoffd.yaml": ""}
-    assert {"/srv/shop": shop} == queries.trusted(db, "/srv/shop")
+    assert {"/srv/shop": shop} == queries.trusted(db, ["/srv/shop"])
     assert {"/srv/shop": shop, "/srv/blog": blog} == queries.trusted(db, None)
 
 

@@ -29,6 +29,7 @@ from handoffd.protocol.state import State, Status
 from handoffd.settings import CapSettings, ExecuteSettings, NotifySettings, SchedulingSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.supervise.budgets import Budgets
+from handoffd.supervise.loops import REST_AFTER_S
 from handoffd.supervise.pools import Bid
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
@@ -206,9 +207,9 @@ class NoWatch:
 
 
 @asynccontextmanager
-async def daemon(house: House) -> AsyncIterator[Roster]:
+async def daemon(house: House, *, rest_after_s: float = REST_AFTER_S) -> AsyncIterator[Roster]:
     """Lend a roster whose projects have their loops, on what the journal of the house knows."""
-    roster = Roster(house.services)
+    roster = Roster(house.services, rest_after_s=rest_after_s)
     await roster.load()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(house.services.notifier.run, roster.notice_given_up)

@@ -27,7 +27,6 @@ from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 from handoffd.settings import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
-from handoffd.store.records import StoredTrack
 from handoffd.supervise.budgets import Budgets, Flight, caps_in_force
 
 SHOP, BLOG = TrackKey("/srv/shop"), TrackKey("/srv/blog")
@@ -195,12 +194,8 @@ async def test_every_day_that_the_journal_has_counts_for_itself(desk: MakeDesk, 
 async def test_what_an_earlier_life_spent_counts(desk: MakeDesk, tmp_path: Path) -> None:
     """The journal has it: of today, and of all projects ever."""
     journal = await Journal.open(tmp_path / "journal.db")
-    stored = [
-        StoredTrack(key=key, track=Track(ledger=Ledger(spent=usd(6))), seq=1, digest=None)
-        for key in (SHOP, BLOG)
-    ]
     here = desk(day_usd=1, daemon_usd=10)
-    await here.budgets.load(journal, stored)
+    await here.budgets.load(journal, [usd(6), usd(6)])
     await journal.close()
     assert "the daemon's budget: $12.00 of $10.00 spent" == here.over()
 
@@ -333,7 +328,7 @@ async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(tmp_path
             await roster.add(root)
             await roster.give(root, Initialised(project="shop"))
             await roster.give(root, Started(story="US-001"))
-            main = roster._project(root).main
+            main = roster._register.awake[root].main
 
             def phase() -> Phase | None:
                 dispatch = main.track.ledger.dispatch

@@ -9,8 +9,8 @@ import pytest
 
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.lock import project_lock_path
-from handoffd.supervise.folder import Folder
+from handoffd.store.lock import acquire, project_lock_path
+from handoffd.supervise.folder import Claims, Folder
 
 
 class Place:
@@ -98,3 +98,41 @@ def test_a_folder_that_is_gone_is_not_there(place: Place) -> None:
     place.root.rmdir()
 
     assert not place.folder.is_there()
+
+
+def test_a_project_at_rest_keeps_its_claim_and_no_lock(tmp_path: Path) -> None:
+    """Another path to the same folder finds it taken, until the project has gone."""
+    claims, other = Claims(), tmp_path / "other"
+    (tmp_path / "shop").mkdir()
+    other.symlink_to(tmp_path / "shop")
+    path = project_lock_path(tmp_path / "state", tmp_path / "shop")
+    first, second = (Folder(str(root), tmp_path / "state", claims) for root in (tmp_path / "shop", other))
+    first.hold(path, bare=False)
+
+    first.rest()
+
+    assert (False, path.name) == (first.held, first.name)
+    acquire(path, "it").release()
+    with pytest.raises(Locked, match="is the same folder"):
+        second.hold(path, bare=False)
+    first.let_go()
+    second.hold(path, bare=False)
+    second.let_go()
+
+
+def test_a_folder_is_known_again_after_a_rest(tmp_path: Path) -> None:
+    """A bare one in its place is still another one; its claim is given up in the end."""
+    claims = Claims()
+    root, state_dir = tmp_path / "shop", tmp_path / "state"
+    root.mkdir()
+    claims.take("0-1.lock", str(root))
+    folder = Folder(str(root), state_dir, claims)
+    folder.remember("0-1.lock")
+
+    with pytest.raises(StoreError):
+        folder.hold(project_lock_path(state_dir, root), bare=True)
+    claims.take("0-1.lock", "/srv/other")
+    claims.drop("0-1.lock", str(root))
+    with pytest.raises(Locked):
+        claims.take("0-1.lock", str(root))
+    claims.drop(None, "/srv/other")

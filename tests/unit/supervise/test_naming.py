@@ -11,15 +11,17 @@ from tests.unit.supervise.making import house, make_project, track_of
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused
 from handoffd.store.records import StoredTrack
-from handoffd.supervise.naming import name_of, names_of, root_called
+from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
+from handoffd.supervise.register import Register
 
 
 @pytest.fixture
-async def projects(tmp_path: Path) -> AsyncIterator[dict[str, Project]]:
+async def projects(tmp_path: Path) -> AsyncIterator[Register]:
     """Two projects called `shop` and one called by its folder, `till`."""
     async with house(tmp_path) as here:
-        found = {}
+        register = Register()
+        found = register.awake
         for name in ("a", "b"):
             root = make_project(tmp_path / name)
             stored = StoredTrack(key=TrackKey(root), track=track_of(), seq=1, digest=None)
@@ -27,19 +29,12 @@ async def projects(tmp_path: Path) -> AsyncIterator[dict[str, Project]]:
         till = tmp_path / "till"
         (till / "docs").mkdir(parents=True)
         found[str(till)] = Project(str(till), here.services, ())
-        yield found
+        yield register
         for project in found.values():
             project.dismiss()
 
 
-async def test_a_project_is_called_by_its_state_else_by_its_folder(projects: dict[str, Project]) -> None:
-    """As `status` shows it."""
-    assert ["shop", "shop", "till"] == [name_of(project) for project in projects.values()]
-
-
-async def test_a_root_a_path_inside_it_and_a_name_lead_to_it(
-    projects: dict[str, Project], tmp_path: Path
-) -> None:
+async def test_a_root_a_path_inside_it_and_a_name_lead_to_it(projects: Register, tmp_path: Path) -> None:
     """Symbolic links on the way are followed."""
     till = str(tmp_path / "till")
     (tmp_path / "link").symlink_to(till)
@@ -49,7 +44,7 @@ async def test_a_root_a_path_inside_it_and_a_name_lead_to_it(
     assert [till] * 4 == [root_called(name, projects) for name in names]
 
 
-async def test_a_name_that_fits_several_wants_a_path(projects: dict[str, Project]) -> None:
+async def test_a_name_that_fits_several_wants_a_path(projects: Register) -> None:
     """Which ones there are is told."""
     with pytest.raises(Refused) as refused:
         root_called("shop", projects)
@@ -58,16 +53,16 @@ async def test_a_name_that_fits_several_wants_a_path(projects: dict[str, Project
     assert "handoffd projects" == refused.value.hint
 
 
-async def test_what_a_project_is_called_leads_back_to_it(projects: dict[str, Project]) -> None:
+async def test_what_a_project_is_called_leads_back_to_it(projects: Register) -> None:
     """A name where it is the only one, else the root: whatever is shown can be typed."""
-    names = names_of(projects)
+    names = projects.names()
 
     assert {*list(projects)[:2], "till"} == set(names.values())
     assert list(projects) == [root_called(names[root], projects) for root in projects]
 
 
 @pytest.mark.parametrize("name", ["shpo", "docs", "./till", "/nowhere"])
-async def test_what_nobody_is_called_names_those_there_are(projects: dict[str, Project], name: str) -> None:
+async def test_what_nobody_is_called_names_those_there_are(projects: Register, name: str) -> None:
     """A relative path means nothing: the daemon runs wherever it runs."""
     with pytest.raises(NotFound) as unknown:
         root_called(name, projects)
@@ -80,10 +75,11 @@ async def test_of_many_projects_some_are_named(tmp_path: Path) -> None:
     """An answer is to be read."""
     async with house(tmp_path) as here:
         roots = [f"/srv/{number}" for number in range(23)]
-        many = {root: Project(root, here.services, ()) for root in roots}
+        many = Register()
+        many.awake |= {root: Project(root, here.services, ()) for root in roots}
         with pytest.raises(NotFound, match="and 3 more"):
             root_called("shop", many)
-        for project in many.values():
+        for project in many.awake.values():
             project.dismiss()
 
 
@@ -93,4 +89,4 @@ def test_a_path_that_leads_nowhere_is_no_project(tmp_path: Path) -> None:
 
     for name in (str(tmp_path / "round" / "x"), "/" + "x" * 5_000, "/a\0b"):
         with pytest.raises(NotFound):
-            root_called(name, {})
+            root_called(name, Register())

@@ -338,3 +338,23 @@ async def test_who_asks_a_track_that_has_ended_is_told_so(tmp_path: Path) -> Non
             await track.give(Noted(text="Still there?"))
         track.post(Noted(text="Nobody hears this."))
         track.wake()
+
+
+async def test_a_track_is_idle_while_it_waits_for_facts_only(tmp_path: Path) -> None:
+    """Not with a fact in its inbox, not while something lasts, and not without a loop."""
+    async with house(tmp_path, agent="sleep 600") as here, track_in(here) as track:
+        await eventually(lambda: track.idle)
+        track.wake()
+        assert not track.idle
+        await eventually(lambda: track.idle)
+
+        held = anyio.Event()
+
+        async def hold() -> None:
+            await held.wait()
+
+        track.begin("hold", hold)
+        assert not track.idle
+        held.set()
+        await eventually(lambda: track.idle)
+    assert not track.idle
