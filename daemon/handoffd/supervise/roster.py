@@ -8,8 +8,7 @@ verb.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -23,14 +22,14 @@ from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
-from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
+from handoffd.errors import Locked, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.store.records import Newcomer
 from handoffd.supervise.choosing import AUTO
-from handoffd.supervise.glimpse import glimpse
 from handoffd.supervise.heartbeats import POLL
+from handoffd.supervise.lifting import lift
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
 from handoffd.supervise.manual import Manual
@@ -39,17 +38,15 @@ from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved
 from handoffd.supervise.register import Register, name_of
-from handoffd.supervise.reporting import peek_of, view_of
+from handoffd.supervise.reporting import peek_of
 from handoffd.supervise.services import Services
+from handoffd.supervise.viewing import Viewing
 from handoffd.supervise.waiting import backlog_of
 
 log = structlog.get_logger(__name__)
 
 BEGIN_LIMIT_S = 10.0
 """How long a verb waits for a project that was just added, or that crashed."""
-
-VIEWS_AT_ONCE = 100
-"""After so many others have their turn."""
 
 END_LIMIT_S = 60.0
 """How long `stop --executors` waits for the last process; the shims go on ending them after that."""
@@ -67,6 +64,7 @@ class Roster:
         self._changing = anyio.Lock()
         self.membership = Membership(services, self._register, self._loops, self._changing)
         """Who came by the settings, and comes and goes with them."""
+        self._viewing = Viewing(services, self._register, self._loops, self.membership)
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -179,36 +177,11 @@ class Roster:
 
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project, by root."""
-        roots = sorted(self._register)
-        views = []
-        for begin in range(0, len(roots), VIEWS_AT_ONCE):
-            views += await self._views(roots[begin : begin + VIEWS_AT_ONCE])
-            await anyio.lowlevel.checkpoint()
-        return tuple(views)
+        return await self._viewing.all()
 
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
-        if found := await self._views([project]):
-            return found[0]
-        raise NotFound(f"{project} is not supervised", hint=command_for(project, "add"))
-
-    async def _views(self, roots: Sequence[str]) -> list[ProjectView]:
-        views: dict[str, ProjectView] = {}
-        # One may get up or lie down while others are read.
-        while missing := [root for root in roots if root in self._register and root not in views]:
-            views |= await glimpse(missing, self._register, self._services)
-            for root in missing:
-                if (up := self._register.awake.get(root)) is not None:
-                    views[root] = await view_of(up, self._services.slots)
-        return [self._with_watch(views[root]) for root in roots if root in views]
-
-    def _with_watch(self, view: ProjectView) -> ProjectView:
-        view = replace(view, brought_by=self.membership.brought_by.get(view.project))
-        unwatched = self._loops.unwatched(view.project)
-        if not unwatched:
-            return view
-        swept = self._loops.swept(view.project)
-        return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
+        return await self._viewing.one(project)
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""
@@ -349,32 +322,12 @@ class Roster:
         Raises NotFound when it is not limited, HandoffdError when it is only on record, because no daemon
         runs, and that can be changed nowhere.
         """
-        accounts = self._services.accounts
-        keys = accounts.tracks(account)
-        if not keys:
-            known = ", ".join(view.account for view in self.limits()) or "none"
-            raise NotFound(f"{account[:80]!r} is not limited (limited: {known})", hint="handoffd limits")
-        accounts.lift(account, self._services.clock.now())
-        failed: dict[str, HandoffdError] = {}
-        event = LimitLifted(account=account, by=by)
-        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
-            for key in keys:
-                tasks.start_soon(self._record_lift, key, event, failed)
-        recorded = tuple(sorted({key.project for key in keys} - failed.keys()))
-        if failed and not recorded and not self._loops.run_here:
-            raise next(iter(failed.values()))
-        problems = tuple(f"{root}: {error.message}" for root, error in sorted(failed.items()))
-        return Lifted(projects=recorded, problems=problems)
+        return await lift(account, by, self._services, self._recorded_in, daemon=self._loops.run_here)
 
-    async def _record_lift(self, key: TrackKey, event: LimitLifted, failed: dict[str, HandoffdError]) -> None:
-        """Have a lifted limit stand in the history of a track that had met it, if that is still here."""
+    async def _recorded_in(self, key: TrackKey, event: LimitLifted) -> None:
         if key.project in self._register:
-            try:
-                with self._register.guest(key.project):
-                    found = await self._workable(key.project)
-                    await found.tracks[key.track].give(event)
-            except HandoffdError as error:
-                failed[key.project] = error
+            with self._register.guest(key.project):
+                await (await self._workable(key.project)).tracks[key.track].give(event)
 
     async def look_at_accounts(self) -> None:
         """Let those go on whose account may be asked again."""

@@ -72,7 +72,7 @@ async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=("US-9",)))
 
         def done() -> tuple[str, ...]:
-            return roster._projects[root].main.track.ledger.stories_done
+            return roster._register.awake[root].main.track.ledger.stories_done
 
         await eventually(lambda: len(done()) == 3)
         assert ("US-0", "US-3", "US-2") == done()
@@ -91,7 +91,7 @@ async def test_without_that_a_person_has_the_next_story_start(tmp_path: Path, ch
         await begun(roster, root)
         await roster.give(root, AutoContinueChosen(on=choice))
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        main = roster._projects[root].main
+        main = roster._register.awake[root].main
 
         await eventually(lambda: main.track.ledger.stories_done == ("US-1",))
         assert f"handoffd continue {root}" == (await roster.view(root)).tracks[0].next_command
@@ -109,7 +109,7 @@ async def test_the_settings_of_an_agent_start_nothing(tmp_path: Path) -> None:
         await begun(roster, root)
         at(root, ".ai/handoffd.yaml").write_text("auto_continue: true\n", encoding="utf-8")
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        main = roster._projects[root].main
+        main = roster._register.awake[root].main
 
         await eventually(lambda: main.track.ledger.stories_done == ("US-1",))
         assert ["US-2"] == [story.story for story in (await roster.backlog(root)).stories]
