@@ -5,12 +5,13 @@ The same answers for every entrance: socket, command line, with a daemon and wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 from pydantic import TypeAdapter
 
 from handoffd.clock import Clock, rfc3339
@@ -38,6 +39,7 @@ _BACKLOG: Final = TypeAdapter(BacklogView)
 _ACCOUNT: Final = TypeAdapter(AccountView)
 _SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
+_AT_ONCE: Final = 50
 
 LATELY_S: Final = 24 * 3600.0
 """For so long of a daemon's life, `status` tells that notices were given up."""
@@ -80,8 +82,14 @@ class Reads(Inspecting):
             "daemon": self.daemon,
             "at": rfc3339(self._clock.now()),
             "notices": await self.notices(),
-            "projects": [await self.status_of(view) for view in views],
+            "projects": [shown async for shown in self._statuses(views)],
         }
+
+    async def _statuses(self, views: Iterable[ProjectView]) -> AsyncIterator[Json]:
+        for number, view in enumerate(views, 1):
+            yield await self.status_of(view)
+            if number % _AT_ONCE == 0:
+                await checkpoint()  # others have their turn
 
     async def notices(self) -> list[Json]:
         """Return what people have not been told yet, or could not be told lately, for each sink."""

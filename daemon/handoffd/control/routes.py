@@ -19,6 +19,7 @@ from handoffd.control.api.asking import asked
 from handoffd.control.api.endpoint import Endpoint
 from handoffd.control.api.idempotency import Replies, answered
 from handoffd.control.api.problems import error_response
+from handoffd.control.api.rendering import rendered
 from handoffd.control.api.table import ENDPOINTS
 from handoffd.control.service import Service
 from handoffd.control.verbs import spec_of
@@ -46,7 +47,9 @@ def _route(endpoint: Endpoint, service: Service, closing: anyio.Event, replies: 
 
         async def do() -> Response:
             given = await endpoint.answer(question)
-            return given if isinstance(given, Response) else answered(given)
+            if isinstance(given, Response):
+                return given
+            return answered(given) if endpoint.long is None else await rendered(given, endpoint.long)
 
         key = question.caller.request
         return await do() if key is None else await replies.once(key, question, endpoint, do)

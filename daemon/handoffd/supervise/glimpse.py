@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from handoffd.engine.views import ProjectView
 from handoffd.errors import HandoffdError
@@ -58,6 +59,7 @@ async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, 
         views[root] = await view_of(project, services.slots)
         if row.hints == hints[root]:  # else what was read may be of before that
             row.view = views[root]
+        await checkpoint()  # others have their turn
     return views
 
 

@@ -65,7 +65,8 @@ class Endpoint:
     its own. `shape` is the type of that object, anything pydantic can describe, `media` what it comes as.
     `body` None: nothing can be sent along. `raw`: `answer` checks the body itself. `keyed`: it may come
     with an idempotency key. `one_event`: what comes of it is one event at most, whose result is the answer.
-    `hint`: how a person would ask, after a bad request.
+    `long` names a list in the answer that may have thousands of entries. `hint`: how a person would ask,
+    after a bad request.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Endpoint:
     one_event: bool = False
     shape: Any = dict[str, Any]
     media: tuple[str, ...] = ("application/json",)
+    long: str | None = None
     hint: str | None = None
 
 

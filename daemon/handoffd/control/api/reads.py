@@ -75,11 +75,11 @@ READS: Final = (
     ),
     Endpoint(
         name="status", path="/v1/status", help="Where every project stands, or one: as `status --json`.",
-        url=(PROJECT,), answer=_status, shape=StatusAnswer,
+        url=(PROJECT,), answer=_status, long="projects", shape=StatusAnswer,
     ),
     Endpoint(
         name="projects", path="/v1/projects", help="The supervised projects, each in a few words.",
-        answer=_projects, shape=ProjectsAnswer,
+        answer=_projects, long="projects", shape=ProjectsAnswer,
     ),
     Endpoint(
         name="project", path="/v1/projects/{project:path}",
