@@ -96,8 +96,9 @@ class Person:
         known = (
             (root, *found.get(root, (None, None))) for (root,) in db.execute("SELECT root FROM projects")
         )
-        # What is at work needs nobody; a start that was lost is of one that stands at its beginning.
-        at_rest = (None, FIRST, DONE)
+        # What is at work needs nobody; a start that was lost is of one that stands at its beginning, or
+        # has been initialised for it and nothing more.
+        at_rest = (None, "bootstrap", FIRST, DONE)
         return [
             (self._house.project_at(root), step, status)
             for root, step, status in known
