@@ -118,3 +118,19 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
 
     assert 9 == len(found["ms"])
     assert all(ms["p50"] > 0 for ms in found["ms"].values())
+
+
+@pytest.mark.parametrize("own", [(), ("--own",)])
+def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[str, ...]) -> None:
+    """All of them rest, and adding or removing one has nobody look at the others."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.scale", "--projects", "60", "--idle", "1", "--json", *own],
+        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    found = json.loads(done.stdout)
+
+    assert (60, 0) == (found["projects"], found["awake"])
+    assert (0, 0) == (found["add"]["others_looked_at"], found["remove"]["others_looked_at"])
+    assert {"ready_s", "rss_mb", "idle_cpu_percent", "poll", "sweep", "start_lag_ms"} <= found.keys()
