@@ -11,6 +11,7 @@ what differs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +19,7 @@ from itertools import islice
 import anyio
 import anyio.to_thread
 
-from handoffd.watch.folders import Identity, Signature, identity_in, signature
+from handoffd.watch.folders import NOWHERE, Identity, Signature, differ, identity_in, signature
 
 SLICE = 500
 """So many projects are looked at in one go, some 5 ms on a disk that is in memory."""
@@ -85,19 +86,21 @@ class Sweeper:
         before, self._known[root] = self._known[root], now
         hint_first = root in self._hint_first
         self._hint_first.discard(root)
-        return hint_first if before is None else before != now
+        return hint_first if before is None else differ(before, now)
 
 
 def _look(
     roots: list[str], known: Mapping[str, Signature | None], expected: Mapping[str, Identity]
 ) -> tuple[list[tuple[str, Signature]], list[str]]:
-    """Return the roots that differ, with their signatures, and those whose folder is another one.
+    """Return the roots with another signature, with that, and those whose folder is another one.
 
     `known` may change meanwhile: whoever takes the result looks again.
     """
     news, moved = [], []
+    now_ns = time.time_ns()  # file systems go by this clock, and nobody can set it for them
     for root in roots:
-        now, before = signature(root), known.get(root)
+        before = known.get(root)
+        now = signature(root, before or NOWHERE, now_ns=now_ns)
         if now != before:
             news.append((root, now))
         folder = expected.get(root, None if before is None else identity_in(before))
