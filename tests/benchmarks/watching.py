@@ -99,7 +99,7 @@ async def _latencies(hinted: Hinted, roots: Sequence[str], rounds: int) -> list[
         assert writer.stdin is not None
         assert writer.stdout is not None
         for _ in range(rounds):
-            await anyio.sleep(dice.uniform(0.03, 0.06))  # at any point of a step, with nobody resting
+            await anyio.sleep(dice.uniform(0.11, 0.14))  # at any point of a step, with nobody resting
             root = dice.choice(roots)
             hinted.at.pop(root, None)
             await writer.stdin.send(f"{root}/.ai\n".encode())

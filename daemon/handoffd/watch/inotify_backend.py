@@ -45,6 +45,12 @@ IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED
 IN_ROOT = _HOW | IN_MOVED_TO | IN_CREATE
 """Where there is no `.ai` yet, only its coming matters, and work goes on all around."""
 
+_REST_S = 0.1
+"""How long further changes of a project are collected after a hint.
+
+A hand-off is followed by our own writes of STATE.json; looks at those are better made when the next
+executor has been started.
+"""
 _AT_ONCE = 250
 """So many projects are placed in one visit to a worker thread: a few milliseconds."""
 _ATTEMPTS = 3
@@ -57,9 +63,9 @@ _AI = AI_FOLDER.encode()
 class InotifyBackend:
     """A `Backend` that asks the kernel itself."""
 
-    def __init__(self, settings: WatchSettings) -> None:
+    def __init__(self) -> None:
         self._table = WatchTable()
-        self._pace = Pace(settings.debounce_ms / 1000)
+        self._pace = Pace(_REST_S)
         self._pending: dict[str, None] = {}
         self._placing: set[str] = set()
         self._ended: set[int] = set()
@@ -88,8 +94,7 @@ class InotifyBackend:
         self.renew(self._table.all_roots())
 
     def configure(self, settings: WatchSettings) -> None:
-        """Go by these settings from now on."""
-        self._pace.rest_s = settings.debounce_ms / 1000
+        """Do nothing: there is nothing to be set."""
 
     async def run(self, listener: Listener) -> None:
         """Watch until cancelled."""

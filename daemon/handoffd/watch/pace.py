@@ -12,11 +12,13 @@ import anyio
 
 
 class Pace:
-    """Passes first hints on at once, and those that follow them at the next tick."""
+    """Passes first hints on at once, and those that follow them at the next tick, `rest_s` seconds later.
+
+    While nothing is hinted there are no ticks.
+    """
 
     def __init__(self, rest_s: float) -> None:
-        self.rest_s = rest_s
-        """Seconds between two ticks. There are none while nothing was hinted."""
+        self._rest_s = rest_s
         self._deliver: Callable[[Iterable[str]], None] = _to_nobody
         self._told: set[str] = set()
         self._owed: set[str] = set()
@@ -37,7 +39,7 @@ class Pace:
         self._told, self._owed, self._wake = set(), set(), anyio.Event()
         while True:
             await self._wake.wait()  # no limit: without a hint there is nothing to do
-            await anyio.sleep(self.rest_s)
+            await anyio.sleep(self._rest_s)
             self._told, self._owed = self._owed, set()
             if self._told:
                 self._deliver(frozenset(self._told))
