@@ -118,3 +118,20 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
 
     assert 9 == len(found["ms"])
     assert all(ms["p50"] > 0 for ms in found["ms"].values())
+
+
+def test_what_watching_costs(base: Path) -> None:
+    """Both back ends are measured, over each number of projects."""
+    words = ["--projects", "5", "20", "--rounds", "3", "--idle", "0.1", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.watching", *words],
+        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+
+    assert [("inotify", 5), ("watchfiles", 5), ("inotify", 20), ("watchfiles", 20)] == [
+        (run["back_end"], run["projects"]) for run in runs
+    ]
+    assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)
