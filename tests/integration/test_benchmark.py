@@ -121,8 +121,8 @@ def test_the_benchmark_of_hooks_runs_and_says_what_it_promises(base: Path) -> No
 
 
 def test_what_watching_costs(base: Path) -> None:
-    """Both back ends are measured, over each number of projects."""
-    words = ["--projects", "5", "20", "--rounds", "3", "--idle", "0.1", "--json"]
+    """Both back ends are measured."""
+    words = ["--projects", "5", "--rounds", "3", "--idle", "0.1", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.watching", *words],
         cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
@@ -131,7 +131,5 @@ def test_what_watching_costs(base: Path) -> None:
     assert 0 == done.returncode, done.stderr
     runs = json.loads(done.stdout)["runs"]
 
-    assert [("inotify", 5), ("watchfiles", 5), ("inotify", 20), ("watchfiles", 20)] == [
-        (run["back_end"], run["projects"]) for run in runs
-    ]
+    assert [("inotify", 5), ("watchfiles", 5)] == [(run["back_end"], run["projects"]) for run in runs]
     assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)

@@ -15,9 +15,11 @@ import anyio.lowlevel
 import pytest
 from tests.support.eventually import eventually
 from tests.unit.watch.test_backend import running as running_alone
+from tests.unit.watch.test_inotify import packed
 from tests.unit.watch.watching import Hints, project, publish, touch_name_that_is_no_utf8, watching
 
 from handoffd.settings import WatchSettings
+from handoffd.watch.inotify import IN_IGNORED, Event
 from handoffd.watch.inotify_backend import InotifyBackend
 
 if sys.platform != "linux":
@@ -169,6 +171,23 @@ def watches_of(backend: InotifyBackend) -> int:
     kernel = backend._kernel
     assert kernel is not None
     return Path(f"/proc/self/fdinfo/{kernel.descriptor}").read_text().count("inotify wd:")
+
+
+async def test_a_watch_that_ended_before_anybody_knew_whose_it_was_is_made_again(tmp_path: Path) -> None:
+    """Its event came while the thread that made it was on its way back."""
+    root, other = project(tmp_path, "root"), project(tmp_path, "other")
+    backend = InotifyBackend()
+    backend.add(str(root))
+    async with running_alone(backend) as told:
+        await eventually(lambda: told.where(root))
+        backend._placing = {str(root), str(other)}
+        backend._sort(packed(Event(7_000_001, IN_IGNORED, b"")), told)
+        assert backend._take_over(str(root), 7_000_001)
+        assert backend._take_over(str(other), 7_000_002)
+        told.found.clear()
+        await eventually(lambda: told.where(root))
+
+    assert [str(root)] == [place.root for place in told.found]
 
 
 async def test_it_gives_everything_back_when_it_ends(tmp_path: Path) -> None:
