@@ -46,6 +46,8 @@ IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED
 IN_ROOT = _HOW | IN_MOVED_TO | IN_CREATE
 """Where there is no `.ai` yet, only its coming matters, and work goes on all around."""
 
+_AWAY = IN_DELETE | IN_MOVED_FROM
+
 _REST_S = 0.1
 """How long further changes of a project are collected after a hint.
 
@@ -157,6 +159,7 @@ class InotifyBackend:
 
     def _sort(self, data: bytes, listener: Listener) -> None:
         touched: set[str] = set()
+        gone: set[str] = set()
         moved: set[str] = set()
         for watch, mask, name in parse_events(data):
             if mask & IN_Q_OVERFLOW:
@@ -164,11 +167,13 @@ class InotifyBackend:
             elif mask & (IN_IGNORED | IN_MOVE_SELF):
                 moved.update(self._ended_at(watch, mask))
             elif name in _NAMES or not name:
-                touched.update(self._table.roots(watch))
+                (gone if mask & _AWAY else touched).update(self._table.roots(watch))
             elif name == _AI:
                 moved.update(self._table.roots(watch))
         if touched:
             self._pace.hint(touched)
+        if gone:
+            self._pace.hint_later(gone)
         if moved:
             listener.moved(moved)
 

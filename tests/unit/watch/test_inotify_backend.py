@@ -74,6 +74,23 @@ async def test_every_way_of_changing_a_file_is_hinted(tmp_path: Path, way: str) 
         await eventually(lambda: 2 <= hints.count[str(root)])
 
 
+@pytest.mark.parametrize("away", [Path.unlink, _move_away])
+async def test_what_goes_is_not_hinted_at_once(tmp_path: Path, away: Callable[[Path], None]) -> None:
+    """Whoever is told and writes it again is not in the way of `rm -r`: what came after it is heard first."""
+    root, other = project(tmp_path, "root"), project(tmp_path, "other")
+    publish(root, "x")
+    backend = InotifyBackend()
+    for one in (root, other):
+        backend.add(str(one))
+    async with running_alone(backend) as told:
+        await eventually(lambda: told.where(root) and told.where(other))
+        away(root / ".ai" / "HANDOFF.md")
+        publish(other, "x")
+        await eventually(lambda: str(root) in told.heard)
+
+    assert [str(other), str(root)] == told.heard[:2]
+
+
 async def test_a_file_that_stays_open_is_hinted(tmp_path: Path) -> None:
     """Each time something is written, as long as nobody closes it."""
     root = project(tmp_path)
