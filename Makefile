@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench bench-scale bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
+.PHONY: demo test lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
 
 demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -23,6 +23,9 @@ bench: $(READY)  ## Hand-off to next executor, with 1,000 idle projects, beside 
 
 bench-scale: $(READY)  ## What 10,000 projects at rest cost
 	@$(BIN)/python -m tests.benchmarks.scale $(ARGS)
+
+bench-watch: $(READY)  ## What watching 1,000 and 10,000 projects costs, with each back end
+	@$(BIN)/python -m tests.benchmarks.watching $(ARGS)
 
 bench-stream: $(READY)  ## Memory of the daemon after 1 GiB of an agent's stream, beside that after 10 MiB
 	@$(BIN)/python -m tests.benchmarks.stream_memory --check $(ARGS)

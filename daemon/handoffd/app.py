@@ -229,7 +229,6 @@ class Daemon:
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
-        self._scheduler.every("budgets", BUDGETS_EVERY_S, self._look_at_budgets)
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
         service = Service(
             self._roster, self._services.journal, self._services.clock,
@@ -262,6 +261,7 @@ class Daemon:
             ("watcher", self._watcher.run),
             ("scheduler", self._scheduler.run),
             ("meters", self._services.meters.run),
+            ("budgets", partial(self._services.budgets.run, BUDGETS_EVERY_S)),
             ("slots", self._services.slots.run),
             ("roster", partial(self._roster.run, self._watcher)),
             ("control", server.run),
@@ -321,9 +321,6 @@ class Daemon:
             services.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
         )
         return stuck(beats, services.clock.monotonic())
-
-    async def _look_at_budgets(self) -> None:
-        self._services.budgets.look()
 
     async def _look_at_machine(self) -> None:
         before = self._machine.trouble

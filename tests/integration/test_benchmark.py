@@ -134,3 +134,18 @@ def test_what_many_projects_cost_is_measured_with_a_few(base: Path, own: tuple[s
     assert (60, 0) == (found["projects"], found["awake"])
     assert (0, 0) == (found["add"]["others_looked_at"], found["remove"]["others_looked_at"])
     assert {"ready_s", "rss_mb", "idle_cpu_percent", "poll", "sweep", "start_lag_ms"} <= found.keys()
+
+
+def test_what_watching_costs(base: Path) -> None:
+    """Both back ends are measured."""
+    words = ["--projects", "5", "--rounds", "3", "--idle", "0.1", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.watching", *words],
+        cwd=REPOSITORY, env={**os.environ, "TMPDIR": str(base)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+
+    assert [("inotify", 5), ("watchfiles", 5)] == [(run["back_end"], run["projects"]) for run in runs]
+    assert all(3 == run["hint_ms"]["n"] and run["sweep"]["loop_ms"] > 0 for run in runs)

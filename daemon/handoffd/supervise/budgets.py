@@ -14,6 +14,9 @@ from functools import reduce
 from operator import add
 from typing import Final
 
+import anyio
+import structlog
+
 from handoffd.clock import Clock
 from handoffd.engine.caps import (
     NO_CAP,
@@ -36,6 +39,8 @@ from handoffd.protocol.state import Status
 from handoffd.settings import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
 from handoffd.supervise.notices import cap_notice, unpriced_notice
+
+log = structlog.get_logger(__name__)
 
 _REMEMBERED: Final = timedelta(days=31)
 """So far back the sums of days are read again: a clock that was put right is rarely put back further."""
@@ -66,6 +71,7 @@ class Budgets:
         self.live: Callable[[], Mapping[str, Usage]] = dict
         """Returns what each run has used so far, by dispatch; whoever reads their output sets it."""
         self._flights: dict[str, Flight] = {}
+        self._begun = anyio.Event()
         self._booked = Usage()
         self._days: dict[date, Usage] = {}
         """By date, as whoever sets the clock right finds the day that it is."""
@@ -102,6 +108,7 @@ class Budgets:
         if known is not None:
             flight.usage = known.usage
         self._flights[dispatch] = flight
+        self._begun.set()
 
     # --- what follows ------------------------------------------------------------------------------
     def over(self, key: TrackKey, track: Track, project: ProjectCaps) -> Finding | None:
@@ -122,6 +129,18 @@ class Budgets:
             return None
         caps = caps_in_force(self._caps, project, track.ledger.granted)
         return capped if still_in_force(capped, caps.get("attempt", NO_CAP)) else None
+
+    async def run(self, every_s: float) -> None:
+        """Look every so often while anything runs, until cancelled; at rest nothing wakes it."""
+        while True:
+            await self._begun.wait()  # no limit: nothing runs
+            try:
+                self.look()
+            except Exception:  # of one run; the caps of the others still hold
+                log.exception("budgets not looked at")
+            if not self._flights:
+                self._begun = anyio.Event()
+            await anyio.sleep(every_s)
 
     def look(self) -> None:
         """Compare what runs with its caps: warn, and have ended what is to be ended."""

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 def backend_of(settings: WatchSettings) -> Backend:
     """Return the back end that `settings` name; `auto` is inotify where the kernel has one."""
     if reads_inotify(settings) and (settings.backend == "inotify" or _there()):
-        return InotifyBackend(settings)
+        return InotifyBackend()
     from handoffd.watch.watchfiles_backend import WatchfilesBackend  # noqa: PLC0415  (0.1 s, hardly needed)
 
     return WatchfilesBackend(settings)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import islice
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from handoffd.settings import WatchSettings
 from handoffd.watch.backend import Listener
 from handoffd.watch.demand import LIMIT_REACHED
-from handoffd.watch.folders import AI_FOLDER, NAMES, Place, place_of
+from handoffd.watch.folders import AI_FOLDER, NAMES, NOWHERE, Place, place_of
 from handoffd.watch.inotify import (
     IN_ATTRIB,
     IN_CLOSE_WRITE,
@@ -38,6 +38,7 @@ from handoffd.watch.inotify import (
 )
 from handoffd.watch.pace import Pace
 from handoffd.watch.table import WatchTable
+from handoffd.watch.visits import SILENT, Visits
 
 _HOW = IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
 IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
@@ -45,6 +46,14 @@ IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED
 IN_ROOT = _HOW | IN_MOVED_TO | IN_CREATE
 """Where there is no `.ai` yet, only its coming matters, and work goes on all around."""
 
+_AWAY = IN_DELETE | IN_MOVED_FROM
+
+_REST_S = 0.1
+"""How long further changes of a project are collected after a hint.
+
+A hand-off is followed by our own writes of STATE.json; looks at those are better made when the next
+executor has been started.
+"""
 _AT_ONCE = 250
 """So many projects are placed in one visit to a worker thread: a few milliseconds."""
 _ATTEMPTS = 3
@@ -57,14 +66,15 @@ _AI = AI_FOLDER.encode()
 class InotifyBackend:
     """A `Backend` that asks the kernel itself."""
 
-    def __init__(self, settings: WatchSettings) -> None:
+    def __init__(self) -> None:
         self._table = WatchTable()
-        self._pace = Pace(settings.debounce_ms / 1000)
+        self._pace = Pace(_REST_S)
         self._pending: dict[str, None] = {}
         self._placing: set[str] = set()
         self._ended: set[int] = set()
         """Watches that ended while nobody knew yet whose they were."""
         self._kernel: Inotify | None = None
+        self._visits = Visits()
         self._wake = anyio.Event()
 
     def add(self, root: str) -> None:
@@ -88,8 +98,7 @@ class InotifyBackend:
         self.renew(self._table.all_roots())
 
     def configure(self, settings: WatchSettings) -> None:
-        """Go by these settings from now on."""
-        self._pace.rest_s = settings.debounce_ms / 1000
+        """Do nothing: there is nothing to be set."""
 
     async def run(self, listener: Listener) -> None:
         """Watch until cancelled."""
@@ -119,8 +128,10 @@ class InotifyBackend:
                 group.start_soon(self._read, self._kernel, listener, name="inotify")
         except OSError as error:
             barred = dict.fromkeys(roots, _why(error))
-        found = await anyio.to_thread.run_sync(_placed, self._kernel, barred, abandon_on_cancel=True)
-        places = [place for place, watch in found if self._take_over(place.root, watch)]
+        found = await self._visits.pay(roots, partial(_placed, kernel=self._kernel, barred=barred))
+        for root in roots:
+            found.setdefault(root, (Place(root=root, folder=None, ai=NOWHERE, why_not=SILENT), None))
+        places = [place for place, watch in found.values() if self._take_over(place.root, watch)]
         self._placing = set()
         await listener.placed(places)
 
@@ -148,6 +159,7 @@ class InotifyBackend:
 
     def _sort(self, data: bytes, listener: Listener) -> None:
         touched: set[str] = set()
+        gone: set[str] = set()
         moved: set[str] = set()
         for watch, mask, name in parse_events(data):
             if mask & IN_Q_OVERFLOW:
@@ -155,11 +167,13 @@ class InotifyBackend:
             elif mask & (IN_IGNORED | IN_MOVE_SELF):
                 moved.update(self._ended_at(watch, mask))
             elif name in _NAMES or not name:
-                touched.update(self._table.roots(watch))
+                (gone if mask & _AWAY else touched).update(self._table.roots(watch))
             elif name == _AI:
                 moved.update(self._table.roots(watch))
         if touched:
             self._pace.hint(touched)
+        if gone:
+            self._pace.hint_later(gone)
         if moved:
             listener.moved(moved)
 
@@ -170,15 +184,14 @@ class InotifyBackend:
         return self._table.drop(watch) if mask & IN_IGNORED else self._table.roots(watch)
 
 
-def _placed(kernel: Inotify | None, barred: Mapping[str, str | None]) -> list[tuple[Place, int | None]]:
-    """Watch each project that is not barred; return where, and the number of the watch, if there is one."""
-    found: list[tuple[Place, int | None]] = []
-    for root, why_not in barred.items():
-        if kernel is None or why_not is not None:
-            found.append((place_of(root).refused(why_not or ""), None))
-        else:
-            found.append(_watched(kernel, root))
-    return found
+def _placed(
+    root: str, *, kernel: Inotify | None, barred: Mapping[str, str | None]
+) -> tuple[Place, int | None]:
+    """Watch a project that is not barred; return where, and the number of the watch, if there is one."""
+    why_not = barred[root]
+    if kernel is None or why_not is not None:
+        return place_of(root).refused(why_not or ""), None
+    return _watched(kernel, root)
 
 
 def _watched(kernel: Inotify, root: str, attempts: int = _ATTEMPTS) -> tuple[Place, int | None]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ The kernel says so when it does, watchfiles (1.3.0) keeps that to itself. A burs
 one change a name here, and is not noticed.
 """
 
+_GIVEN_BACK_LOOKS, _GIVEN_BACK_LOOK_S = 200, 0.01
 _LIMIT_WORDS = ("watch limit", "Too many open files", "No space left", "os error 24", "os error 28")
 _NAMES = frozenset(NAMES)
 
@@ -148,6 +150,7 @@ def open_watch(places: Sequence[Place], settings: WatchSettings) -> tuple[Watch 
     One folder that cannot be watched makes watchfiles refuse them all: it is left out and the
     rest tried again. At the system's limit the first half is tried, and so on. Blocks.
     """
+    before = _instances()
     left = [place for place in places if place.folder is not None]
     refused = {place.root: place.why_not or "" for place in places if place.folder is None}
     while left:
@@ -155,9 +158,34 @@ def open_watch(places: Sequence[Place], settings: WatchSettings) -> tuple[Watch 
             return Watch(left, settings), refused
         except (OSError, WatchfilesRustInternalError) as error:
             out, why = _refused_by(str(error), left)
+            _until_given_back(before)
         refused |= {place.root: why for place in out}
         left = [place for place in left if place.root not in refused]
     return None, refused
+
+
+def _instances() -> int:
+    """Return how many inotify instances this process has; 0 where that cannot be found out."""
+    try:
+        descriptors = os.listdir("/proc/self/fd")
+    except OSError:
+        return 0
+    return sum(_link(f"/proc/self/fd/{name}") == "anon_inode:inotify" for name in descriptors)
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _until_given_back(instances: int) -> None:
+    """Wait until a watcher that could not be built has let go: a thread of its own does that, by and by."""
+    for _ in range(_GIVEN_BACK_LOOKS):
+        if _instances() <= instances:
+            return
+        time.sleep(_GIVEN_BACK_LOOK_S)
 
 
 def _refused_by(message: str, places: Sequence[Place]) -> tuple[Sequence[Place], str]:

@@ -11,14 +11,17 @@ what differs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import anyio
-import anyio.to_thread
 
-from handoffd.watch.folders import Identity, Signature, identity_in, signature
+from handoffd.watch.folders import NOWHERE, Identity, Signature, differ, identity_in, signature
+from handoffd.watch.visits import Visits
 
 SLICE = 500
 """So many projects are looked at in one go, some 5 ms on a disk that is in memory."""
@@ -40,6 +43,7 @@ class Sweeper:
         self._known: dict[str, Signature | None] = {}
         self._hint_first: set[str] = set()
         self._turn = anyio.Lock()
+        self._visits = Visits()
 
     def add(self, root: str, *, hint_first: bool = False) -> None:
         """Include `root`. Its first sight is only remembered, unless `hint_first` asks for a hint as well."""
@@ -61,19 +65,22 @@ class Sweeper:
 
         Of roots in `expected` the `.ai` folder is compared with that one, else with the one that was
         there last. Sweeps take turns, slice by slice, so a signature is never replaced by an older one.
-        A file system that hangs holds the sweep up for as long as it hangs (no limit would give its
-        thread back), but not a cancellation.
+        A project whose disk hangs is passed over until it answers.
         """
         wanted = iter(list(self._known) if roots is None else [root for root in roots if root in self._known])
         changed: set[str] = set()
         moved: set[str] = set()
         while some := list(islice(wanted, SLICE)):
             async with self._turn:
-                news, elsewhere = await anyio.to_thread.run_sync(
-                    _look, some, self._known, expected or {}, abandon_on_cancel=True
-                )
-                hints = [root for root, now in news if self._is_news(root, now)]
-            moved.update(elsewhere)
+                # File systems go by this clock, and nobody can set it for them.
+                look = partial(_look, known=self._known, expected=expected or {}, now_ns=time.time_ns())
+                seen = await self._visits.pay(some, look)
+                hints = [
+                    root
+                    for root, one in seen.items()
+                    if one.news is not None and self._is_news(root, one.news)
+                ]
+            moved.update(root for root, one in seen.items() if one.moved)
             changed.update(hints)
             for root in hints:
                 self._touched(root)
@@ -85,22 +92,24 @@ class Sweeper:
         before, self._known[root] = self._known[root], now
         hint_first = root in self._hint_first
         self._hint_first.discard(root)
-        return hint_first if before is None else before != now
+        return hint_first if before is None else differ(before, now)
+
+
+class _Sight(NamedTuple):
+    news: Signature | None
+    """The signature, if it is another one than before."""
+    moved: bool
+
+
+_AS_BEFORE = _Sight(None, moved=False)
 
 
 def _look(
-    roots: list[str], known: Mapping[str, Signature | None], expected: Mapping[str, Identity]
-) -> tuple[list[tuple[str, Signature]], list[str]]:
-    """Return the roots that differ, with their signatures, and those whose folder is another one.
-
-    `known` may change meanwhile: whoever takes the result looks again.
-    """
-    news, moved = [], []
-    for root in roots:
-        now, before = signature(root), known.get(root)
-        if now != before:
-            news.append((root, now))
-        folder = expected.get(root, None if before is None else identity_in(before))
-        if folder is not None and folder != identity_in(now):
-            moved.append(root)
-    return news, moved
+    root: str, *, known: Mapping[str, Signature | None], expected: Mapping[str, Identity], now_ns: int
+) -> _Sight:
+    """Return what is new about a project. `known` may change meanwhile: who takes the result looks again."""
+    before = known.get(root)
+    now = signature(root, before or NOWHERE, now_ns=now_ns)
+    folder = expected.get(root, None if before is None else identity_in(before))
+    moved = folder is not None and folder != identity_in(now)
+    return _AS_BEFORE if now == before and not moved else _Sight(None if now == before else now, moved)

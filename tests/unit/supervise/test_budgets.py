@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -354,3 +355,43 @@ async def test_a_run_that_reaches_its_cap_is_ended_and_costs_no_attempt(tmp_path
 def test_the_clock_of_the_tests_stands_still() -> None:
     """Else days would end by themselves."""
     assert NOW == MovableClock().now()
+
+
+def ended(desk: Desk) -> list[str]:
+    """Return the runs that were to be ended."""
+    return [event.dispatch for event in desk.posted if isinstance(event, CapReached)]
+
+
+async def test_what_runs_is_looked_at_by_itself(desk: MakeDesk) -> None:
+    """While anything runs; when nothing does, nothing wakes it until the next run begins."""
+    one = desk(attempt_usd=1)
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.budgets.run, 0.001)
+        for run in ("first", "second"):
+            one.flies(SHOP, run)
+            one.live[run] = usd(2)
+            await eventually(lambda run=run: run in ended(one))  # type: ignore[misc]
+            one.tracks[SHOP] = Track()
+            await eventually(lambda: not one.budgets._begun.is_set())
+        group.cancel_scope.cancel()
+
+
+async def test_a_look_that_fails_is_not_the_last(desk: MakeDesk) -> None:
+    """One run that cannot be told about does not lift the caps of the others."""
+    one = desk(attempt_usd=1)
+    usage, asked = one.budgets.live, 0
+
+    def failing_first() -> Mapping[str, Usage]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise RuntimeError("not understood")
+        return usage()
+
+    one.budgets.live = failing_first
+    one.flies(SHOP, "run")
+    one.live["run"] = usd(2)
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.budgets.run, 0.001)
+        await eventually(lambda: one.posted)
+        group.cancel_scope.cancel()

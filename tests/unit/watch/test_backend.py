@@ -64,8 +64,7 @@ class Recorder:
 @pytest.fixture(params=[InotifyBackend, WatchfilesBackend])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each of them."""
-    made: Backend = request.param(WatchSettings())
-    return made
+    return InotifyBackend() if request.param is InotifyBackend else WatchfilesBackend(WatchSettings())
 
 
 @asynccontextmanager

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
-import resource
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from handoffd.watch.folders import NAMES, NOWHERE, folder_identity, identity_in, place_of, signature
+from handoffd.watch.folders import (
+    NAMES,
+    NOWHERE,
+    differ,
+    folder_identity,
+    identity_in,
+    place_of,
+    signature,
+)
 
 
 def _project(path: Path) -> Path:
@@ -78,7 +86,7 @@ def test_every_way_of_writing_changes_the_signature(tmp_path: Path) -> None:
     (root / ".ai").rename(root / "old")
     look()
 
-    assert all(before != after for before, after in pairwise(seen))
+    assert all(differ(before, after) for before, after in pairwise(seen))
 
 
 def test_files_we_do_not_know_are_not_news(tmp_path: Path) -> None:
@@ -87,7 +95,7 @@ def test_files_we_do_not_know_are_not_news(tmp_path: Path) -> None:
     before = signature(str(root))
     (root / ".ai" / "notes.txt").write_text("x", encoding="utf-8")
 
-    assert before == signature(str(root))
+    assert not differ(before, signature(str(root)))
 
 
 def test_a_signature_tells_the_folder_it_is_of(tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ def test_which_file_it_is_is_part_of_the_signature(tmp_path: Path) -> None:
     (root / ".ai" / NAMES[1]).unlink()
 
     assert len(first) == len(signature(str(root)))
-    assert first != signature(str(root))
+    assert differ(first, signature(str(root)))
 
 
 @pytest.mark.parametrize("year_s", [-(2**31), 2**34 - 2**31 - 1])
@@ -123,19 +131,54 @@ def test_any_time_that_a_file_system_keeps_is_borne(tmp_path: Path, year_s: int)
     before = signature(str(root))
     os.utime(file, (year_s, year_s))
 
-    assert before != signature(str(root))
+    assert differ(before, signature(str(root)))
 
 
-def test_without_a_free_descriptor_files_are_seen_all_the_same(tmp_path: Path) -> None:
-    """A daemon at its limit does not take its projects for empty."""
+LATER_NS = 2**62
+"""A time at which no folder has been changed recently."""
+
+
+def test_names_that_were_not_there_are_looked_for_when_the_folder_has_changed(tmp_path: Path) -> None:
+    """Each name that comes, goes or is replaced changes it; what is in a file that stays is seen as well."""
     root = _project(tmp_path / "a")
-    (root / ".ai" / "HANDOFF.md").write_text("x", encoding="utf-8")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    usual = signature(str(root))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        at_the_limit, missing = signature(str(root)), signature(str(tmp_path))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    ai = root / ".ai"
+    before = signature(str(root), now_ns=LATER_NS)
+    changes: list[Callable[[], object]] = [
+        lambda: (ai / "HANDOFF.md").write_text("x", encoding="utf-8"),
+        lambda: (ai / "HANDOFF.md").write_text("xy", encoding="utf-8"),
+        lambda: os.link(ai / "HANDOFF.md", ai / "STATE.json"),
+        (ai / "HANDOFF.md").unlink,
+        lambda: os.rename(ai / "STATE.json", ai / "step-rules.yaml"),
+    ]
+    for change in changes:
+        change()
+        now = signature(str(root), before, now_ns=LATER_NS)
+        assert signature(str(root), now_ns=LATER_NS) == now
+        assert differ(before, now)
+        before = now
 
-    assert (usual, NOWHERE) == (at_the_limit, missing)
+
+def test_a_folder_that_was_changed_just_now_is_not_relied_upon(tmp_path: Path) -> None:
+    """It may be changed again at what its clock calls the same time."""
+    root = _project(tmp_path / "a")
+    changed_ns = (root / ".ai").stat().st_ctime_ns
+
+    recent = signature(str(root), now_ns=changed_ns + 1_000_000_000)
+    long_ago = signature(str(root), now_ns=changed_ns + 3_000_000_000)
+
+    assert recent != long_ago
+    assert not differ(recent, long_ago)
+    # As if the clock stood still: the name is new and the folder as before.
+    (root / ".ai" / "HANDOFF.md").touch()
+    assert differ(recent, signature(str(root), recent, now_ns=LATER_NS))
+
+
+def test_a_folder_that_is_as_before_is_not_searched(tmp_path: Path) -> None:
+    """Only what was in it is looked at."""
+    root = _project(tmp_path / "a")
+    (root / ".ai" / "HANDOFF.md").touch()
+    complete = signature(str(root), now_ns=LATER_NS)
+    nothing_known = complete[:-33]
+
+    assert nothing_known == signature(str(root), nothing_known, now_ns=LATER_NS)
+    assert complete == signature(str(root), complete, now_ns=LATER_NS)

@@ -66,3 +66,25 @@ async def test_without_hints_there_are_no_ticks() -> None:
     async with paced(AT_ONCE) as (pace, _):
         pace.hint(["/a"])
         await eventually(lambda: not pace._told and not pace._wake.is_set())
+
+
+async def test_what_can_wait_waits_for_a_whole_rest() -> None:
+    """Also when a tick is just due; it keeps no other hint back."""
+    async with paced(HOURS) as (pace, got):
+        pace.hint_later(["/a"])
+        pace.hint(["/b"])
+        assert {"/b": 1} == got
+        pace.hint(["/a"])
+        assert {"/a": 1, "/b": 1} == got
+
+
+async def test_what_can_wait_comes_once() -> None:
+    """However often it was said."""
+    async with paced(AT_ONCE) as (pace, got):
+        for _ in range(10):
+            pace.hint_later(["/a"])
+        assert {} == got
+        await eventually(lambda: got["/a"])
+        await eventually(lambda: not pace._told and not pace._wake.is_set())
+
+    assert {"/a": 1} == got
