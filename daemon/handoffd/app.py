@@ -10,10 +10,12 @@ import gc
 import os
 import resource
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Container, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,14 +23,15 @@ import structlog
 from anyio import to_thread
 
 from handoffd.clock import SystemClock
+from handoffd.configure import Given
 from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
-from handoffd.errors import HandoffdError
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.logs import configure_logging
 from handoffd.metrics.counted import Counted
 from handoffd.metrics.exposition import exposition
 from handoffd.notify.fanout import Notifier
@@ -40,11 +43,14 @@ from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.descriptors import RESERVE, Descriptors
+from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.gauges import gauges
 from handoffd.supervise.heartbeats import POLL, beats_of, stuck
 from handoffd.supervise.machine import Machine
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.postbox import Postbox
+from handoffd.supervise.reloading import Reloading
+from handoffd.supervise.renewal import Renewal
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
@@ -119,15 +125,17 @@ async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncItera
         await journal.close()
 
 
-async def serve(settings: Settings) -> int:
+async def serve(settings: Settings, given: Given | None = None, file: Path | None = None) -> int:
     """Be the daemon until a signal or a stop verb ends it; return its exit code.
 
     Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one.
+    With `given`, the settings are read again as they were read before, from `file` if that is there.
     """
     _allow_files()
     counted = Counted(SystemClock())
     async with _parts(settings, LOCK_S) as services:
-        daemon = Daemon(settings, replace(services, recorder=counted), counted)
+        counting = replace(services, recorder=counted)
+        daemon = Daemon(settings, counting, counted, Reloading(counting, given, file))
         return await daemon.run()
 
 
@@ -196,11 +204,17 @@ def _door(settings: Settings) -> TcpDoor | None:
 class Daemon:
     """The running daemon: starts its parts, waits for the end, winds down in order."""
 
-    def __init__(self, settings: Settings, services: Services, counted: Counted) -> None:
+    def __init__(
+        self, settings: Settings, services: Services, counted: Counted, reloading: Reloading | None = None
+    ) -> None:
+        reloading = reloading or Reloading(services, None)
         self._settings = settings
         self._services = services
         self._counted = counted
         self._roster = Roster(services)
+        self._enrolling = Enrolling(services, self._roster)
+        self._renewal = Renewal(reloading, self._enrolling, self._roster)
+        reloading.followers.append(self._configure)
         self._watcher = Watcher(self._roster.touched, settings.watch)
         self._machine = Machine(services, self._roster.poll)
         self._scheduler = Scheduler()
@@ -222,19 +236,18 @@ class Daemon:
             await self._roster.load()
             gc.freeze()  # what is there by now stays; what projects are made of comes and goes
             gc.enable()
-            async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
-                for root in self._settings.projects:
-                    tasks.start_soon(self._add_configured, str(root))
+            await self._enrolling.named()
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
-        service = Service(
+        self._service = service = Service(
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
             inside=partial(inside_executor, witness=self._services.launcher.witness),
+            renewing=self._renewal,
         )  # fmt: skip
         server = ControlServer(service, self._settings.control_socket, door=_door(self._settings))
         with self._at_once:
@@ -265,6 +278,8 @@ class Daemon:
             ("slots", self._services.slots.run),
             ("roster", partial(self._roster.run, self._watcher)),
             ("control", server.run),
+            ("enrolling", self._enrolling.run),
+            ("settings", self._renewal.follow),
             ("signals", self._follow_signals),
             ("watchdog", partial(self._manager.run, self._stuck)),
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
@@ -282,11 +297,16 @@ class Daemon:
         gc.collect()
         gc.freeze()
 
-    async def _add_configured(self, root: str) -> None:
-        try:
-            await self._roster.add(root)
-        except HandoffdError as error:  # one project's fault is not the daemon's
-            log.warning("project not added", project=root, error=str(error))
+    def _configure(self, settings: Settings) -> None:
+        """Have every part that keeps some of the settings follow those that come into force."""
+        self._settings = settings
+        self._services.slots.configure(settings.execute.slots, settings.scheduling)
+        self._services.meters.configure(settings.execute)
+        self._services.budgets.configure(settings.caps)
+        self._watcher.configure(settings.watch)
+        self._scheduler.change("poll", settings.schedule.poll_s)
+        self._service.configure(settings.language)
+        configure_logging(settings.log, stream=sys.stderr, environment=self._services.environment)
 
     async def _follow_signals(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
@@ -304,7 +324,7 @@ class Daemon:
     async def _reload(self) -> None:
         self._manager.reloading()
         try:
-            for problem in await self._roster.reload():
+            for problem in (await self._renewal.renew()).problems:
                 log.warning("reload", problem=problem)
         except Exception:
             log.exception("reload failed")
@@ -339,6 +359,7 @@ class Daemon:
             gates=self._gates,
             unusable=self._roster.count - usable,
             trouble=self._machine.trouble,
+            settings=self._renewal.trouble,
         )
         return status_line(overview)
 

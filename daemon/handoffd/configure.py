@@ -48,12 +48,42 @@ class Loaded:
     file: Path | None
     sources: Mapping[str, Source]
 
+    def line_of(self, key: str) -> int | None:
+        """Return the line of the file at which a key stands; None when it came from elsewhere."""
+        source = source_of(key, self.sources)
+        return source.line if source is not None and source.kind == "file" else None
+
     def explain(self) -> tuple[Explained, ...]:
         """Return every setting with its value (secrets shortened) and the source that won."""
         return tuple(
             Explained(key=key, value=_plain(value), source=source_of(key, self.sources) or DEFAULT)
             for key, value in _leaves(self.settings)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What `load` is given: kept by a daemon, that reads its settings again in the same way."""
+
+    flags: Mapping[str, object]
+    environ: Mapping[str, str]
+
+    def load(self) -> Loaded:
+        """Return the settings as they are now. Raises InvalidFile."""
+        return load(self.flags, self.environ)
+
+    def files(self) -> tuple[Path, ...]:
+        """Return where the settings file may lie; the first that exists is the one that counts."""
+        given = self.flags.get("config")
+        return default_files(self.environ) if given is None else (Path(os.path.abspath(str(given))),)
+
+
+def differing(one: Settings, other: Settings) -> tuple[str, ...]:
+    """Return the dotted keys, sorted, that have another value in `other`."""
+    before, after = dict(_leaves(one)), dict(_leaves(other))
+    return tuple(
+        sorted(key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...))
+    )
 
 
 class _FromEnvironment(Settings, BaseSettings):

@@ -193,7 +193,7 @@ def _without_secrets(key: object, value: Any, depth: int) -> Any:
 
 def _without_secret_items(items: list[Any], depth: int) -> list[Any]:
     """Return the items; in an argv, the word after `--token` is the secret."""
-    flags: list[Any] = [None, *items[:-1]]
+    flags: list[Any] = [None, *items][: len(items)]
     return [
         _without_secrets(flag if isinstance(flag, str) and flag.startswith("-") else None, item, depth + 1)
         for flag, item in zip(flags, items, strict=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from tests.support.supervision import MemorySupervision
+from tests.support.supervision import MemoryRenewing, MemorySupervision
 
 from handoffd.clock import SystemClock
 from handoffd.control.client import Client
@@ -38,6 +38,7 @@ class Controlled:
         self.supervision = supervision
         self.client = Client(self.socket)
         self.stopped_with: list[bool] = []
+        self.renewing = MemoryRenewing(supervision)
         self.token_file = runtime / "state" / "control.token"
         self.tcp_port: int | None = None
         """The loopback port, if there is one."""
@@ -81,8 +82,9 @@ def controlled(
             on_stop()
 
         service = Service(
-            supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside
-        )
+            supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside,
+            renewing=lent.renewing,
+        )  # fmt: skip
         door = TcpDoor(
             host=host, port=0, token_file=lent.token_file, gates=gates, limits=limits
         )  # fmt: skip

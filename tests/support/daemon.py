@@ -78,6 +78,18 @@ class Daemon:
         whole.setdefault("scheduling", {}).setdefault("min_free_memory_mb", 0)
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 
+    def configure(self, settings: Json) -> None:
+        """Write other settings in the place of those there are, as an editor does."""
+        before = self._config
+        self._config = before.with_suffix(".new")
+        self._write_config(settings)
+        self._config = self._config.rename(before)
+
+    @property
+    def config(self) -> Path:
+        """The settings file."""
+        return self._config
+
     # --- its life --------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the daemon and wait until it answers."""

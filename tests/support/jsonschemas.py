@@ -101,6 +101,10 @@ def _no_longer_than(value: Any, most: int) -> list[str]:
     return [f"{len(value)} characters are too many"] if isinstance(value, str) and len(value) > most else []
 
 
+def _no_more_than(value: Any, most: int) -> list[str]:
+    return [f"{len(value)} items are too many"] if isinstance(value, list) and len(value) > most else []
+
+
 def _like(value: Any, pattern: str) -> list[str]:
     return (
         [f"{value!r} is not like {pattern}"]
@@ -119,6 +123,7 @@ _SIMPLE: Mapping[str, Any] = {
     "minLength": _as_long_as,
     "maxLength": _no_longer_than,
     "minItems": _as_long_as,
+    "maxItems": _no_more_than,
     "pattern": _like,
     "required": lambda value, names: [
         f"{name} is missing" for name in names if isinstance(value, dict) and name not in value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from handoffd.engine.views import (
     Peek,
     ProjectView,
     QueuedView,
+    Renewed,
+    SettingsView,
     SlotsView,
     TrackView,
 )
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.protocol.state import State
 
 STEPS = ("bdd", "review", "impl", "update-memory")
@@ -108,6 +110,16 @@ class MemorySupervision:
     async def add(self, root: str) -> ProjectView:
         """Know one more project."""
         return self.projects.setdefault(root, project_view(root))
+
+    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+        """Know more projects; of one below /gone there is no folder."""
+        outcome: dict[str, str | HandoffdError] = {}
+        for root in roots:
+            if root.startswith("/gone"):
+                outcome[root] = NotFound(f"{root} is no folder", hint="give the root of a project")
+            else:
+                outcome[root] = (await self.add(root)).project
+        return outcome
 
     async def remove(self, project: str) -> ProjectView:
         """Forget a project, unless it is busy."""
@@ -194,3 +206,21 @@ class MemorySupervision:
     async def reload(self) -> tuple[str, ...]:
         """Return a problem for each project that has a detail."""
         return tuple(f"{view.project}: {view.detail}" for view in self.projects.values() if view.detail)
+
+
+class MemoryRenewing:
+    """Reads nothing again: what came of it is `view`, and what the projects in memory say."""
+
+    def __init__(self, supervision: MemorySupervision) -> None:
+        self._supervision = supervision
+        self.view = SettingsView(file="/etc/handoffd/handoffd.yaml")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the settings."""
+        return self.view.warnings
+
+    async def renew(self) -> Renewed:
+        """Return what is there."""
+        problems = await self._supervision.reload()
+        return Renewed(settings=self.view, brought=0, let_go=0, problems=problems)

@@ -235,10 +235,10 @@ def test_what_json_does_not_know_is_written_as_text() -> None:
     """A path or an odd object never costs the line."""
     stream = _configured()
 
-    structlog.get_logger("handoffd").info("saved", path=Path("/srv/shop"), names={"b"})
+    structlog.get_logger("handoffd").info("saved", path=Path("/srv/shop"), names={"b"}, none=[])
 
     (entry,) = _entries(stream)
-    assert ("/srv/shop", ["b"]) == (entry["path"], entry["names"])
+    assert ("/srv/shop", ["b"], []) == (entry["path"], entry["names"], entry["none"])
 
 
 def test_a_traceback_in_text_is_indented_below_its_line() -> None:

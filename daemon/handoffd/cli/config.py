@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -18,11 +19,14 @@ def config() -> None:
 
 
 @config.command()
+@click.argument("given", metavar="[FILE]", required=False)
 @json_option
 @click.pass_obj
-def check(place: Place, as_json: bool) -> None:
-    """Say whether the settings can be used; every problem with its place, if not."""
-    loaded = _load(place)
+def check(place: Place, given: str | None, as_json: bool) -> None:
+    """Say whether the settings, or those in FILE, can be used; every problem with its place, if not."""
+    loaded = _load(place if given is None else replace(place, config=given))
+    with remedies("/"):
+        _use(loaded)
     file = str(loaded.file) if loaded.file is not None else None
     if as_json:
         print_json({"type": "valid", "file": file})
@@ -50,6 +54,13 @@ def _load(place: Place) -> Any:
 
     with remedies("/"):  # what is not a variable or a flag is named in full
         return load({"config": place.config}, place.environ)
+
+
+def _use(loaded: Any) -> None:
+    """Raise InvalidFile for what can be read and not be used: an executor that contradicts itself."""
+    from handoffd.supervise.reloading import usable
+
+    usable(loaded)
 
 
 def _text(value: object) -> str:

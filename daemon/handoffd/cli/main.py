@@ -29,6 +29,11 @@ INTERRUPTED = 130
 LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("handoffd.cli.status:status", "Show every project: where it stands and what it waits for."),
     "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
+    "scan": ("handoffd.cli.scan:scan", "List the projects below a folder; supervise them with --add."),
+    "reload": (
+        "handoffd.cli.reload:reload",
+        "Have the daemon read settings, projects and their files again.",
+    ),
     "auto": ("handoffd.cli.auto:auto", "Do what a message means, in English or Chinese, as in a chat."),
     "peek": ("handoffd.cli.peek:peek", "Show what the next turn of a project would do, with its prompt."),
     "query": (
@@ -85,7 +90,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
 """Every command that is no verb of the vocabulary: where it is, and its line in the help."""
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Projects": ("init", "add", "remove", "projects", "trust", "rules"),
+    "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
     "Work": (
         "start", "custom", "continue", "backlog", "approve", "reject", "retry", "skip", "abort", "pause",
         "resume", "note", "use", "budget", "rollback", "reopen", "confirm", "level",
@@ -94,7 +99,9 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
     "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits", "slots"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
-    "The daemon": ("run", "stop", "service", "doctor", "config", "executors", "journal", "token", "metrics"),
+    "The daemon": (
+        "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "token", "metrics",
+    ),
     "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip

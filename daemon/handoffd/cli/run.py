@@ -44,7 +44,8 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
 
 
 def _serve(place: Place, flags: dict[str, str | None]) -> int:
-    settings = _settings(place, flags)
+    given, loaded = _loaded(place, flags)
+    settings = loaded.settings
     import anyio
 
     from handoffd import app
@@ -53,20 +54,25 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
     configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
     _reap_without_threads()
     try:
-        return anyio.run(partial(app.serve, settings))
+        return anyio.run(partial(app.serve, settings, given, loaded.file))
     except BaseExceptionGroup as group:
         raise told(group) from group
 
 
-def _settings(place: Place, flags: dict[str, str | None]) -> Any:
-    from handoffd.configure import load
+def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
+    """Return what the settings are read by, and what was read. Raises ConfigurationError."""
+    from handoffd.configure import Given
+    from handoffd.supervise.reloading import usable
 
     dotted = {name.replace("log_", "log."): value for name, value in flags.items()}
+    given = Given(flags={"config": place.config, **dotted}, environ=place.environ)
     try:
-        return load({"config": place.config, **dotted}, place.environ).settings
+        loaded = given.load()
+        usable(loaded)
     except InvalidFile as invalid:
         hint = with_remedy(invalid).hint
         raise ConfigurationError(invalid.message, hint=hint, code=invalid.code) from invalid
+    return given, loaded
 
 
 def told(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -47,6 +47,8 @@ def report(status: Json, *, whole: bool) -> list[str]:
         line for one in status.get("notices", []) for line in _untold(one, daemon=status["daemon"])
     ]:
         lines += ["", *untold]
+    if warnings := [f"warning: {plain(one)}" for one in status.get("warnings", [])]:
+        lines += ["", *warnings]
     if not status["daemon"]:
         lines += ["", NO_DAEMON]
     return lines
@@ -146,6 +148,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track is None or track["track"] == "main":
         if project["detail"]:
             yield shorten(project["detail"], width)
+        if project.get("since"):
+            yield f"since {plain(project['since'])}"
         yield from (f"warning: {shorten(warning, width)}" for warning in project["warnings"])
         # A daemon of an older release does not tell the command.
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:

@@ -57,6 +57,10 @@ class Inspecting:
         self._look_s = look_s
         self._threads = anyio.CapacityLimiter(MOST_THREADS)
 
+    def configure(self, language: Language) -> None:
+        """Have prompts be in another language from now on."""
+        self._language = language
+
     async def detect(self, project: str) -> Json:
         """Return which of the protocol's files there are, and the level of adoption that follows."""
         root, _ = await self._found(project)

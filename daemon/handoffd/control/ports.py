@@ -6,14 +6,35 @@ its loops when a verb is given while no daemon runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from handoffd.engine.events import Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.results import Result
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
+from handoffd.engine.views import (
+    AccountView,
+    Applied,
+    BacklogView,
+    Lifted,
+    Peek,
+    ProjectView,
+    Renewed,
+    SlotsView,
+)
+from handoffd.errors import HandoffdError
+
+
+class Renewing(Protocol):
+    """What reads the settings of a running daemon again."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know of the settings in force, in words."""
+
+    async def renew(self) -> Renewed:
+        """Read the settings, where projects lie, and every project's files again."""
 
 
 class Supervision(Protocol):
@@ -40,6 +61,9 @@ class Supervision(Protocol):
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project; adding it again changes nothing. Dispatches nothing."""
+
+    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+        """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its journal stay. Refused while it runs."""
@@ -84,4 +108,4 @@ class Supervision(Protocol):
         """Put held settings and rules into force; return what changed, as dotted keys."""
 
     async def reload(self) -> tuple[str, ...]:
-        """Read the configuration and every project's files again; return what is wrong."""
+        """Read every project's files again; return what is wrong."""

@@ -19,7 +19,7 @@ from handoffd.control import usage
 from handoffd.control.history import Json, addressed, backlog_json, event_json, latest, run_json
 from handoffd.control.initialising import is_bootstrapped
 from handoffd.control.inspecting import Inspecting
-from handoffd.control.ports import Supervision
+from handoffd.control.ports import Renewing, Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
@@ -58,8 +58,10 @@ class Reads(Inspecting):
         daemon: bool,
         next_tries: Callable[[], Mapping[str, float]] = dict,
         language: Language = "en",
+        renewing: Renewing | None = None,
     ) -> None:
         super().__init__(supervision, language)
+        self._renewing = renewing
         self._supervision = supervision
         self.journal = journal
         self._clock = clock
@@ -81,6 +83,7 @@ class Reads(Inspecting):
             "api": API,
             "daemon": self.daemon,
             "at": rfc3339(self._clock.now()),
+            "warnings": list(self.warnings()),
             "notices": await self.notices(),
             "projects": [shown async for shown in self._statuses(views)],
         }
@@ -90,6 +93,10 @@ class Reads(Inspecting):
             yield await self.status_of(view)
             if number % _AT_ONCE == 0:
                 await checkpoint()  # others have their turn
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what people should know of the daemon's settings; nothing without a daemon."""
+        return () if self._renewing is None else self._renewing.warnings
 
     async def notices(self) -> list[Json]:
         """Return what people have not been told yet, or could not be told lately, for each sink."""

@@ -22,8 +22,9 @@ from handoffd.control.initialising import check_project, is_bootstrapped, prepar
 from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
-from handoffd.control.ports import Supervision
+from handoffd.control.ports import Renewing, Supervision
 from handoffd.control.reads import Reads, plain
+from handoffd.control.renewing import added_json, renewed_json
 from handoffd.control.verbs import EVENTS, checked, spec_of, usage
 from handoffd.control.vocabulary import Arguments, VerbSpec
 from handoffd.engine.commands import command_for
@@ -78,11 +79,13 @@ class Service(Reads):
         language: Language = "en",
         recorder: Recorder | None = None,
         exposition: Callable[[], Awaitable[bytes]] | None = None,
+        renewing: Renewing | None = None,
     ) -> None:
         daemon = stop is not None
         super().__init__(
-            supervision, journal, clock, runs_dir, daemon=daemon, next_tries=next_tries, language=language
-        )
+            supervision, journal, clock, runs_dir,
+            daemon=daemon, next_tries=next_tries, language=language, renewing=renewing,
+        )  # fmt: skip
         self._stop = stop
         self._inside = inside
         self._recorder = recorder or Uncounted()
@@ -286,8 +289,18 @@ class Service(Reads):
         return {"type": "trusted", "project": root, "trusted": list(await self._supervision.trust(root))}
 
     async def reload(self) -> Json:
-        """Read every project's files again; return what is wrong with them."""
-        return {"type": "reloaded", "problems": list(await self._supervision.reload())}
+        """Read the settings, where projects lie, and every project's files again; return what came of it."""
+        if self._renewing is None:
+            return {"type": "reloaded", "problems": list(await self._supervision.reload())}
+        return renewed_json(await self._renewing.renew(), self.warnings())
+
+    async def add_many(self, roots: tuple[str, ...], caller: Caller) -> Json:
+        """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
+        hint = "handoffd scan DIR --add  # in a terminal of your own"
+        await self._keep_out(caller, "adding projects is for people", hint)
+        for root in roots:
+            _path(root)
+        return added_json(await self._supervision.add_many(roots))
 
     async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
         """End the daemon; with `executors`, those first. Refused to executors."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from handoffd.control.vocabulary import MAX_TEXT, VERBS, Arguments, Parameter, VerbSpec
+from handoffd.control.vocabulary import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
@@ -132,12 +132,14 @@ def _value(parameter: Parameter, value: object) -> object:
         return _flag(parameter, value)
     if parameter.type == "stories":
         return _stories(parameter, value)
+    if parameter.type == "paths" and value:
+        return _paths(parameter, value)
     if parameter.type == "executors" and value:
         return _executors(parameter, value)
     if value is None or value == "":
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")
-        return () if parameter.type == "executors" else None
+        return () if parameter.type in {"executors", "paths"} else None
     if parameter.type == "level":
         return _level(value)
     if parameter.type == "priority":
@@ -169,6 +171,17 @@ def _stories(parameter: Parameter, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise _bad(f"{parameter.name} must be a list of story ids")
     return tuple(dict.fromkeys(check_story_id(name) for name in value))
+
+
+def _paths(parameter: Parameter, value: object) -> tuple[str, ...]:
+    given = value if isinstance(value, list) else []
+    if not 0 < len(given) <= MOST_PATHS or not all(map(_is_path, given)):
+        raise _bad(f"{parameter.name} must be a list of 1 to {MOST_PATHS} paths, from the root of all files")
+    return tuple(given)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("/") and len(value) <= MAX_TEXT and _is_text(value)
 
 
 def _executors(parameter: Parameter, value: object) -> tuple[str, ...]:

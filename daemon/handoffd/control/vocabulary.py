@@ -13,6 +13,9 @@ from typing import Any, Final, Literal
 MAX_TEXT = 64 * 1024
 """Characters of a note or an instruction; more would crowd out the rest of a prompt."""
 
+MOST_PATHS = 1000
+"""So many projects can be named at once."""
+
 Arguments = Mapping[str, Any]
 
 
@@ -23,7 +26,7 @@ class Parameter:
     name: str
     type: Literal[
         "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level",
-        "priority",
+        "priority", "paths",
     ]  # fmt: skip
     required: bool = False
     help: str = ""

@@ -82,17 +82,22 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
     asked, facts = _first_looks(subject)
     unit_file = default_files(subject.environ)[0].parents[1] / "systemd/user/handoffd.service"
     service = service_of(asked.pid, unit_file)
-    return (*_settings(subject), *_daemon(subject, asked, service), *_rest(subject, asked, facts, service))
+    return (
+        *_settings(subject, asked),
+        *_daemon(subject, asked, service),
+        *_rest(subject, asked, facts, service),
+    )
 
 
-def _settings(subject: Subject) -> tuple[Finding, ...]:
+def _settings(subject: Subject, asked: daemon.Asked) -> tuple[Finding, ...]:
     invalid = [subject.invalid] if subject.invalid else []
     if subject.settings is not None:
         try:
             _book(subject.settings)
         except InvalidFile as error:
             invalid.append(with_remedy(error))
-    return settings_file.check(subject.file, invalid)
+    told = () if asked.status is None else asked.status.get("warnings", ())
+    return settings_file.check(subject.file, invalid, told)
 
 
 def _book(settings: Settings) -> ExecutorBook:

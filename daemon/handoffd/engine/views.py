@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from handoffd.engine.limits import LimitKind
+from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
 Condition = Literal[
@@ -141,6 +142,45 @@ class BacklogView:
     next_story: str | None
     next_command: str | None
     stories: tuple[QueuedView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """What became of the daemon's settings when they were read last."""
+
+    file: str | None
+    """The file they were read from; None: there is none."""
+    problems: tuple[Problem, ...] = ()
+    """Why they were not taken: the last good ones are in force."""
+    changed: tuple[str, ...] = ()
+    """The keys that were put in force."""
+    restart: tuple[str, ...] = ()
+    """The keys whose new values wait for a restart of the daemon."""
+    since: datetime | None = None
+    """Since when they have not been taken."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know while it is so, in words."""
+        refused = (
+            f"the settings cannot be used, the last good ones are in force: {problem}"
+            for problem in self.problems
+        )
+        if not self.restart:
+            return tuple(refused)
+        keys = ", ".join(self.restart)
+        return (*refused, f"changed in the settings, and in force after a restart of the daemon: {keys}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """What came of reading everything again; `problems` are those of projects' own files, in words."""
+
+    settings: SettingsView
+    brought: int
+    """How many projects the settings have brought."""
+    let_go: int
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,12 +51,13 @@ def _project(root: Path) -> ListedProject | None:
     try:
         if not root.is_dir() or not any((root / marker).exists() for marker in MARKERS):
             return None
-        return _listed(root)
+        return listed(root)
     except (OSError, HandoffdError):
         return None  # not ours to look into, or taken away this moment
 
 
-def _listed(root: Path) -> ListedProject:
+def listed(root: Path) -> ListedProject:
+    """Return what a project's own files say of it."""
     shown = os.fsencode(root.name).decode("utf-8", errors="replace")
     has_state = (root / MARKERS[0]).exists()
     try:

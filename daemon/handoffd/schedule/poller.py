@@ -50,6 +50,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self._beats: dict[str, _Beat] = {}
+        self._scheduler: AsyncIOScheduler | None = None
 
     def every(self, name: str, seconds: float, job: Job) -> None:
         """Run `job` every `seconds` once `run` is called. What it raises is logged and ends only that run."""
@@ -57,16 +58,27 @@ class Scheduler:
         assert seconds > 0, f"{name} has no interval"
         self._beats[name] = _Beat(name, seconds, job)
 
+    def change(self, name: str, seconds: float) -> None:
+        """Run a job every `seconds` from now on."""
+        assert seconds > 0, f"{name} has no interval"
+        beat = self._beats[name]
+        if beat.seconds != seconds:
+            beat.seconds = seconds
+            if self._scheduler is not None:
+                _arm(self._scheduler, beat)
+
     async def run(self) -> None:
         """Run the jobs until cancelled; a cancellation reaches a running job at its next checkpoint."""
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=_DEFAULTS)
         scheduler.start()
+        self._scheduler = scheduler
         try:
             async with anyio.create_task_group() as group:
                 for beat in self._beats.values():
                     _arm(scheduler, beat)
                     group.start_soon(_keep, scheduler, beat, name=f"every {beat.seconds} s: {beat.name}")
         finally:
+            self._scheduler = None
             await _shut_down(scheduler)
 
 

@@ -78,15 +78,18 @@ class Budgets:
         self._day = self._date()
         self._told: set[str] = set()
 
+    def configure(self, caps: CapSettings) -> None:
+        """Have other caps from now on. What waits at one that was raised goes on when it is looked at."""
+        self._caps = caps
+
     # --- what is spent -----------------------------------------------------------------------------
     async def load(self, journal: Journal, spent: Iterable[Usage]) -> None:
         """Take over what was spent before this process was, by track; to be awaited before anything runs."""
         self._booked = reduce(add, spent, Usage())
-        if _is_set(_cap_of(self._caps, "day")):
-            since = datetime.combine(self._day - _REMEMBERED, time()).astimezone()
-            for one in await journal.usage("day", since=since):
-                if (day := one.key[0]) is not None:
-                    self._days[date.fromisoformat(day)] = one.usage
+        since = datetime.combine(self._day - _REMEMBERED, time()).astimezone()
+        for one in await journal.usage("day", since=since):  # a cap on it may come with a reload
+            if (day := one.key[0]) is not None:
+                self._days[date.fromisoformat(day)] = one.usage
 
     def book(self, usage: Usage, model: str | None) -> None:
         """Count a run whose end is committed."""

@@ -55,7 +55,7 @@ class Projects(Protocol):
     """The roster, as far as it is asked here."""
 
     @property
-    def members(self) -> Members:
+    def membership(self) -> Members:
         """Who came by the settings."""
 
     def roots(self) -> frozenset[str]:
@@ -88,6 +88,8 @@ class Enrolling:
         self._leaving: frozenset[str] = frozenset()
         self._asked = anyio.Event()
         self._looked = anyio.Event()
+        self._begun = self._done = 0
+        """Numbers of the latest look of `run` that began, and of the latest that is over."""
         self._one_look = anyio.Lock()
         self.brought = 0
         """How many projects the settings have brought since the daemon began."""
@@ -102,22 +104,22 @@ class Enrolling:
     async def run(self) -> None:
         """Look for new projects until cancelled."""
         while True:
-            self._asked, looked = anyio.Event(), self._looked
+            self._asked = anyio.Event()
+            self._begun += 1
             await self._contained()
+            self._done = self._begun
+            self._looked.set()
             self._looked = anyio.Event()
-            looked.set()
             await self._rest()
 
     async def look_now(self, within_s: float) -> bool:
         """Have `run` look at once; return whether it was through within so long."""
+        wanted = self._begun + 1  # one that has begun may not have seen what there is to see now
+        self._asked.set()
         with anyio.move_on_after(within_s):
-            if self._one_look.locked():
-                await self._looked.wait()  # that look may have begun before there was anything to see
-            looked = self._looked
-            self._asked.set()
-            await looked.wait()
-            return True
-        return False
+            while self._done < wanted:
+                await self._looked.wait()
+        return self._done >= wanted
 
     async def named(self) -> None:
         """See to what needs no walk: roots that are written out, and what is meant no more."""
@@ -163,7 +165,7 @@ class Enrolling:
 
     async def _look_up(self, entry: _Entry) -> None:
         wanted, entry.base = entry.wanted, None
-        if wanted.kind == "path" and wanted.text in self._projects.members.brought_by:
+        if wanted.kind == "path" and wanted.text in self._projects.membership.brought_by:
             entry.base = wanted.text  # how that one stands, its own look says
             return
         try:
@@ -176,21 +178,20 @@ class Enrolling:
 
     # --- those that go -----------------------------------------------------------------------------
     async def _depart(self) -> None:
-        brought = self._projects.members.brought_by
+        brought = self._projects.membership.brought_by
         placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
         judged = (placed, len(brought), self.brought, self.gone)
-        if judged == self._judged:
-            return  # ten thousand projects are not compared with the same entries again and again
-        leaving = await to_thread.run_sync(departures, dict(brought), placed)
-        self._projects.members.keep(self._leaving - leaving)
-        self._leaving = frozenset()
-        if leaving:
-            await self._part(leaving)
+        if judged != self._judged:  # else ten thousand projects were compared with the same entries again
+            leaving = await to_thread.run_sync(departures, dict(brought), placed)
+            self._projects.membership.keep(self._leaving - leaving)
+            self._leaving = leaving
+        if self._leaving:
+            await self._part(self._leaving)
         self._judged = (placed, len(brought), self.brought, self.gone)
 
     async def _part(self, leaving: frozenset[str]) -> None:
         try:
-            parted = await self._projects.members.let_go(leaving)
+            parted = await self._projects.membership.let_go(leaving)
         except HandoffdError as error:
             log.warning("projects not let go", count=len(leaving), error=error.message)
             self._leaving = leaving
@@ -203,7 +204,7 @@ class Enrolling:
     # --- those that come ---------------------------------------------------------------------------
     async def _enrol(self, entry: _Entry) -> None:
         wanted = entry.wanted
-        if entry.base is None or entry.base in self._projects.members.kept_out:
+        if entry.base is None or entry.base in self._projects.membership.kept_out:
             if entry.base is not None:
                 add = command_for(entry.base, "add")
                 entry.notes.append(
@@ -228,14 +229,14 @@ class Enrolling:
             entry.notes.append(f"{entry.wanted.section}: {error.message}")
             return
         entry.notes += _noted(entry.wanted, found)
-        new = arrivals(found.roots, self._projects.roots(), self._projects.members.kept_out)
+        new = arrivals(found.roots, self._projects.roots(), self._projects.membership.kept_out)
         if entry.wanted.ask:
             if new:
                 add = f"handoffd scan {entry.wanted.base} --add"
                 entry.notes.append(f"workspaces: {_some(new)} waits to be added: `{add}`")
             return
         try:
-            brought = await self._projects.members.bring(dict.fromkeys(new, entry.wanted.text))
+            brought = await self._projects.membership.bring(dict.fromkeys(new, entry.wanted.text))
         except HandoffdError as error:
             entry.notes.append(f"{entry.wanted.section}: {error.message}")
             return

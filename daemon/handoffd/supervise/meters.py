@@ -16,6 +16,7 @@ from handoffd.clock import Clock, SystemClock
 from handoffd.engine.usage import Usage
 from handoffd.execute.meter import Live, Meter, Source
 from handoffd.execute.stream.reading import Seen
+from handoffd.settings import ExecuteSettings
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +36,10 @@ class Meters:
         self._meters: dict[str, Meter] = {}
         self._begun = anyio.Event()
         self._noted_at = self._clock.monotonic()
+
+    def configure(self, settings: ExecuteSettings) -> None:
+        """Read as often as the settings say from now on."""
+        self._every_s = settings.meter_s
 
     def begin(self, dispatch: str, source: Source) -> None:
         """Read a run's output from now on, if that is not done already."""

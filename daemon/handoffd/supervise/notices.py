@@ -16,6 +16,7 @@ from handoffd.engine.commands import addressed, command_for
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
 from handoffd.engine.views import Condition
+from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.protocol.story import expand
 from handoffd.store.records import PendingEffect
@@ -73,6 +74,14 @@ def machine_notice(state_dir: str, why: str, clock: Clock) -> Notice:
     """Return the notice for a trouble of the whole daemon, which `project` names by its state directory."""
     text = "nothing is started for the time being, in any project; executors go on"
     notice = _warning("machine", state_dir, clock, text=text, why=why, action="handoffd status")
+    return replace(notice, name="handoffd")
+
+
+def settings_notice(state_dir: str, problems: tuple[Problem, ...], clock: Clock) -> Notice:
+    """Return the notice for settings that were edited and cannot be used."""
+    text = "the settings were edited and cannot be used; the last good ones stay in force"
+    why = "; ".join(map(str, problems))
+    notice = _warning("settings", state_dir, clock, text=text, why=why, action="handoffd config check")
     return replace(notice, name="handoffd")
 
 

@@ -8,7 +8,7 @@ verb.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -22,13 +22,13 @@ from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
-from handoffd.errors import Locked, Refused, StoreError
+from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
-from handoffd.store.records import Newcomer
 from handoffd.supervise.choosing import AUTO
 from handoffd.supervise.heartbeats import POLL
+from handoffd.supervise.joining import Joining
 from handoffd.supervise.lifting import lift
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
@@ -36,8 +36,7 @@ from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
-from handoffd.supervise.reach import resolved
-from handoffd.supervise.register import Register, name_of
+from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import peek_of
 from handoffd.supervise.services import Services
 from handoffd.supervise.viewing import Viewing
@@ -65,6 +64,7 @@ class Roster:
         self.membership = Membership(services, self._register, self._loops, self._changing)
         """Who came by the settings, and comes and goes with them."""
         self._viewing = Viewing(services, self._register, self._loops, self.membership)
+        self._joining = Joining(self.membership)
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -130,6 +130,10 @@ class Roster:
         """How many attempts of ours are in flight."""
         return sum(project.running for project in self._register.awake.values())
 
+    def roots(self) -> frozenset[str]:
+        """Return the roots of all projects."""
+        return frozenset(self._register)
+
     @property
     def count(self) -> int:
         """How many projects are supervised."""
@@ -185,53 +189,15 @@ class Roster:
 
     async def add(self, root: str) -> ProjectView:
         """Supervise one more project, trusting its files as they are. Dispatches nothing."""
-        if root not in self._register:
-            root = await resolved(root)
-        async with self._changing:  # asked for twice at once, it is one project all the same
-            if root not in self._register:
-                await self._admit(root)
-                self.membership.of_a_person(root)
-            elif root in self.membership.brought_by:
-                with self._register.guest(root):
-                    await self._adopt(await self._loops.awake(root))
-        return await self.view(root)
+        return await self.view(await self._joining.add(root))
+
+    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+        """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
+        return await self._joining.add_many(roots)
 
     async def enrol(self, root: str, entry: str) -> str | None:
-        """Supervise a project that the settings name outright, trusted as `add` does; return its root.
-
-        None when it is supervised already, or a person has removed it. Raises HandoffdError.
-        """
-        if root in self._register:
-            return None
-        root = await resolved(root)
-        async with self._changing:
-            if root in self._register or root in self.membership.kept_out:
-                return None
-            await self._admit(root, entry)
-            self.membership.brought_by[root] = entry
-        return root
-
-    async def _admit(self, root: str, brought_by: str | None = None) -> None:
-        project = Project(root, self._services, await self._services.journal.tracks([root]))
-        try:
-            with remedies(root):
-                await project.admit()
-            newcomer = Newcomer(root=root, name=name_of(project), brought_by=brought_by)
-            await self._services.journal.add_projects((newcomer,), self._services.clock.now())
-        except BaseException:
-            project.dismiss()
-            raise
-        self._register.awake[root] = project
-        self._loops.begin(root)
-
-    async def _adopt(self, project: Project) -> None:
-        """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
-        with remedies(project.root):
-            await project.trust()
-        await self._services.journal.add_project(project.root, name_of(project), self._services.clock.now())
-        self.membership.of_a_person(project.root)
-        self.membership.keep((project.root,))
-        project.touched()
+        """Supervise a project that an entry of the settings names outright, unless it is not wished."""
+        return await self._joining.enrol(root, entry)
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its history stay.

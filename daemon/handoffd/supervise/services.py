@@ -24,9 +24,13 @@ from handoffd.supervise.meters import Meters
 from handoffd.supervise.slots import Slots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Services:
-    """The daemon's adapters. `environment` is the daemon's own, read once at start."""
+    """The daemon's adapters. `environment` is the daemon's own, read once at start.
+
+    `settings`, `executors` and `prices` are those in force: `Reloading` puts others in their place, nobody
+    else, so they are read when they are needed.
+    """
 
     settings: Settings
     journal: Journal

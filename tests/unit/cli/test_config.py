@@ -54,3 +54,18 @@ def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:
     file.write_text("language: en\n", encoding="utf-8")
     assert [f"{file} can be used."] == handoffd("--config", str(file), "config", "check").lines
     assert {"type": "valid", "file": None} == handoffd("config", "check", "--json").json
+
+
+def test_a_file_is_checked_before_it_is_put_in_place(alone: Path, handoffd: Commands) -> None:
+    """With the executors in it, which only show what is wrong with them beside the others."""
+    good, bad = alone / "good.yaml", alone / "bad.yaml"
+    good.write_text("execute: {slots: 2}\n")
+    bad.write_text("executors:\n  own:\n    extends: nobody\n")
+
+    assert (0, [f"{good} can be used."]) == (
+        handoffd("config", "check", str(good)).code, handoffd("config", "check", str(good)).lines,
+    )  # fmt: skip
+    said = handoffd("config", "check", str(bad), "--json")
+    assert (1, [(3, "executors.own.extends")]) == (
+        said.code, [(one["line"], one["key"]) for one in said.json["problems"]],
+    )  # fmt: skip

@@ -182,7 +182,8 @@ def test_following_begins_now_unless_told_otherwise(control: Controlled) -> None
 
 def test_stop_and_reload(control: Controlled) -> None:
     """The daemon is told, with or without executors."""
-    assert {"type": "reloaded", "problems": []} == _post(control, "/v1/reload")[1]
+    reloaded = _post(control, "/v1/reload")[1]
+    assert ("reloaded", True, []) == (reloaded["type"], reloaded["settings"]["taken"], reloaded["problems"])
     _post(control, "/v1/stop")
     _post(control, "/v1/stop", executors=True)
 

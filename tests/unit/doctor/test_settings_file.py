@@ -27,3 +27,14 @@ def test_every_problem_is_a_fault() -> None:
     loud = "/h.yaml:2: log.level: must be loud (allowed: a, b)"
     assert [loud, "/h.yaml: cannot be read", loud] == [one.what for one in found]
     assert ["vi /h.yaml", "vi /h.yaml", None] == [one.action for one in found]
+
+
+def test_what_the_daemon_says_of_them_is_a_warning() -> None:
+    """Unless it is what is wrong with the file, which is told already."""
+    problem = Problem(file="/h.yaml", line=2, key="log.level", message="must be loud")
+    warnings = (f"the settings cannot be used: {problem}", "projects: /x is no folder")
+
+    found = check(Path("/h.yaml"), [InvalidFile((problem,))], warnings)
+
+    assert [("fault", str(problem)), ("warning", warnings[1])] == [(one.severity, one.what) for one in found]
+    assert "handoffd reload" == found[1].action

@@ -151,3 +151,16 @@ def test_two_jobs_of_one_name_are_a_bug() -> None:
 
     with pytest.raises(AssertionError):
         scheduler.every("poll", 1, Count().job)
+
+
+async def test_a_job_may_get_another_interval() -> None:
+    """Also while it runs."""
+    count = Count()
+    scheduler = Scheduler()
+    scheduler.every("job", 3600, count.job)
+    scheduler.change("job", 1800)
+
+    async with running(scheduler):
+        await anyio.lowlevel.checkpoint()
+        scheduler.change("job", QUICK_S)
+        await eventually(lambda: 3 <= count.runs)

@@ -395,3 +395,33 @@ async def test_a_look_that_fails_is_not_the_last(desk: MakeDesk) -> None:
         group.start_soon(one.budgets.run, 0.001)
         await eventually(lambda: one.posted)
         group.cancel_scope.cancel()
+
+
+def test_other_caps_count_from_the_moment_they_are_in_force(desk: MakeDesk) -> None:
+    """For what is booked already, too."""
+    one = desk(story_usd=1)
+    ledger = Ledger(spent=usd(2), facts=Facts(usage=usd(2)))
+    assert one.over(ledger=ledger) is not None
+
+    one.budgets.configure(CapSettings(story_usd=3))
+    assert one.over(ledger=ledger) is None
+    one.budgets.configure(CapSettings(project_usd=2))
+
+    assert one.over(ledger=ledger) is not None
+
+
+async def test_a_cap_on_the_day_that_comes_later_knows_what_was_spent_before(
+    desk: MakeDesk, tmp_path: Path
+) -> None:
+    """By an earlier life of the daemon, when there was no such cap."""
+    one = desk()
+    async with opened(tmp_path / "journal.db") as journal:
+        flying = stored_track(status=Status.RUNNING, dispatch=stored_dispatch("d0"))
+        await journal.commit(record(at=NOW, after=flying))
+        ended = ExecutorExited(dispatch="d0", exit=Exit(code=0, usage=usd(12)), reading=Absent())
+        await journal.commit(record(ended, at=NOW, after=stored_track(status=Status.PASS)))
+        await one.budgets.load(journal, ())
+
+    one.budgets.configure(CapSettings(day_usd=1))
+
+    assert one.over() is not None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
-from tests.unit.supervise.making import house
+from tests.unit.supervise.making import NOW, house
 from tests.unit.supervise.test_machine import fail
 
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
@@ -61,3 +62,19 @@ async def test_what_is_wrong_with_the_journal_is_not_told_by_each_project(tmp_pa
         assert await here.services.notifier.drain(60)
         assert ["the folder is gone"] == [notice.why for notice in here.told.notices]
         tasks.cancel_scope.cancel()
+
+
+async def test_since_when_it_is_wrong_is_known(tmp_path: Path) -> None:
+    """From the first moment of a condition on, however its words change; never while all is well."""
+    async with house(tmp_path) as here:
+        health = Health(str(tmp_path), here.services)
+        assert health.since is None
+        health.mark("missing", "gone")
+        here.clock.ahead_s += 60
+        health.mark("missing", "still gone")
+        assert NOW == health.since
+
+        health.mark("io_error", "unreadable")
+        assert NOW + timedelta(seconds=60) == health.since
+        health.mark("ok")
+        assert health.since is None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from handoffd.control.api.endpoint import BY, Asked, Endpoint
 from handoffd.control.api.shapes import (
     Added,
+    AddedMany,
     Initialised,
     Lifted,
     Reloaded,
@@ -46,6 +47,10 @@ async def _lift_limit(asked: Asked) -> Json:
     return await asked.service.lift_limit(asked.given["account"], asked.caller)
 
 
+async def _add_many(asked: Asked) -> Json:
+    return await asked.service.add_many(asked.given["projects"], asked.caller)
+
+
 async def _reload(asked: Asked) -> Json:
     return await asked.service.reload()
 
@@ -74,8 +79,17 @@ ORDERS: Final = (
         answer=_lift_limit, shape=Lifted, hint="handoffd limits lift ACCOUNT",
     ),
     Endpoint(
+        name="add_many", path="/v1/projects", method="POST",
+        help="Supervise many projects at once, as `scan --add`; dispatches nothing.",
+        body=(
+            Parameter(name="projects", type="paths", required=True, help="their paths, whole ones"),
+            BY,
+        ),
+        answer=_add_many, shape=AddedMany, hint="handoffd scan DIR --add",
+    ),
+    Endpoint(
         name="reload", path="/v1/reload", method="POST",
-        help="Read the configuration and every project's files again; tells what is wrong with them.",
+        help="Read the settings, where projects lie, and every project's files again; tells what came of it.",
         body=(), answer=_reload, shape=Reloaded,
     ),
     Endpoint(

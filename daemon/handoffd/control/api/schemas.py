@@ -11,7 +11,7 @@ from typing import Any, Final
 from handoffd.control.api.endpoint import MOST, UrlParameter
 from handoffd.control.history import Json
 from handoffd.control.verbs import MOST_SPENT, MOST_URGENT
-from handoffd.control.vocabulary import MAX_TEXT, Parameter
+from handoffd.control.vocabulary import MAX_TEXT, MOST_PATHS, Parameter
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import RESERVED_IDS
 
@@ -29,6 +29,12 @@ _BODY: Final[Mapping[str, Json]] = {
     "step": {"type": "string", "maxLength": MAX_TEXT},
     "story": _STORY,
     "stories": {"type": "array", "items": _STORY},
+    "paths": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_PATHS,
+        "items": {"type": "string", "pattern": "^/", "maxLength": MAX_TEXT},
+    },
     "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
     "flag": {"type": "boolean"},
     "executors": {

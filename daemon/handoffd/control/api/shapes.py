@@ -47,6 +47,7 @@ class StatusAnswer:
     api: int
     daemon: bool
     at: datetime
+    warnings: list[str]
     notices: list[SinkBacklog]
     projects: list[ProjectView]
 
@@ -202,11 +203,56 @@ class Lifted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileProblem:
+    """One thing wrong with a file: where, what, and what would have been accepted."""
+
+    file: str
+    line: int | None
+    key: str | None
+    message: str
+    allowed: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsRead:
+    """The daemon's settings: which keys were put in force, which wait for a restart, what is wrong."""
+
+    file: str | None
+    taken: bool
+    changed: list[str]
+    restart: list[str]
+    problems: list[FileProblem]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reloaded:
-    """What is wrong with the files that were read again."""
+    """What came of reading settings, folders of projects and projects' files again."""
 
     type: Literal["reloaded"]
+    settings: SettingsRead
+    brought: int
+    let_go: int
     problems: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotAdded:
+    """A project that is not supervised, and why."""
+
+    project: str
+    code: str
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedMany:
+    """The roots that are supervised now."""
+
+    type: Literal["added_many"]
+    added: list[str]
+    refused: list[NotAdded]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,192 @@
+"""`handoffd scan`: the projects below a folder, whether anybody supervises them or not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from handoffd.cli.asking import NO_DAEMON, json_option, print_json
+from handoffd.cli.wording import plain, styled, table
+from handoffd.entrance.asking import account, either
+from handoffd.entrance.place import Place
+from handoffd.errors import NotFound
+
+Json = dict[str, Any]
+
+_AT_ONCE = 500
+"""So many projects are added by one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What a walk has found: each project as JSON, and what the walk itself has to say."""
+
+    folder: str
+    projects: tuple[Json, ...]
+    others: int
+    unread: tuple[str, ...]
+    stopped: bool
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option(
+    "--depth", type=click.IntRange(1, 8), default=2, show_default=True, help="How many levels down."
+)
+@click.option("--add", is_flag=True, help="Supervise all that are not, trusting their files as they are.")
+@json_option
+@click.pass_obj
+def scan(place: Place, folder: str, depth: int, add: bool, as_json: bool) -> None:
+    """List the projects below DIR: where each stands, whether it is supervised, what is wrong.
+
+    A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: one could
+    not be added.
+    """
+    found = look(folder, depth, told=not as_json and sys.stderr.isatty())
+    known, daemon = _known(place)
+    outcome = _nothing()
+    if add:
+        new = [one["project"] for one in found.projects if one["project"] not in known]
+        outcome = _add(place, new)
+    told = {
+        "added": {*outcome["added"]},
+        "refused": {one["project"]: one["message"] for one in outcome["refused"]},
+    }
+    shown = [_shown(one, known, told) for one in found.projects]
+    if as_json:
+        walk = {"others": found.others, "unread": list(found.unread), "stopped": found.stopped}
+        print_json({"folder": found.folder, "projects": shown, **outcome, **walk})
+    else:
+        click.echo("\n".join(report(found, shown, outcome, daemon=daemon)))
+    if outcome["refused"]:
+        click.get_current_context().exit(1)
+
+
+def _nothing() -> Json:
+    return {"added": [], "refused": []}
+
+
+def look(folder: str, depth: int, *, told: bool) -> Scanned:
+    """Return the projects below a folder. Raises NotFound when it is none."""
+    from handoffd.inspection.discovery import discover, resolved_base
+    from handoffd.inspection.wanted import of_workspace
+    from handoffd.inspection.workspace import listed
+    from handoffd.settings import WorkspaceSettings
+
+    path = os.path.abspath(os.path.expanduser(folder))
+    wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth))
+    base = resolved_base(wanted)
+    if base is None:
+        raise NotFound(f"{path} is no folder", hint="handoffd scan DIR")
+    found = discover(wanted, base, progress=_tell if told else lambda _: None)
+    if told:
+        click.echo("\r\033[K", nl=False, err=True)
+    projects = tuple(_project(root, listed(Path(root))) for root in found.roots)
+    return Scanned(
+        folder=base, projects=projects, others=found.others,
+        unread=tuple(found.unread), stopped=found.stopped,
+    )  # fmt: skip
+
+
+def _tell(found: Any) -> None:
+    click.echo(f"\r\033[K{found.folders} folders, {len(found.roots)} projects", nl=False, err=True)
+
+
+def _project(root: str, one: Any) -> Json:
+    project = os.fsencode(root).decode("utf-8", errors="replace")
+    wrong = None
+    if one.status == "invalid_state":
+        wrong = "its STATE.json cannot be read"
+    elif project != root:
+        wrong = "its path is not UTF-8, so it cannot be supervised"
+    step = one.step if one.has_framework else None
+    return {
+        "project": project, "name": one.name, "story": one.story, "step": step, "status": one.status,
+        "wrong": wrong,
+    }  # fmt: skip
+
+
+def _known(place: Place) -> tuple[Mapping[str, Json], bool]:
+    """Return the supervised projects by root, and whether a daemon said so."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.projects())
+
+    answer = either(place, lambda client: client.get("/v1/projects"), without)
+    return {one["project"]: one for one in answer.json["projects"]}, answer.daemon
+
+
+def _add(place: Place, roots: Sequence[str]) -> Json:
+    outcome = _nothing()
+    for start in range(0, len(roots), _AT_ONCE):
+        answer = _add_some(place, list(roots[start : start + _AT_ONCE]), account())
+        for name in outcome:
+            outcome[name] += answer[name]
+    return outcome
+
+
+def _add_some(place: Place, roots: list[str], by: str) -> Json:
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.add_many(place.settings(), tuple(roots), by)
+
+    body = {"projects": roots, "by": by}
+    return either(place, lambda client: client.post("/v1/projects", body), without).json
+
+
+def _shown(one: Json, known: Mapping[str, Json], outcome: Json) -> Json:
+    """Return a project with what the daemon knows of it."""
+    root = one["project"]
+    refused = outcome["refused"].get(root)
+    condition = known[root]["condition"] if root in known else None
+    wrong = (
+        refused or one["wrong"] or (condition if condition not in {None, "ok", "not_initialized"} else None)
+    )
+    return {**one, "supervised": root in known or root in outcome["added"], "wrong": wrong}
+
+
+def report(found: Scanned, shown: Sequence[Json], outcome: Json, *, daemon: bool) -> Iterator[str]:
+    """Yield the lines for what was found and added."""
+    rows = [
+        [
+            plain(one["name"]), plain(one["story"] or "–"), plain(one["step"] or "–"), styled(one["status"]),
+            "yes" if one["supervised"] else "no", plain(one["project"]),
+        ]
+        for one in shown
+    ]  # fmt: skip
+    if rows:
+        head, *lines = table(("PROJECT", "STORY", "STEP", "STATUS", "SUPERVISED", "ROOT"), rows)
+        yield head
+        for line, one in zip(lines, shown, strict=True):
+            yield line
+            if one["wrong"]:
+                yield f"    {plain(one['wrong'])}"
+    yield from _closing(found, shown, outcome)
+    if outcome["added"] and not daemon:
+        yield NO_DAEMON
+
+
+def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[str]:
+    new = sum(not one["supervised"] for one in shown)
+    added = len(outcome["added"])
+    yield f"{_projects(len(shown))} below {plain(found.folder)}" + (f", {added} added" if added else "")
+    if found.others:
+        yield f"{found.others} more without an .ai of the protocol: `handoffd init` makes a project of one"
+    if found.stopped:
+        yield "There is more than one scan looks at; give a folder further down."
+    yield from (f"not looked into: {plain(folder)}" for folder in found.unread)
+    if new and not outcome["refused"]:
+        yield f"  next: handoffd scan {plain(found.folder)} --add"
+
+
+def _projects(count: int) -> str:
+    return "1 project" if count == 1 else f"{count or 'no'} projects"

@@ -1,0 +1,162 @@
+"""Puts changed settings in force while the daemon runs, whole or not at all.
+
+An edit that cannot be used is told of with everything that is wrong with it, and the last good settings
+stay in force. What only a restart can change is named until then; the rest counts at once.
+
+The file is looked at by its path and not watched: it may be a link to a link that somebody swaps, appear
+later, or be replaced by an editor in any way there is, and a look at it costs some microseconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.configure import Given, Loaded, differing
+from handoffd.engine.views import SettingsView
+from handoffd.errors import InvalidFile, Problem
+from handoffd.execute.prices import PriceTable, load_prices
+from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.settings import Settings
+from handoffd.supervise.notices import settings_notice
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+LOOK_S = 1.0
+"""How often the file is looked at. It must have been the same at two looks: writing it takes a moment."""
+
+RESTART = ("state_dir", "runtime_dir", "control.", "notify.", "watch.backend")
+"""Keys, and beginnings of keys, whose values a daemon keeps to its end."""
+
+Mark = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """Settings with what is made of them, all of it usable."""
+
+    settings: Settings
+    executors: ExecutorBook
+    prices: PriceTable
+
+
+def usable(loaded: Loaded) -> InForce:
+    """Return what is to be in force. Raises InvalidFile for executors that cannot be used."""
+    own = Layer(
+        file=str(loaded.file or "the settings"),
+        definitions=loaded.settings.executors,
+        line_of=loaded.line_of,
+    )
+    executors = load_book(shipped_layer(), own)
+    return InForce(settings=loaded.settings, executors=executors, prices=load_prices(loaded.settings.prices))
+
+
+def needs_restart(key: str) -> bool:
+    """Return whether the value of a key only counts for a daemon that starts with it."""
+    return key.startswith(RESTART)
+
+
+def live_part(wanted: Settings, running: Settings) -> Settings:
+    """Return what of `wanted` can be in force now; the rest is as in `running`."""
+    watch = wanted.watch.model_copy(update={"backend": running.watch.backend})
+    kept = {
+        "state_dir": running.state_dir, "runtime_dir": running.runtime_dir, "control": running.control,
+        "notify": running.notify, "watch": watch,
+    }  # fmt: skip
+    return wanted.model_copy(update=kept)
+
+
+def marks(files: Sequence[Path]) -> Mark:
+    """Return what tells one state of the files from another; blocks on the disk, a little."""
+    found = []
+    for file in files:
+        try:
+            seen = os.stat(file)
+        except OSError:
+            continue
+        found.append((str(file), seen.st_ino, seen.st_mtime_ns, seen.st_size))
+    return tuple(found)
+
+
+class Reloading:
+    """The settings in force, and how the last reading of them went (`view`)."""
+
+    def __init__(self, services: Services, given: Given | None, loaded_from: Path | None = None) -> None:
+        self._services = services
+        self._given = given
+        self._seen: Mark | None = None  # what changes while the daemon starts is an edit, too
+        self._one = anyio.Lock()
+        self._told: tuple[Problem, ...] = ()
+        self.followers: list[Callable[[Settings], None]] = []
+        """Called with the settings that come into force: whoever keeps a part of them."""
+        self.view = SettingsView(file=None if loaded_from is None else str(loaded_from))
+
+    async def watch(self, changed: Callable[[SettingsView], object]) -> None:
+        """Read the settings again whenever their file has changed, until cancelled; tell `changed` of it."""
+        if self._given is None:
+            return
+        latest: Mark | None = None
+        while True:
+            await anyio.sleep(LOOK_S)
+            before, latest = latest, await to_thread.run_sync(marks, self._given.files())
+            if latest == before and latest != self._seen:
+                changed(await self.reload())
+
+    async def reload(self) -> SettingsView:
+        """Read the settings again and put them in force, if they can be used; return what came of it."""
+        if self._given is None:
+            return self.view
+        async with self._one:
+            self._seen = await to_thread.run_sync(marks, self._given.files())
+            try:
+                loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file)
+            except InvalidFile as invalid:
+                self._refuse(invalid.problems)
+            else:
+                self._take(loaded, wanted)
+            return self.view
+
+    def _refuse(self, problems: tuple[Problem, ...]) -> None:
+        for problem in problems:
+            log.warning("settings refused, the last good ones stay in force", problem=str(problem))
+        now = self._services.clock.now()
+        self.view = replace(self.view, problems=problems, changed=(), since=self.view.since or now)
+        if problems != self._told:
+            self._told = problems
+            place = str(self._services.settings.state_dir)
+            self._services.notifier.send(settings_notice(place, problems, self._services.clock))
+
+    def _take(self, loaded: Loaded, wanted: InForce) -> None:
+        running = self._services.settings
+        settings = live_part(wanted.settings, running)
+        changed = differing(running, settings)
+        restart = tuple(key for key in differing(running, wanted.settings) if needs_restart(key))
+        if self.view.problems:
+            log.info("settings can be used again")
+        self._told = ()
+        self.view = SettingsView(
+            file=None if loaded.file is None else str(loaded.file), changed=changed, restart=restart
+        )
+        if changed:
+            self._services.settings = settings
+            self._services.executors, self._services.prices = wanted.executors, wanted.prices
+            for follow in self.followers:
+                follow(settings)
+        if changed or restart:
+            log.info("settings read again", in_force=list(changed), after_restart=list(restart))
+
+
+def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
+    """Return the settings as they are now. Raises InvalidFile, also for a file that is gone."""
+    loaded = given.load()
+    if before is not None and loaded.file is None:
+        message = "is gone; bring it back, or restart the daemon to do without it"
+        raise InvalidFile((Problem(file=before, message=message),))
+    return loaded, usable(loaded)

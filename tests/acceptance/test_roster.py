@@ -1,0 +1,265 @@
+"""Which projects a real daemon supervises, by its settings: found, let go, edited, vanished and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.daemon import EXECUTORS, Daemon, running, sample
+from tests.support.eventually import eventually_sync
+
+Json = dict[str, Any]
+
+GATED = {"gated": {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "gated.py")]}}
+QUICK = {"roster": {"scan_s": 0.3}, "watch": {"sweep_s": 0.5}, "executors": GATED}
+
+
+def project(root: Path, settings: Json | None = None) -> Path:
+    """Make a project of the protocol, with settings of its own."""
+    (root / ".ai").mkdir(parents=True)
+    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n")
+    (root / ".ai/handoffd.yaml").write_text(json.dumps(settings or {}))
+    return root
+
+
+def roots(daemon: Daemon) -> list[str]:
+    """Return the roots of the supervised projects."""
+    return [one["project"] for one in daemon.get("/v1/projects")["projects"]]
+
+
+def view(daemon: Daemon, root: Path) -> Json:
+    """Return one project's status."""
+    found: Json = daemon.get("/v1/status", project=str(root))["projects"][0]
+    return found
+
+
+def warnings(daemon: Daemon) -> list[str]:
+    """Return what the daemon says of its settings."""
+    found: list[str] = daemon.get("/v1/status")["warnings"]
+    return found
+
+
+def log_of(daemon: Daemon) -> str:
+    """Return what the daemon logged."""
+    return (daemon.base / "daemon.log").read_text()
+
+
+def test_a_workspace_is_supervised_and_what_appears_in_it(tmp_path: Path) -> None:
+    """What a person removes stays away, also after a restart; what one adds stays when the entry goes."""
+    work = tmp_path / "work"
+    a, b = project(work / "a"), project(work / "team" / "b")
+    outside = project(tmp_path / "outside")
+    with running(tmp_path, {**QUICK, "workspaces": [str(work)]}) as daemon:
+        eventually_sync(lambda: roots(daemon) == [str(a), str(b)])
+        assert [str(work)] * 2 == [view(daemon, root)["brought_by"] for root in (a, b)]
+        c, kept = project(work / "c"), project(work / "kept")
+        eventually_sync(lambda: roots(daemon) == sorted(map(str, (a, b, c, kept))))
+
+        daemon.verb("remove", b)
+        daemon.verb("add", kept)
+        daemon.verb("add", outside)
+        assert view(daemon, kept)["brought_by"] is None
+        daemon.terminate()
+        daemon.start()
+        eventually_sync(lambda: daemon.post("/v1/reload", {})["settings"]["taken"])
+        assert sorted(map(str, (a, c, kept, outside))) == roots(daemon)
+
+        daemon.configure(QUICK)
+        eventually_sync(lambda: roots(daemon) == sorted(map(str, (kept, outside))))
+        daemon.configure({**QUICK, "workspaces": [str(work)]})
+        eventually_sync(lambda: roots(daemon) == sorted(map(str, (a, c, kept, outside))))
+        daemon.verb("add", b)
+        assert str(b) in roots(daemon)
+
+
+def test_what_is_found_runs_nothing_of_its_own(tmp_path: Path) -> None:
+    """Neither `auto` nor a command of its file, before a person trusts it; what is named is trusted."""
+    wishes = {"auto": True, "executor": "gated", "test": {"command": ["touch", str(tmp_path / "ran")]}}
+    found = project(tmp_path / "work" / "found", wishes)
+    named = project(tmp_path / "named", wishes)
+    settings = {**QUICK, "projects": [str(tmp_path / "w*" / "*"), str(named)]}
+    with running(tmp_path, settings) as daemon:
+        eventually_sync(lambda: roots(daemon) == [str(named), str(found)])
+        daemon.verb("init", named)
+
+        eventually_sync(
+            lambda: any("test.command waits for" in one for one in view(daemon, found)["warnings"])
+        )
+        held = {one.split()[0] for one in view(daemon, found)["warnings"]}
+        assert {"auto", "executor", "test.command"} == held
+        assert view(daemon, found)["test_command"] is None
+        assert wishes["test"] == {"command": view(daemon, named)["test_command"]}
+
+        daemon.verb("trust", found)
+        assert view(daemon, found)["test_command"] == view(daemon, named)["test_command"]
+
+
+def test_a_project_that_runs_is_let_go_when_that_is_over(tmp_path: Path) -> None:
+    """Its attempt ends and is judged, nothing more is started; then it goes."""
+    (tmp_path / "work").mkdir()
+    root = sample(tmp_path / "work", executor="gated", rules=SHORT)
+    with running(tmp_path, {**QUICK, "workspaces": [str(tmp_path / "work")]}) as daemon:
+        eventually_sync(lambda: roots(daemon) == [str(root)])
+        daemon.verb("trust", root)
+        daemon.verb("start", root, story="US-001")
+        daemon.wait_for(root, lambda track: track["pid"] is not None)
+
+        daemon.configure(QUICK)
+        eventually_sync(
+            lambda: any("let go when what runs is over" in one for one in view(daemon, root)["warnings"])
+        )
+        assert [str(root)] == roots(daemon)
+        (root / ".ai/release").touch()
+        eventually_sync(lambda: roots(daemon) == [])
+
+        daemon.configure({**QUICK, "workspaces": [str(tmp_path / "work")]})
+        eventually_sync(lambda: roots(daemon) == [str(root)])
+        assert [("bdd", "pass")] == [(run["step"], run["result"]) for run in daemon.runs(root)][:1]
+
+
+SHORT = """\
+steps:
+  bdd: {next_on_pass: update-memory}
+"""
+
+
+def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> None:
+    """The last good settings stay in force, and a good edit is taken by itself, whole."""
+    with running(tmp_path, {**QUICK, "execute": {"slots": 1}}) as daemon:
+        daemon.configure({**QUICK, "execute": {"slots": 0}, "lnguage": "en", "executors": {"x": {"argv": 7}}})
+
+        eventually_sync(lambda: len(warnings(daemon)) == 2)
+        assert all("the last good ones are in force" in one for one in warnings(daemon))
+        answer = daemon.post("/v1/reload", {})
+        assert not answer["settings"]["taken"]
+        told = {one["key"]: one for one in answer["settings"]["problems"]}
+        assert {"execute.slots", "lnguage"} == told.keys()
+        assert (str(daemon.config), 1) == (told["lnguage"]["file"], told["lnguage"]["line"])
+        assert "language" in told["lnguage"]["allowed"]
+        refused = eventually_sync(lambda: daemon.told(daemon.state_dir))
+        assert ["handoffd config check"] == [one["action"] for one in refused]
+        assert "settings refused" in log_of(daemon)
+
+        daemon.configure({**QUICK, "execute": {"slots": 3}, "log": {"level": "debug"}})
+        eventually_sync(lambda: warnings(daemon) == [])
+        assert "execute.slots" in log_of(daemon).split("settings read again")[-1]
+        assert daemon.post("/v1/reload", {})["settings"]["changed"] == []
+
+
+def test_an_executor_that_cannot_be_used_is_a_problem_with_its_line(tmp_path: Path) -> None:
+    """What only shows when the settings are put together is found before they are in force."""
+    with running(tmp_path, QUICK) as daemon:
+        daemon.config.write_text(daemon.config.read_text()[:-1] + ',\n"language": "en"}')
+        text = daemon.config.read_text().replace('"gated": {', '"mine": {"extends": "nobody"},\n"gated": {')
+        daemon.config.write_text(text)
+
+        (problem,) = daemon.post("/v1/reload", {})["settings"]["problems"]
+
+        assert ("executors.mine.extends", 1) == (problem["key"], problem["line"])
+        assert "claude" in problem["allowed"]
+
+
+def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
+    """It is not half in force; afterwards it is."""
+    with running(tmp_path, QUICK) as daemon:
+        daemon.configure({**QUICK, "watch": {"sweep_s": 0.5, "backend": "watchfiles"}, "language": "zh-TW"})
+        os.kill(daemon.pid, signal.SIGHUP)
+
+        (told,) = eventually_sync(lambda: warnings(daemon))
+        assert "after a restart of the daemon: watch.backend" in told
+        assert ["watch.backend"] == daemon.post("/v1/reload", {})["settings"]["restart"]
+        daemon.terminate()
+        daemon.start()
+        eventually_sync(lambda: warnings(daemon) == [])
+
+
+def test_a_settings_file_that_is_gone_is_no_edit(tmp_path: Path) -> None:
+    """An editor, or a deployment, takes it away for a moment; what it said stays in force."""
+    root = project(tmp_path / "named")
+    with running(tmp_path, {**QUICK, "projects": [str(root)]}) as daemon:
+        eventually_sync(lambda: roots(daemon) == [str(root)])
+        away = daemon.config.rename(tmp_path / "away.yaml")
+
+        told = eventually_sync(lambda: warnings(daemon))
+        assert "handoffd.yaml" in told[0]
+        assert [str(root)] == roots(daemon)
+        away.rename(daemon.config)
+        eventually_sync(lambda: warnings(daemon) == [])
+
+
+def test_a_cap_that_is_raised_lets_go_on_what_waited(tmp_path: Path) -> None:
+    """Settings in force count for what waits, without a restart."""
+    root = sample(tmp_path, executor="gated", rules=SHORT)
+    capped = {**QUICK, "execute": {"slots": 1}}
+    other = sample(tmp_path / "other", executor="gated", rules=SHORT)
+    with running(tmp_path, capped) as daemon:
+        for one in (root, other):
+            daemon.verb("start", one, story="US-001")
+        eventually_sync(lambda: sum(daemon.track(one)["pid"] is not None for one in (root, other)) == 1)
+
+        daemon.configure({**QUICK, "execute": {"slots": 2}})
+        eventually_sync(lambda: sum(daemon.track(one)["pid"] is not None for one in (root, other)) == 2)
+
+
+def vanish(root: Path, how: str) -> None:
+    """Take a project away."""
+    if how == "moved":
+        root.rename(root.with_name("away"))
+    elif how == "deleted":
+        shutil.copytree(root, root.with_name("away"), symlinks=True)
+        shutil.rmtree(root)
+    else:
+        root.parent.rename(root.parent.with_name("away"))
+
+
+def come_back(root: Path, how: str) -> None:
+    """Bring it back: the same folder, or a copy as a clone is."""
+    away = root.with_name("away") if how != "unmounted" else root.parent.with_name("away")
+    away.rename(root if how != "unmounted" else root.parent)
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted", "unmounted"])
+def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) -> None:
+    """Status says what and since when, the others go on, and it is not let go meanwhile."""
+    work = tmp_path / "mount" / "work"
+    root, other = project(work / "a"), project(tmp_path / "elsewhere" / "b")
+    settings = {**QUICK, "workspaces": [str(work), str(other.parent)]}
+    with running(tmp_path, settings) as daemon:
+        eventually_sync(lambda: len(roots(daemon)) == 2)
+        daemon.verb("init", root)
+        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
+
+        vanish(root, how)
+        eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
+        gone = view(daemon, root)
+        assert gone["since"] is not None
+        daemon.verb("init", other)
+        assert "ok" == view(daemon, other)["condition"]
+        assert daemon.post("/v1/reload", {})["let_go"] == 0
+        daemon.terminate()
+        daemon.start()
+        eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
+
+        come_back(root, how)
+        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
+        back = view(daemon, root)
+        assert (None, 1) == (back["since"], back["level"])
+
+
+def test_a_project_that_loses_its_ai_gets_it_back(tmp_path: Path) -> None:
+    """STATE.json is written again from the journal; nobody has to say anything."""
+    root = project(tmp_path / "work" / "a")
+    with running(tmp_path, {**QUICK, "workspaces": [str(tmp_path / "work")]}) as daemon:
+        eventually_sync(lambda: roots(daemon) == [str(root)])
+        daemon.verb("init", root)
+        shutil.rmtree(root / ".ai")
+
+        eventually_sync((root / ".ai/STATE.json").exists)
+        eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
+        assert [str(root)] == roots(daemon)

@@ -1,0 +1,129 @@
+"""`handoffd scan`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands
+from tests.support.controlled import Controlled
+from tests.support.supervision import project_view
+
+from handoffd.cli import scan
+from handoffd.cli.scan import Scanned, report
+
+STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "running"}'
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a project that works, one that is new, one that is broken, and a package."""
+    for name, text in (("a", STATE), ("b", None), ("deep/er/c", None), ("broken", "{")):
+        (tmp_path / name / ".ai").mkdir(parents=True)
+        (tmp_path / name / ".ai" / ("STATE.json" if text else "handoffd.yaml")).write_text(text or "")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "go.mod").touch()
+    return tmp_path
+
+
+def test_what_is_there_is_listed(control: Controlled, handoffd: Commands, work: Path) -> None:
+    """Where each stands, whether it is supervised, what is wrong."""
+    root = str(work / "a")
+    control.supervision.projects[root] = replace(project_view(root), condition="locked")
+
+    said = handoffd("scan", str(work))
+
+    table = [line.split() for line in said.lines]
+    assert (0, ["PROJECT", "STORY", "STEP", "STATUS", "SUPERVISED", "ROOT"]) == (said.code, table[0])
+    assert ["shop", "US-001", "impl", "running", "yes", root] == table[1]
+    assert ["locked"] == table[2]
+    assert ["b", "–", "–", "not_initialized", "no", str(work / "b")] == table[3]
+    assert "    its STATE.json cannot be read" in said.lines
+    assert f"3 projects below {work}" in said.lines
+    assert "1 more without an .ai of the protocol: `handoffd init` makes a project of one" in said.lines
+    assert f"  next: handoffd scan {work} --add" == said.lines[-1]
+
+
+def test_programs_get_all_of_it(control: Controlled, handoffd: Commands, work: Path) -> None:
+    """To the depth that is asked for."""
+    said = handoffd("scan", str(work), "--depth", "3", "--json").json
+
+    assert ["a", "b", "broken", "deep/er/c"] == [
+        str(Path(one["project"]).relative_to(work)) for one in said["projects"]
+    ]
+    assert {
+        "project": str(work / "b"), "name": "b", "story": None, "step": None,
+        "status": "not_initialized", "supervised": False, "wrong": None,
+    } == said["projects"][1]  # fmt: skip
+    assert (1, [], False, [], []) == tuple(
+        said[name] for name in ("others", "unread", "stopped", "added", "refused")
+    )
+
+
+def test_all_of_them_are_added_at_once(
+    control: Controlled, handoffd: Commands, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By as few requests as that takes; those that are supervised are left as they are."""
+    monkeypatch.setattr(scan, "_AT_ONCE", 2)
+
+    said = handoffd("scan", str(work), "--depth", "3", "--add")
+    again = handoffd("scan", str(work), "--depth", "3", "--add", "--json").json
+
+    assert (0, f"4 projects below {work}, 4 added") == (said.code, said.lines[-2])
+    added = [root for root in control.supervision.projects if root.startswith(str(work))]
+    assert [str(work / name) for name in ("a", "b", "broken", "deep/er/c")] == added
+    assert ([], True) == (again["added"], all(one["supervised"] for one in again["projects"]))
+
+
+def test_without_a_daemon_they_are_added_all_the_same(alone: Path, handoffd: Commands, work: Path) -> None:
+    """And what cannot be used is named, with exit code 1."""
+    (work / "b/.ai/handoffd.yaml").write_text("auto: maybe\n")
+
+    said = handoffd("scan", str(work), "--add", "--json")
+
+    assert 1 == said.code
+    assert [str(work / "b")] == [one["project"] for one in said.json["refused"]]
+    assert {str(work / "a"), str(work / "broken")} == set(said.json["added"])
+    (wrong,) = [one["wrong"] for one in said.json["projects"] if one["name"] == "b"]
+    assert "auto" in wrong
+    assert {str(work / "a"), str(work / "broken")} == {
+        one["project"] for one in handoffd("projects", "--json").json["projects"]
+    }
+
+
+def test_a_folder_that_is_none(alone: Path, handoffd: Commands, tmp_path: Path) -> None:
+    """Exit code 4, as of everything that is not there; an empty one is none."""
+    assert 4 == handoffd("scan", str(tmp_path / "gone")).code
+    assert f"no projects below {tmp_path}" in handoffd("scan", str(tmp_path)).lines
+
+
+def test_what_was_not_looked_at_is_said() -> None:
+    """Folders that cannot be listed, and a limit."""
+    found = Scanned(folder="/w", projects=(), others=0, unread=("/w/secret",), stopped=True)
+
+    lines = list(report(found, [], {"added": [], "refused": []}, daemon=True))
+
+    assert "not looked into: /w/secret" in lines
+    assert "There is more than one scan looks at; give a folder further down." in lines
+
+
+def test_a_name_that_is_not_utf8_is_shown_as_wrong(alone: Path, handoffd: Commands, tmp_path: Path) -> None:
+    """The journal cannot hold it."""
+    (tmp_path / "caf\udce9" / ".ai" / "states").mkdir(parents=True)
+
+    (one,) = handoffd("scan", str(tmp_path), "--json").json["projects"]
+
+    assert "not UTF-8" in one["wrong"]
+
+
+def test_a_long_walk_is_told_of_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And wiped out afterwards."""
+    for number in range(500):  # with the folder itself, one more than is told of at once
+        (tmp_path / str(number)).mkdir()
+
+    scan.look(str(tmp_path), 1, told=True)
+
+    told = capsys.readouterr().err
+    assert "500 folders, 0 projects" in told
+    assert told.endswith("\r")  # colours and the like are for a terminal alone
