@@ -207,27 +207,26 @@ def test_a_cap_that_is_raised_lets_go_on_what_waited(tmp_path: Path) -> None:
         eventually_sync(lambda: sum(daemon.track(one)["pid"] is not None for one in (root, other)) == 2)
 
 
-def vanish(root: Path, how: str) -> None:
+def vanish(root: Path, how: str, away: Path) -> None:
     """Take a project away."""
-    if how == "moved":
-        root.rename(root.with_name("away"))
-    elif how == "deleted":
-        shutil.copytree(root, root.with_name("away"), symlinks=True)
-        shutil.rmtree(root)
-    else:
-        root.parent.rename(root.parent.with_name("away"))
+    if how == "unmounted":
+        root.parent.rename(away)
+        return
+    if how == "deleted":  # and cloned, later
+        shutil.copytree(root, away, symlinks=True)
+        away = away.with_name("trash")
+    root.rename(away)
 
 
-def come_back(root: Path, how: str) -> None:
+def come_back(root: Path, how: str, away: Path) -> None:
     """Bring it back: the same folder, or a copy as a clone is."""
-    away = root.with_name("away") if how != "unmounted" else root.parent.with_name("away")
-    away.rename(root if how != "unmounted" else root.parent)
+    away.rename(root.parent if how == "unmounted" else root)
 
 
 @pytest.mark.parametrize("how", ["moved", "deleted", "unmounted"])
 def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) -> None:
     """Status says what and since when, the others go on, and it is not let go meanwhile."""
-    work = tmp_path / "mount" / "work"
+    work, away = tmp_path / "mount" / "work", tmp_path / "away"
     root, other = project(work / "a"), project(tmp_path / "elsewhere" / "b")
     settings = {**QUICK, "workspaces": [str(work), str(other.parent)]}
     with running(tmp_path, settings) as daemon:
@@ -235,7 +234,7 @@ def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) 
         daemon.verb("init", root)
         eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
 
-        vanish(root, how)
+        vanish(root, how, away)
         eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
         gone = view(daemon, root)
         assert gone["since"] is not None
@@ -246,7 +245,7 @@ def test_a_project_that_vanishes_comes_back_by_itself(tmp_path: Path, how: str) 
         daemon.start()
         eventually_sync(lambda: view(daemon, root)["condition"] == "missing")
 
-        come_back(root, how)
+        come_back(root, how, away)
         eventually_sync(lambda: view(daemon, root)["condition"] == "ok")
         back = view(daemon, root)
         assert (None, 1) == (back["since"], back["level"])
