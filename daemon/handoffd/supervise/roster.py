@@ -65,6 +65,7 @@ class Roster:
         """Who came by the settings, and comes and goes with them."""
         self._viewing = Viewing(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
+        self.enrol = self._joining.enrol
 
     # --- life ------------------------------------------------------------------------------------
     async def load(self) -> None:
@@ -194,10 +195,6 @@ class Roster:
     async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
         """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
         return await self._joining.add_many(roots)
-
-    async def enrol(self, root: str, entry: str) -> str | None:
-        """Supervise a project that an entry of the settings names outright, unless it is not wished."""
-        return await self._joining.enrol(root, entry)
 
     async def remove(self, project: str) -> ProjectView:
         """Stop supervising a project; its files and its history stay.
