@@ -48,11 +48,11 @@ async def test_a_workspace_is_looked_through_again_and_again(tmp_path: Path) -> 
         await eventually(lambda: roster.roots() == {first})
         second = project(tmp_path / "work" / "team" / "b")
         await eventually(lambda: roster.roots() == {first, second})
-        assert (2, 0) == (looking.brought, looking.gone)
+        await eventually(lambda: (looking.brought, looking.gone) == (2, 0))
 
         wish(here, workspaces=[{"path": str(tmp_path / "work"), "depth": 1}])
         await eventually(lambda: roster.roots() == {first})
-        assert 1 == looking.gone
+        await eventually(lambda: looking.gone == 1)
 
 
 async def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
