@@ -6,13 +6,23 @@ the environment: each is handed its own section.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pathspec import GitIgnoreSpec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    field_validator,
+)
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable."""
@@ -23,6 +33,25 @@ def _absolute(path: Path) -> Path:
         raise ValueError("must be a whole path, from the root")
     return path
 
+
+Secret = Annotated[
+    SecretStr,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object", "maxProperties": 1, "minProperties": 1, "additionalProperties": False,
+                    "properties": {"credential": {"type": "string"}, "file": {"type": "string"}},
+                },
+            ]
+        }
+    ),
+]  # fmt: skip
+"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
+
+
+_TOKEN = re.compile(r"[!-~]{20,512}")
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 
@@ -115,6 +144,8 @@ class ExecuteSettings(_Section):
         "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
     )  # fmt: skip
     """Names of environment variables an executor may see; nothing else reaches it."""
+    keys: Mapping[VariableName, Secret] = Field(default_factory=dict)
+    """Values of variables that are secrets, before the daemon's own environment."""
 
 
 def _from_the_root(pattern: str) -> str:
@@ -170,7 +201,7 @@ class LimitSettings(_Section):
 class WebhookSettings(_Section):
     """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
 
-    url: SecretStr
+    url: Secret
     timeout_s: float = Field(10, gt=0)
 
     @field_validator("url")
@@ -255,6 +286,16 @@ class TcpSettings(_Section):
 
     host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
+    token: Secret | None = None
+    """None: one is made, and kept in the state directory."""
+
+    @field_validator("token")
+    @classmethod
+    def _must_be_long(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not _TOKEN.fullmatch(token.get_secret_value()):
+            raise ValueError("must be 20 to 512 characters of ASCII without blanks")
+        return token
+
     gates: bool = False
     """True: verbs for people are taken there, too."""
 
