@@ -69,8 +69,8 @@ def _credential(name: str, key: str, vault: Vault, report: Report) -> SecretStr:
     elif not folder:
         if vault.required:
             report(key, f"the credential {name} is for the service, and this daemon is not run by it", ())
-    elif not Path(folder, name).is_file():
-        report(key, f"the service was not given the credential {name}", _names(folder))
+    elif name not in (given := _names(folder)):
+        report(key, f"the service was not given the credential {name}", given)
     else:
         return _file(Path(folder, name), key, report)
     return SecretStr(STAND_IN + name)
