@@ -34,20 +34,16 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _reference(name: str) -> dict[str, object]:
+    properties = {name: {"type": "string"}}
+    return {
+        "type": "object", "properties": properties, "required": [name], "additionalProperties": False
+    }  # fmt: skip
+
+
 Secret = Annotated[
-    SecretStr,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object", "maxProperties": 1, "minProperties": 1, "additionalProperties": False,
-                    "properties": {"credential": {"type": "string"}, "file": {"type": "string"}},
-                },
-            ]
-        }
-    ),
-]  # fmt: skip
+    SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
+]
 """Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
 
 
