@@ -177,7 +177,8 @@ async def _lock(settings: Settings, within_s: float) -> FileLock:
 
 def _services(settings: Settings, journal: Journal, descriptors: Descriptors | None = None) -> Services:
     clock = SystemClock()
-    environment = dict(os.environ)
+    keys = {name: key.get_secret_value() for name, key in settings.execute.keys.items()}
+    environment = {**os.environ, **keys}
     managed = ServiceManager.from_environment(environment, clock).present
     notifier = Notifier(settings.notify, clock, Postbox(journal))
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
@@ -201,7 +202,10 @@ def _door(settings: Settings) -> TcpDoor | None:
     tcp = settings.control.tcp
     if tcp is None:
         return None
-    return TcpDoor(host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token)
+    token = None if tcp.token is None else tcp.token.get_secret_value()
+    return TcpDoor(
+        host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token, token=token
+    )
 
 
 class Daemon:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from handoffd.credentials import Vault, fetched
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.errors import InvalidFile, Problem
 from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
@@ -70,7 +71,7 @@ class Given:
 
     def load(self) -> Loaded:
         """Return the settings as they are now. Raises InvalidFile."""
-        return load(self.flags, self.environ)
+        return load(self.flags, self.environ, daemon=True)
 
     def files(self) -> tuple[Path, ...]:
         """Return where the settings file may lie; the first that exists is the one that counts."""
@@ -105,15 +106,20 @@ class _Environment(EnvSettingsSource):
             return value
 
 
-def load(flags: Mapping[str, object] | None = None, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Return the settings of the daemon.
+def load(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    daemon: bool = False,
+) -> Loaded:
+    """Return the settings of the daemon; to the `daemon` itself with every secret, or not at all.
 
     `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
     `config` names the settings file. Raises InvalidFile with everything that is wrong.
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
-    file = _lay_file(merge, flags.pop("config", None))
+    file = _lay_file(merge, flags.pop("config", None), daemon)
     _lay_environment(merge)
     _lay_flags(merge, flags)
     return Loaded(settings=_settle(merge), file=file, sources=merge.sources)
@@ -178,7 +184,7 @@ def _is_lower(cap: object, before: object) -> bool:
     return isinstance(cap, int | float) and (not isinstance(before, int | float) or cap < before)
 
 
-def _lay_file(merge: Merge, given: object) -> Path | None:
+def _lay_file(merge: Merge, given: object, daemon: bool) -> Path | None:
     path = _find_file(merge, given)
     if path is None:
         return None
@@ -188,8 +194,14 @@ def _lay_file(merge: Merge, given: object) -> Path | None:
     except InvalidFile as invalid:
         merge.problems += invalid.problems
         return path
+
+    def report(key: str, message: str, allowed: tuple[str, ...]) -> None:
+        line = read.line_of(key)
+        merge.problems.append(Problem(file=str(path), line=line, key=key, message=message, allowed=allowed))
+
+    vault = Vault(environ=merge.environ, base=path.parent, required=daemon)
     merge.lay(
-        values,
+        fetched(values, vault, report),
         lambda key: Source(kind="file", name=str(path), line=read.line_of(key)),
         path.parent,
     )
@@ -291,7 +303,7 @@ def _plain(value: object) -> object:
     match value:
         case SecretStr():
             parts = urlsplit(value.get_secret_value())
-            return f"{parts.scheme}://{parts.hostname}/…"
+            return f"{parts.scheme}://{parts.hostname}/…" if parts.hostname else "…"
         case tuple() | list():
             return [_plain(item) for item in value]
         case Path():

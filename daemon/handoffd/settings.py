@@ -6,13 +6,23 @@ the environment: each is handed its own section.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pathspec import GitIgnoreSpec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    field_validator,
+)
 
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
 
@@ -25,6 +35,21 @@ def _absolute(path: Path) -> Path:
         raise ValueError("must be a whole path, from the root")
     return path
 
+
+def _reference(name: str) -> dict[str, object]:
+    properties = {name: {"type": "string"}}
+    return {
+        "type": "object", "properties": properties, "required": [name], "additionalProperties": False
+    }  # fmt: skip
+
+
+Secret = Annotated[
+    SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
+]
+"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
+
+
+_TOKEN = re.compile(r"[!-~]{20,512}")
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 
@@ -118,6 +143,8 @@ class ExecuteSettings(_Section):
         "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
     )  # fmt: skip
     """Names of environment variables an executor may see; nothing else reaches it."""
+    keys: Mapping[VariableName, Secret] = Field(default_factory=dict)
+    """Values of variables that are secrets, before the daemon's own environment."""
 
 
 def _from_the_root(pattern: str) -> str:
@@ -173,7 +200,7 @@ class LimitSettings(_Section):
 class WebhookSettings(_Section):
     """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
 
-    url: SecretStr
+    url: Secret
     timeout_s: float = Field(10, gt=0)
 
     @field_validator("url")
@@ -258,6 +285,16 @@ class TcpSettings(_Section):
 
     host: Literal["127.0.0.1", "::1"] = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
+    token: Secret | None = None
+    """None: one is made, and kept in the state directory."""
+
+    @field_validator("token")
+    @classmethod
+    def _must_be_long(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None and not _TOKEN.fullmatch(token.get_secret_value()):
+            raise ValueError("must be 20 to 512 characters of ASCII without blanks")
+        return token
+
     gates: bool = False
     """True: verbs for people are taken there, too."""
 

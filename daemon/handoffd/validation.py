@@ -97,6 +97,8 @@ def _shown(value: Any, field: FieldInfo | None) -> str:
     text = repr(value)
     if "://" in text or (field is not None and _may_be_secret(field)):
         return ""
+    if isinstance(value, SecretStr):
+        return ", not a secret"
     if isinstance(value, Mapping):
         return ", not a section"
     if isinstance(value, list | tuple):

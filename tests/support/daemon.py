@@ -93,6 +93,16 @@ class Daemon:
     # --- its life --------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
+        self._begin()
+        eventually_sync(self._answers)
+
+    def refusal(self) -> int:
+        """Start a daemon that will not stay; return its exit code."""
+        process = self._begin()
+        self._process = None
+        return process.wait(60)
+
+    def _begin(self) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),
@@ -105,7 +115,7 @@ class Daemon:
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
         log.close()
-        eventually_sync(self._answers)
+        return self._process
 
     def _answers(self) -> bool:
         assert self._process is not None

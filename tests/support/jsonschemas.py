@@ -53,6 +53,10 @@ def _deeper(keyword: str, wanted: Any, value: Any, schema: Schema, whole: Schema
             for name, part in wanted.items():
                 if isinstance(value, dict) and name in value:
                     yield from complaints(value[name], part, whole, f"{at}.{name}")
+        case "patternProperties":
+            for pattern, part in wanted.items():
+                for name in (name for name in value if re.search(pattern, name)):
+                    yield from complaints(value[name], part, whole, f"{at}.{name}")
         case "propertyNames":
             for name in value if isinstance(value, dict) else ():
                 yield from complaints(name, wanted, whole, f"{at}.{name}")

@@ -224,6 +224,63 @@ def test_a_secret_is_explained_without_its_key(environ: dict[str, str]) -> None:
     assert "key" not in json.dumps([found.value for found in loaded.explain()])
 
 
+def test_secrets_are_read_from_where_the_file_says(environ: dict[str, str], tmp_path: Path) -> None:
+    """From files beside it and from the service manager; a verb in a terminal needs none of the latter."""
+    file = own_file(
+        environ,
+        "notify: {webhook: {url: {credential: hook}}}\n"
+        "execute: {keys: {A_KEY: {file: key}}}\n"
+        "control: {tcp: {port: 8321, token: {credential: token}}}\n",
+    )
+    write(file.parent / "key", "sk-1\n")
+    write(tmp_path / "given/hook", "https://example.org/KEY\n")
+
+    assert "https://credential.invalid/…" == told(load({}, environ), "notify.webhook.url")[0]
+    not_here = "is for the service, and this daemon is not run by it"
+    assert [
+        f"{file}:1: notify.webhook.url: the credential hook {not_here}",
+        f"{file}:3: control.tcp.token: the credential token {not_here}",
+    ] == _refused(environ)
+    environ["CREDENTIALS_DIRECTORY"] = str(tmp_path / "given")
+    assert [
+        f"{file}:3: control.tcp.token: the service was not given the credential token (allowed: hook)"
+    ] == _refused(environ)
+    write(tmp_path / "given/token", "t" * 20)
+    loaded = load({}, environ, daemon=True)
+
+    assert loaded.settings.notify.webhook is not None
+    assert "https://example.org/KEY" == loaded.settings.notify.webhook.url.get_secret_value()
+    assert ("…", f"file {file}:2") == told(loaded, "execute.keys.A_KEY")
+
+
+def _refused(environ: dict[str, str]) -> list[str]:
+    """Return why a daemon cannot be run with the settings."""
+    with pytest.raises(InvalidFile) as caught:
+        load({}, environ, daemon=True)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_key_that_is_no_secret_takes_none(environ: dict[str, str]) -> None:
+    """It would be shown."""
+    file = own_file(environ, "log: {level: {file: level}}\n")
+    write(file.parent / "level", "debug")
+
+    (complaint,) = complaints({}, environ)
+
+    assert complaint.startswith(f"{file}:1: log.level: ")
+    assert "debug" not in complaint.partition("allowed")[0]
+
+
+@pytest.mark.parametrize("token", ["short", "t" * 513, "t" * 20 + " ", "ü" * 20])
+def test_a_token_is_long_and_goes_into_a_header(environ: dict[str, str], token: str) -> None:
+    """And is not quoted when it is refused."""
+    file = own_file(environ, f"control: {{tcp: {{port: 8321, token: '{token}'}}}}\n")
+
+    (complaint,) = complaints({}, environ)
+
+    assert f"{file}:1: control.tcp.token: must be 20 to 512 characters of ASCII without blanks" == complaint
+
+
 def test_explain_lists_every_setting(environ: dict[str, str]) -> None:
     """No setting is left out, and every value is one that JSON knows."""
     own_file(environ, "notify: {webhook: {url: 'http://localhost/'}}\n")

@@ -8,6 +8,7 @@ and what is in their .ai folders are never touched.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -52,6 +53,9 @@ def remove(scope: Scope, paths: list[Path]) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+        if scope.account is not None:
+            with suppress(OSError):  # that of another account is still in there
+                scope.state.parent.rmdir()
     except OSError as error:
         hint = f"sudo {scope.command('uninstall')} --purge"
         raise Refused(f"{error.filename} cannot be removed: {error.strerror}", hint=hint) from error

@@ -98,6 +98,7 @@ def uninstall(
         _run_all(scope, plan.before)
         service_files.remove(scope, plan.removed)
         _run_all(scope, plan.after)
+        service_files.remove_sockets(scope.runtime)
         purging.remove(scope, data)
     report = {
         **service_report.heading(scope, dry_run=dry_run),

@@ -5,7 +5,9 @@ Only files that carry our mark are touched, and no link is followed: it is someb
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -61,6 +63,18 @@ def remove(scope: Scope, paths: Iterable[Path]) -> None:
     if scope.account is None:  # ~/.config/systemd/user, which `install` may have made
         for folder in (scope.folder, *scope.folder.parents[:2]):
             _remove_empty(folder)
+
+
+def remove_sockets(folder: Path) -> None:
+    """Remove the sockets in `folder` at which nobody listens, and the folder with the last of them."""
+    for name in ("control.sock", "launcher.sock"):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+            with socket.socket(socket.AF_UNIX, kind) as caller, suppress(OSError):
+                try:
+                    caller.connect(str(folder / name))
+                except ConnectionRefusedError:
+                    (folder / name).unlink()
+    _remove_empty(folder)
 
 
 def _remove_empty(folder: Path) -> None:

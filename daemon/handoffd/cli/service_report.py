@@ -57,7 +57,7 @@ def next_step(scope: Scope, daemon: Mapping[str, Any]) -> str:
     if not daemon["installed"]:
         return scope.command("install")
     if daemon["active"] == "active":
-        return "handoffd status"
+        return scope.as_account("handoffd status")
     if daemon["active"] == "failed" or daemon["restarts"]:
         return scope.journal
     return " ".join(scope.systemctl.argv("start", scope.names[1]))

@@ -27,6 +27,7 @@ class Machine:
     system_units: Path = Path("/etc/systemd/system")
     system_state: Path = Path("/var/lib/handoffd")
     system_settings: Path = Path("/etc/handoffd")
+    system_runtime: Path = Path("/run/handoffd")
     kernel: Path = Path("/proc/sys")
     installation: unitfiles.Installation | None = None
 
@@ -67,6 +68,14 @@ class Scope:
         return Path(named) if named else Path(base, "handoffd")
 
     @property
+    def runtime(self) -> Path:
+        """Where systemd has made a folder for the sockets."""
+        if self.account is not None:
+            return self.machine.system_runtime / self.account.pw_name
+        base = self.machine.environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+        return Path(base, "handoffd")
+
+    @property
     def settings(self) -> tuple[Path, ...]:
         """What is configured for this daemon alone."""
         if self.account is not None:
@@ -92,6 +101,13 @@ class Scope:
         """Return the `handoffd service` command line for `verb` in this scope."""
         end = "" if self.account is None else f" --system --user {self.account.pw_name}"
         return f"handoffd service {verb}{end}"
+
+    def as_account(self, command: str) -> str:
+        """Return how a person types a command for the daemon of this scope."""
+        if self.account is None:
+            return command
+        places = f"HANDOFFD_STATE_DIR={self.state} HANDOFFD_RUNTIME_DIR={self.runtime}"
+        return f"sudo -u {self.account.pw_name} env {places} {command}"
 
     @property
     def journal(self) -> str:

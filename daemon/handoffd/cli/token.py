@@ -6,6 +6,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.entrance.place import Place
+from handoffd.errors import Refused
 
 
 @click.command()
@@ -19,7 +20,10 @@ def token(place: Place, rotate: bool, as_json: bool) -> None:
     """
     from handoffd.control.token import ensured, rotated
 
-    path = place.settings().control_token
+    settings = place.settings()
+    if settings.control.tcp is not None and settings.control.tcp.token is not None:
+        raise Refused("the settings give the token (control.tcp.token)", hint="handoffd config show")
+    path = settings.control_token
     text = rotated(path) if rotate else ensured(path)
     if as_json:
         print_json({"token": text, "file": str(path)})

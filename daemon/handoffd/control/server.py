@@ -110,10 +110,11 @@ class ControlServer:
         door = self._door
         if door is None:
             return []
-        await to_thread.run_sync(ensured, door.token_file)
+        if door.token is None:
+            await to_thread.run_sync(ensured, door.token_file)
         listening = listen_on_loopback(door)
         self.tcp_port = port_of(listening)
-        gate = Gate(self._api, Token(door.token_file), gates=door.gates)
+        gate = Gate(self._api, Token(door.token_file, door.token), gates=door.gates)
         return [(_server(gate, door.protocol), listening)]
 
     async def _serve(self, serving: Sequence[tuple[uvicorn.Server, socket.socket]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,11 +43,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpDoor:
-    """Where to listen, and for whom. `port` 0 takes any. `gates`: verbs for people are taken, too."""
+    """Where to listen, and for whom. `port` 0 takes any. `gates`: verbs for people are taken, too.
+
+    `token` is what opens it; without, the one in `token_file`.
+    """
 
     host: str
     port: int
     token_file: Path
+    token: str | None = field(default=None, repr=False)
     gates: bool = False
     limits: Limits = Limits()
 

@@ -94,15 +94,21 @@ def _written(path: Path) -> Path:
 
 
 class Token:
-    """The token of a file as it is now: a new one is known with the next request. Blocks briefly."""
+    """The token of a file as it is now, or the one that is `given`: a new one is known with the next request.
 
-    def __init__(self, path: Path) -> None:
+    Blocks briefly.
+    """
+
+    def __init__(self, path: Path, given: str | None = None) -> None:
         self._path = path
+        self._given = None if given is None else given.encode()
         self._seen: tuple[int, int, int] | None = None
         self._text: bytes | None = None
 
     def opens(self, given: bytes) -> bool:
         """Return whether `given` is the token; never, while the file cannot be used."""
+        if self._given is not None:
+            return secrets.compare_digest(given, self._given)
         self._refresh()
         return self._text is not None and secrets.compare_digest(given, self._text)
 

@@ -239,7 +239,8 @@ def _executors(
         book = _book(settings)
     except InvalidFile:
         return ()  # told of with the settings
-    environments = (executors.environment_of(pid), subject.environ)
+    keys = dict.fromkeys(settings.execute.keys, "given by the settings")
+    environments = ({**executors.environment_of(pid), **keys}, subject.environ)
     users = executors.users_of(settings.executor, seen.projects)
     looks = {
         name: partial(executors.look_for, name, roots, book, settings.execute.env_allow, environments)

@@ -53,6 +53,7 @@ class Bench:
             },
             systemd=root / "systemd", system_units=root / "units", system_state=root / "state",
             kernel=root / "kernel", system_settings=root / "settings",
+            system_runtime=root / "run",
             installation=unitfiles.Installation(
                 program=Path("/usr/bin/env"), python=Path("/bin/sh"), package=Path("/usr/share")
             ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from handoffd.cli import unitfiles
-from handoffd.cli.service_files import differs, is_ours, remove, write
+from handoffd.cli.service_files import differs, is_ours, remove, remove_sockets, write
 from handoffd.cli.service_scope import Machine, Scope
 from handoffd.errors import Refused
 
@@ -69,3 +71,24 @@ def test_a_folder_that_cannot_be_written_is_said(scope: Scope) -> None:
 
     with pytest.raises(Refused, match="cannot be written"):
         write(scope, [_file(scope, "handoffd.service")])
+
+
+def test_sockets_at_which_nobody_listens_go() -> None:
+    """The folder with the last of them; one at which somebody answers stays."""
+    with tempfile.TemporaryDirectory(prefix="handoffd-") as name:
+        folder = Path(name, "run")
+        folder.mkdir()
+        with (
+            socket.socket(socket.AF_UNIX) as control,
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as launcher,
+        ):
+            control.bind(str(folder / "control.sock"))
+            launcher.bind(str(folder / "launcher.sock"))
+            launcher.listen()
+
+            remove_sockets(folder)
+            assert ["launcher.sock"] == [path.name for path in folder.iterdir()]
+        remove_sockets(folder)
+        assert not folder.exists()
+
+        remove_sockets(folder)

@@ -36,6 +36,9 @@ def test_a_person_is_asked_for_nothing() -> None:
     assert Path("/home/alice/.config/systemd/user") == scope.folder
     assert "handoffd service status" == scope.command("status")
     assert ("systemctl", "--user", "stop", "x") == scope.systemctl.argv("stop", "x")
+    assert "handoffd status" == scope.as_account("handoffd status")
+    assert Path("/home/alice/.config/handoffd") == scope.settings[0]
+    assert Path("/run/user/7/handoffd") == _scope(XDG_RUNTIME_DIR="/run/user/7").runtime
     assert "journalctl --user --unit handoffd.service --lines 50" == scope.journal
 
 
@@ -50,6 +53,9 @@ def test_an_account_is_named_everywhere() -> None:
     assert Path("/var/lib/handoffd", name) == scope.state
     assert f"handoffd service status --system --user {name}" == scope.command("status")
     assert ("systemctl", "stop", "x") == scope.systemctl.argv("stop", "x")
+    assert Path(f"/etc/handoffd/{name}.env") == scope.settings[0]
+    places = f"HANDOFFD_STATE_DIR=/var/lib/handoffd/{name} HANDOFFD_RUNTIME_DIR=/run/handoffd/{name}"
+    assert f"sudo -u {name} env {places} handoffd status" == scope.as_account("handoffd status")
 
 
 def test_lingering_that_nobody_can_tell_is_unknown() -> None:

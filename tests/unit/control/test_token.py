@@ -84,3 +84,11 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="state"):
         ensured(tmp_path / "state" / "control.token")
+
+
+def test_one_that_is_given_needs_no_file(tmp_path: Path) -> None:
+    """Nor looks at one that is there."""
+    path = tmp_path / "control.token"
+    text, token = ensured(path), Token(path, "given-by-the-settings")
+
+    assert (True, False) == (token.opens(b"given-by-the-settings"), token.opens(text.encode()))

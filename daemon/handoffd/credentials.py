@@ -1,0 +1,98 @@
+"""Secrets that are not written into the settings: `{credential: NAME}` or `{file: PATH}` in their place.
+
+A credential is what systemd hands to the daemon alone (LoadCredential=, a file below
+$CREDENTIALS_DIRECTORY). Whoever else reads the settings, a verb in a terminal, has none: there
+a stand-in takes its place, which nothing is ever sent to.
+
+What is put into the settings is a SecretStr and no text, so a key that is not for secrets refuses it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+DIRECTORY = "CREDENTIALS_DIRECTORY"
+STAND_IN = "https://credential.invalid/"
+"""Where no name can ever lead (RFC 2606); it is a whole address because some secrets must be one."""
+
+_MOST_BYTES = 64 * 1024
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_OTHERS = frozenset({"executors", "prices"})
+"""Sections whose keys are not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vault:
+    """Where secrets come from. `base`: what a relative path is meant from; `required`: no stand-ins."""
+
+    environ: Mapping[str, str]
+    base: Path
+    required: bool = False
+
+
+Report = Callable[[str, str, tuple[str, ...]], None]
+"""Takes the dotted key, what is wrong with it, and what would be right."""
+
+
+def fetched(values: Mapping[str, Any], vault: Vault, report: Report) -> dict[str, Any]:
+    """Return `values` with secrets in the place of what refers to them; what is missing is reported."""
+    return {
+        name: value if name in _OTHERS else _fetched(value, name, vault, report)
+        for name, value in values.items()
+    }
+
+
+def _fetched(value: Any, key: str, vault: Vault, report: Report) -> Any:
+    if isinstance(value, list):
+        return [_fetched(item, f"{key}.{index}", vault, report) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    match list(value.items()):
+        case [("credential", str(name))]:
+            return _credential(name, key, vault, report)
+        case [("file", str(path))]:
+            return _file(vault.base / os.path.expanduser(path), key, report)
+    return {str(name): _fetched(inner, f"{key}.{name}", vault, report) for name, inner in value.items()}
+
+
+def _credential(name: str, key: str, vault: Vault, report: Report) -> SecretStr:
+    folder = vault.environ.get(DIRECTORY)
+    if not _NAME.fullmatch(name):
+        report(key, f"{name[:64]!r} is not the name of a credential", ())
+    elif not folder:
+        if vault.required:
+            report(key, f"the credential {name} is for the service, and this daemon is not run by it", ())
+    elif name not in (given := _names(folder)):
+        report(key, f"the service was not given the credential {name}", given)
+    else:
+        return _file(Path(folder, name), key, report)
+    return SecretStr(STAND_IN + name)
+
+
+def _names(folder: str) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except OSError:
+        return ()
+
+
+def _file(path: Path, key: str, report: Report) -> SecretStr:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8").strip()
+    except OSError as error:
+        report(key, f"{path} cannot be read ({error.strerror})", ())
+    except UnicodeDecodeError:
+        report(key, f"{path} is not text", ())
+    else:
+        if text:
+            return SecretStr(text)
+        report(key, f"{path} is empty", ())
+    return SecretStr(STAND_IN)

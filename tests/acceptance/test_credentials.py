@@ -1,0 +1,68 @@
+"""Secrets that a service manager hands to the daemon: who gets them, and where they are never seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.test_faults import make_project
+from tests.support.daemon import Daemon, Json
+
+AGENT = """cat > /dev/null
+env > {base}/env-$HANDOFFD_STEP
+tr '\\0' '\\n' < /proc/$PPID/environ > {base}/shim-env
+printf -- '---\\nstep: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" > .ai/HANDOFF.md
+"""
+SECRET = "sk-live-0123456789"
+OTHER = "sk-live-9876543210"
+
+
+def _settings(base: Path) -> Json:
+    (base / "agent.sh").write_text(AGENT.format(base=base))
+    agent = {"extends": "command", "argv": ["/bin/sh", str(base / "agent.sh")], "env": ["AGENT_KEY"]}
+    keys = {"AGENT_KEY": {"credential": "agent"}, "NOBODYS_KEY": {"credential": "nobody"}}
+    return {
+        "executor": "agent",
+        "executors": {"agent": agent},
+        "execute": {"keys": keys, "env_allow": ["PATH", "HOME"]},
+    }
+
+
+def test_a_key_reaches_the_executor_that_names_it_and_nothing_else(tmp_path: Path) -> None:
+    """Not the log, not what is told of settings, runs and events, not the daemon's own environment."""
+    project = make_project(tmp_path)
+    given = tmp_path / "credentials"
+    given.mkdir()
+    (given / "agent").write_text(f"{SECRET}\n")
+    (given / "nobody").write_text(f"{OTHER}\n")
+    daemon = Daemon(tmp_path, _settings(tmp_path))
+    daemon.environment["CREDENTIALS_DIRECTORY"] = str(given)
+    try:
+        daemon.start()
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+        told = [str(daemon.get(path)) for path in ("/v1/status", "/v1/runs", "/v1/events")]
+        own = Path(f"/proc/{daemon.pid}/environ").read_text()
+    finally:
+        daemon.close()
+
+    seen = (tmp_path / "env-bdd").read_text().splitlines()
+    assert f"AGENT_KEY={SECRET}" in seen
+    assert not [line for line in seen if line.startswith(("NOBODYS_KEY", "CREDENTIALS_DIRECTORY"))]
+    log = (tmp_path / "daemon.log").read_text()
+    for text in (log, own, *told, (tmp_path / "shim-env").read_text()):
+        assert SECRET not in text
+        assert OTHER not in text
+
+
+def test_without_the_credential_the_daemon_does_not_start(tmp_path: Path) -> None:
+    """It says which one, and where it was asked for, and exits as for any other bad configuration."""
+    daemon = Daemon(tmp_path, _settings(tmp_path))
+    (tmp_path / "credentials").mkdir()
+    daemon.environment["CREDENTIALS_DIRECTORY"] = str(tmp_path / "credentials")
+    try:
+        assert 78 == daemon.refusal()
+    finally:
+        daemon.close()
+
+    log = (tmp_path / "daemon.log").read_text()
+    assert "execute.keys.AGENT_KEY: the service was not given the credential agent" in log
