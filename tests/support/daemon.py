@@ -58,9 +58,10 @@ class Daemon:
         """What is run, up to the settings file."""
         self._process: subprocess.Popen[bytes] | None = None
         self._config = base / "handoffd.yaml"
-        self._write_config(settings(self) if callable(settings) else settings or {})
+        self.configure(settings(self) if callable(settings) else settings or {})
 
-    def _write_config(self, settings: Json) -> None:
+    def configure(self, settings: Json) -> None:
+        """Write the settings file; a daemon that runs knows nothing of it before it is told."""
         sink = self.base / "sink.sh"
         sink.write_text(f"#!/bin/sh\ncat >> {self.notices}\n")
         sink.chmod(0o755)

@@ -159,6 +159,22 @@ class RunQueue:
             for pools in self._pools_of.get(key.project, ()):
                 self._push(key.project, pools)
 
+    def keeps(self, key: TrackKey, now: float) -> bool:
+        """Return whether a track that ended and asks again now would have its slot back at once.
+
+        If not, it is released: somebody who waits is before it.
+        """
+        held = self._held.get(key)
+        if held is None:
+            return False
+        self.release(key)
+        first = self._first()
+        again = now - held.entry.priority * self._head_start_s
+        if first is not None and self._rank(self._flows[first])[0] <= again:
+            return False
+        self._hold(held.entry, held.since)
+        return True
+
     def next(self) -> TrackKey | None:
         """Return who is to be let in now, if anybody is."""
         found = self._first()

@@ -54,6 +54,8 @@ class Slots:
         self._queue = RunQueue(limits_in(total, self._scheduling), self._scheduling.head_start_min * 60)
         self._waiting: dict[TrackKey, tuple[Callable[[], None], float]] = {}
         """Whom to wake, and since when it waits."""
+        self._ended: set[TrackKey] = set()
+        """Those that keep their slot for the moment until they ask again."""
         self._line: Line | None = None
         self._look_at: float | None = None
         self._rung = anyio.Event()
@@ -92,6 +94,9 @@ class Slots:
         """
         key, since = bid.key, self._clock.monotonic() - max(waited_s, 0)
         self._forget_line()
+        if key in self._ended:
+            self._ended.discard(key)
+            self._queue.release(key)
         self._queue.ask(self._entry(bid), since)
         if self._queue.waits(key):
             self._waiting[key] = (granted, self._waiting[key][1] if key in self._waiting else since)
@@ -101,14 +106,30 @@ class Slots:
     def occupy(self, bid: Bid) -> None:
         """Count an executor that runs already (adopted after a restart), whatever the limit."""
         self._forget_line()
+        self._ended.discard(bid.key)
         self._waiting.pop(bid.key, None)
         self._queue.occupy(self._entry(bid), self._clock.monotonic())
+
+    def ended(self, key: TrackKey) -> None:
+        """Take in that an attempt is over and its track asks again in a moment, or else releases.
+
+        Its slot goes to who is before it in line; without anybody it is kept for that moment, else the
+        important would lose theirs to whoever happens to wait.
+        """
+        if key in self._ended or not self.holds(key):
+            return
+        if self._queue.keeps(key, self._clock.monotonic()):
+            self._ended.add(key)
+        else:
+            self._forget_line()
+            self._let_in()
 
     def release(self, key: TrackKey) -> None:
         """Give back what the track holds or waits for, and let the next one in."""
         if not self.holds(key) and not self.waits(key):
             return
         self._forget_line()
+        self._ended.discard(key)
         self._waiting.pop(key, None)
         self._queue.release(key)
         self._let_in()

@@ -304,6 +304,25 @@ class Coming(RuleBasedStateMachine):
             assert key in {one.key for one in fitting}
             self.running[key] = self.waiting.pop(key)
 
+    @rule(which=strategies.integers(0, 9))
+    def end_and_ask_again(self, which: int) -> None:
+        """One ends that goes on at once: it keeps its slot unless somebody who waits is before it."""
+        key = self.keys()[which]
+        kept = self.queue.keeps(key, self.now)
+        if key in self.running:
+            one = self.running.pop(key)
+            trial = self.queue.copy()
+            trial.release(key)
+            trial.ask(one, self.now)
+            first = trial.next()
+            if kept:
+                assert first is None or first.project == key.project
+                self.running[key] = one
+            else:
+                assert first not in (None, key)
+        else:
+            assert not kept
+
     @precondition(lambda self: len(self.waiting) > 1)
     @rule()
     def foresee(self) -> None:
@@ -348,7 +367,7 @@ class Coming(RuleBasedStateMachine):
 
 
 TestWhateverHappens = Coming.TestCase
-TestWhateverHappens.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWhateverHappens.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 class Turns(RuleBasedStateMachine):
@@ -398,7 +417,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTurns.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("busy", [CLAUDE, CODEX])

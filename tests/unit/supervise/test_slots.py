@@ -298,6 +298,50 @@ async def test_nobody_looks_while_nobody_waits() -> None:
         assert 0 == desk.slots.short_for_s()
 
 
+def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
+    """It is theirs while they look what is next, if nobody who waits is before them."""
+    desk = Counter(settings=scheduling(head_start_min=10))
+    desk.ask("a", priority=1)
+    desk.ask("b")
+    desk.slots.ended(TrackKey("/a"))
+    assert (1, []) == (desk.slots.in_use, desk.woken)
+    assert [True] == desk.ask("a", priority=1)
+    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(TrackKey("/a"))
+    desk.end("a")
+    assert ["b"] == desk.woken
+
+
+def test_among_equals_a_slot_goes_round_with_each_attempt() -> None:
+    """Also to one that has waited for longer than the head start of the important."""
+    desk = Counter(settings=scheduling(head_start_min=10))
+    desk.ask("a", "b")
+    desk.slots.ended(TrackKey("/a"))
+    assert (["b"], [False]) == (desk.woken, desk.ask("a"))
+
+    desk.slots.ended(TrackKey("/b"))
+    assert ["b", "a"] == desk.woken
+    desk.ask("c")
+    desk.slots.occupy(bid("/a", priority=1))
+    desk.clock.ahead_s += 601
+    desk.slots.ended(TrackKey("/a"))
+    assert ["b", "a", "c"] == desk.woken
+
+
+def test_an_attempt_that_ends_with_nobody_in_line_is_followed_by_the_next() -> None:
+    """Which may want another executor, of which others want all there are."""
+    desk = Counter(2, scheduling(per_executor={"claude": 1}))
+    desk.ask("a", executor="codex")
+    desk.slots.ended(TrackKey("/a"))
+    assert [True] == desk.ask("a")
+    desk.ask("b")
+    desk.ask("c", executor="codex")
+    desk.slots.ended(TrackKey("/c"))
+    assert [False] == desk.ask("c")
+    assert [1, 2] == [desk.place("b"), desk.place("c")]
+    desk.slots.ended(TrackKey("/nobody"))
+
+
 def test_how_long_memory_was_short_is_known() -> None:
     """So that people are told of what lasts; waiting for one's turn is another thing."""
     desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
