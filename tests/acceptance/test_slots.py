@@ -113,7 +113,7 @@ def is_behind_or_through(track: Json) -> bool:
     """
     if track["step"] == "review" or "for a slot" in (track["waits_for"] or ""):
         return True
-    return track["status"] == "running" and track["step"] == STEPS[-1]
+    return bool(track["status"] == "running" and track["step"] == STEPS[-1])
 
 
 def test_an_executor_that_is_full_keeps_nobody_from_another(tmp_path: Path) -> None:

@@ -227,9 +227,8 @@ class TrackSupervisor:
         orders = await self.standing.commit(event, decision, request)
         if self._tasks is None or not self._may_go_on():
             self._give_back()
-        elif (
-            ran and self.track.ledger.dispatch is None
-        ):  # its turn comes at once, and gives back what is left
+        elif ran and self.track.ledger.dispatch is None:
+            # Its turn comes at once; what that does not use is given back after it.
             self._services.slots.ended(self.key)
             self._services.accounts.leave(self.key)
         if self._tasks is None:
