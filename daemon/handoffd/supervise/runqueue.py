@@ -122,7 +122,7 @@ class RunQueue:
     def keeps(self, key: TrackKey, now: float) -> bool:
         """Return whether a track that ended and asks again now would have its slot back at once.
 
-        If not, it is released: somebody who waits is before it.
+        If not, it is released: somebody who waits is before it, or fewer may run than did.
         """
         held = self.running.get(key)
         if held is None:
@@ -130,7 +130,8 @@ class RunQueue:
         self.release(key)
         first = self._first()
         again = now - held.entry.priority * self._head_start_s
-        if first is not None and self._rank(self._flows[first])[0] <= again:
+        is_before = first is not None and self._rank(self._flows[first])[0] <= again
+        if is_before or self.running.full(held.entry) is not None:
             return False
         self.running.hold(held.entry, held.since)
         return True

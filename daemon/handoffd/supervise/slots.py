@@ -10,7 +10,7 @@ waits for these it sleeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import anyio
@@ -79,6 +79,11 @@ class Slots:
     def total(self) -> int:
         """How many there are."""
         return self._queue.limits.total
+
+    @property
+    def groups(self) -> Collection[str]:
+        """The groups that the settings know."""
+        return self._scheduling.groups.keys()
 
     @property
     def queued(self) -> int:

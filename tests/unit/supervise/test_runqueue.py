@@ -323,7 +323,8 @@ class Coming(RuleBasedStateMachine):
                 assert first is None or first.project == key.project
                 self.running[key] = one
             else:
-                assert first not in (None, key)
+                assert first != key
+                assert first is not None or trial.running.full(one) is not None
         else:
             assert not kept
 
