@@ -160,7 +160,7 @@ def test_the_important_go_first(tmp_path: Path) -> None:
 
 
 def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: Path) -> None:
-    """It is said how much there is; a restart with other settings forgets nobody."""
+    """It is said how much there is; settings that are read again need no restart."""
     project = make_project(tmp_path, "a")
     (tmp_path / "all-go").touch()
     with running(tmp_path, settings(tmp_path, 2, min_free_memory_mb=10**9)) as daemon:
@@ -169,10 +169,29 @@ def test_without_memory_nothing_is_started_until_somebody_wants_less(tmp_path: P
         assert told.startswith("memory: ")
         assert told.endswith(" MiB free, 1,000,000,000 wanted")
         assert told == daemon.get("/v1/slots")["closed"] or "memory: " in daemon.get("/v1/slots")["closed"]
-        daemon.terminate()
         daemon.configure(settings(tmp_path, 2, min_free_memory_mb=1))
-        daemon.start()
+        assert [] == daemon.post("/v1/reload", {})["problems"]
         daemon.wait_at(project, "review", "needs_human")
+
+
+def test_changed_limits_count_for_those_who_wait_and_end_nobody(tmp_path: Path) -> None:
+    """Raised, they let in who is next; lowered, they let nobody in until enough have ended."""
+    a, b, c = (make_project(tmp_path, name) for name in "abc")
+    with running(tmp_path, settings(tmp_path, 1)) as daemon:
+        start(daemon, a, b, c)
+        daemon.configure(settings(tmp_path, 3, per_executor={"first": 2}))
+        assert [] == daemon.post("/v1/reload", {})["problems"]
+        eventually_sync(lambda: {("a", "bdd"), ("b", "bdd")} == began(tmp_path))
+        daemon.wait_for(c, lambda track: "1st for a first slot (2 of 2" in (track["waits_for"] or ""))
+
+        daemon.configure(settings(tmp_path, 1))
+        assert [] == daemon.post("/v1/reload", {})["problems"]
+        daemon.wait_for(c, lambda track: "1st for a slot (2 of 1" in (track["waits_for"] or ""))
+        let_end(tmp_path, "a", "bdd")
+        daemon.wait_for(a, lambda track: "2nd for a slot (1 of 1" in (track["waits_for"] or ""))
+        assert {("a", "bdd"), ("b", "bdd")} == began(tmp_path)
+        let_end(tmp_path, "b", "bdd")
+        eventually_sync(lambda: ("c", "bdd") in began(tmp_path))
 
 
 def test_starts_are_staggered(tmp_path: Path) -> None:

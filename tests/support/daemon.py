@@ -58,10 +58,9 @@ class Daemon:
         """What is run, up to the settings file."""
         self._process: subprocess.Popen[bytes] | None = None
         self._config = base / "handoffd.yaml"
-        self.configure(settings(self) if callable(settings) else settings or {})
+        self._write_config(settings(self) if callable(settings) else settings or {})
 
-    def configure(self, settings: Json) -> None:
-        """Write the settings file; a daemon that runs knows nothing of it before it is told."""
+    def _write_config(self, settings: Json) -> None:
         sink = self.base / "sink.sh"
         sink.write_text(f"#!/bin/sh\ncat >> {self.notices}\n")
         sink.chmod(0o755)
