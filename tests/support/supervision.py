@@ -79,7 +79,7 @@ class MemorySupervision:
         """What `hand_out` answers, one after another; then it gives the first step away."""
         self.used: dict[str, Usage] = {}
         self.limited: tuple[AccountView, ...] = ()
-        self.line = SlotsView(closed=None, limits=(), waiting=())
+        self.line = SlotsView(closed=None, limits=(), waiting=(), waiting_in_all=0)
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ _LIMITS = ("SLOTS", "LIMIT", "IN USE", "WAITING", "RUNNING")
 _WAITING = ("NEXT", "TRACK", "PRIORITY", "SINCE", "WHY")
 _WIDTH = 60
 _SHOWN = 20
-"""So many of those that wait are shown; `--json` has all of them."""
+"""So many of those that wait are shown; `--json` has more of them."""
 
 Json = dict[str, Any]
 
@@ -52,9 +52,9 @@ def report(answer: Json) -> list[str]:
 
 
 def _rest(answer: Json) -> Iterator[str]:
-    more = len(answer["waiting"]) - _SHOWN
+    more = answer["waiting_in_all"] - len(answer["waiting"][:_SHOWN])
     if more > 0:
-        yield f"and {more:,} more; all of them: handoffd slots --json"
+        yield f"and {more:,} more; what one of them waits for: handoffd status PROJECT"
 
 
 def _limit(one: Json) -> list[str]:
@@ -69,7 +69,7 @@ def _limit(one: Json) -> list[str]:
 
 def _wait(one: Json) -> list[str]:
     return [
-        "–" if one["place"] is None else str(one["place"]),
+        str(one["place"]),
         shorten(one["what"], 40),
         str(one["priority"]),
         _span(one["waited_s"]),

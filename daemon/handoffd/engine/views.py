@@ -245,11 +245,8 @@ class SlotWaitView:
     account: str
     group: str | None
     priority: int
-    place: int | None
-    """From 1: so many are let in up to it, if what runs ends in the order in which it began.
-
-    None: far back, nobody has counted.
-    """
+    place: int
+    """From 1: so many are let in up to it, if what runs ends in the order in which it began."""
     waited_s: float
     why: str
 
@@ -262,6 +259,8 @@ class SlotsView:
     """Why the machine takes nobody just now, in words."""
     limits: tuple[SlotLimitView, ...]
     waiting: tuple[SlotWaitView, ...]
+    """The first of them; of those far back nobody has counted who is before whom."""
+    waiting_in_all: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ Nothing here reads a clock or a file: `now` is given in seconds, and so is what 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, Literal, NamedTuple
 
+from handoffd.engine.track import TrackKey
 from handoffd.settings import SchedulingSettings
 
 GROWS_S: Final = 20.0
@@ -40,22 +40,31 @@ class Admission:
 
     def __init__(self, scheduling: SchedulingSettings) -> None:
         self.scheduling = scheduling
-        self._starts: deque[float] = deque()
+        self._starts: dict[TrackKey, float] = {}
+        """When each that may still grow was started, the oldest first."""
+        self._last: float | None = None
 
     @property
     def looks(self) -> bool:
         """Whether the machine is to be looked at before somebody is let in."""
         return self.scheduling.min_free_memory_mb > 0 or self.scheduling.max_load_per_core is not None
 
-    def started(self, now: float) -> None:
+    def started(self, key: TrackKey, now: float) -> None:
         """Count an executor that is being started now."""
-        while self._starts and now - self._starts[0] >= GROWS_S:
-            self._starts.popleft()
-        self._starts.append(now)
+        self._starts.pop(key, None)
+        self._starts[key] = self._last = now
+
+    def ended(self, key: TrackKey) -> None:
+        """Count an executor no longer: what it was to take, nobody will."""
+        self._starts.pop(key, None)
 
     def growing_mb(self, now: float) -> int:
         """Return how much memory those will still take that were just started."""
-        share = sum(max(0.0, 1 - (now - start) / GROWS_S) for start in self._starts)
+        for key, start in tuple(self._starts.items()):
+            if now - start < GROWS_S:
+                break  # those after it were started later
+            del self._starts[key]
+        share = sum(1 - (now - start) / GROWS_S for start in self._starts.values())
         return round(share * self.scheduling.memory_per_agent_mb)
 
     def closed(self, facts: Facts, now: float) -> Closed | None:
@@ -76,9 +85,9 @@ class Admission:
         return Closed("load", f"load: {load:.1f} per core, at most {most:g} wanted", LOOK_S)
 
     def _too_soon(self, now: float) -> Closed | None:
-        if not self._starts:
+        if self._last is None:
             return None
-        left_s = self._starts[-1] + self.scheduling.stagger_s - now
+        left_s = self._last + self.scheduling.stagger_s - now
         return (
             Closed("stagger", f"next start in {max(1, round(left_s))} s (stagger)", left_s)
             if left_s > 0

@@ -38,7 +38,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         detail=project.detail,
         paused_by=main.ledger.paused_by,
         test_command=project.files.settings.test.command,
-        warnings=_warnings(project),
+        warnings=_warnings(project, slots),
         tracks=tuple(view for view in tracks if view is not None),
         executor=", ".join(names_in(project.files.settings.executor)) or None,
         since=project.since,
@@ -81,7 +81,7 @@ def _level(track: Track) -> Literal[0, 1, 2]:
     return 2 if track.ledger.automatic else 1
 
 
-def _warnings(project: Project) -> tuple[str, ...]:
+def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     trust = command_for(project.root, "trust")
     gone = [f"{name} is gone, bring it back; to do without it: `{trust}`" for name in project.files.gone]
     held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
@@ -89,13 +89,25 @@ def _warnings(project: Project) -> tuple[str, ...]:
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.edited else []
     leaving = [_LEAVING] if project.leaving else []
-    return (*map(str, project.files.problems), *gone, *held, *unwritten, *crashed, *edited, *leaving)
+    group = project.files.settings.group
+    unknown = [_UNKNOWN_GROUP.format(group)] if group is not None and group not in slots.groups else []
+    return (
+        *map(str, project.files.problems),
+        *gone,
+        *held,
+        *unwritten,
+        *crashed,
+        *edited,
+        *leaving,
+        *unknown,
+    )
 
 
 _LEAVING = (
     "the settings mean it no more: it is let go when what runs is over; `handoffd add PROJECT` keeps it"
 )
 _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adopts that or holds it"
+_UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups), so it limits nothing"
 
 
 async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:

@@ -11,12 +11,13 @@ the number of such combinations. What is outdated in a heap is passed over when 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from handoffd.engine.track import TrackKey
-from handoffd.supervise.pools import ALL, Entry, Limits, Pool
+from handoffd.supervise.occupancy import Occupancy
+from handoffd.supervise.pools import Entry, Limits, Pool
 
 Pools = tuple[Pool, ...]
 Rank = tuple[float, int]
@@ -35,21 +36,13 @@ class Flow(NamedTuple):
     keys: tuple[TrackKey, ...]
 
 
-class Held(NamedTuple):
-    """A track that was let in, and since when it had waited."""
-
-    entry: Entry
-    since: float
-
-
 class RunQueue:
     """Who runs and who waits. `head_start_s` is what a point of priority is worth."""
 
     def __init__(self, limits: Limits, head_start_s: float = 0) -> None:
-        self._limits = limits
+        self.running = Occupancy(limits)
+        """Who was let in; changed here only."""
         self._head_start_s = head_start_s
-        self._held: dict[TrackKey, Held] = {}
-        self._used: dict[Pool, int] = {}
         self._waiting: dict[TrackKey, Entry] = {}
         self._flows: dict[tuple[str, Pools], Flow] = {}
         self._heaps: dict[Pools, list[tuple[Rank, str]]] = {}
@@ -64,53 +57,27 @@ class RunQueue:
     @property
     def limits(self) -> Limits:
         """What is in force."""
-        return self._limits
-
-    @property
-    def held(self) -> tuple[Entry, ...]:
-        """Those that run, the one that was let in first at the front."""
-        return tuple(held.entry for held in self._held.values())
-
-    @property
-    def oldest(self) -> TrackKey | None:
-        """The track that was let in first of those that run."""
-        return next(iter(self._held), None)
-
-    @property
-    def count(self) -> int:
-        """How many run."""
-        return len(self._held)
+        return self.running.limits
 
     @property
     def waiting(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def holds(self, key: TrackKey) -> bool:
-        """Return whether a track was let in."""
-        return key in self._held
-
     def waits(self, key: TrackKey) -> bool:
         """Return whether a track waits."""
         return key in self._waiting
-
-    def used(self, pool: Pool) -> int:
-        """Return how many that run belong to a limited pool."""
-        return len(self._held) if pool == ALL else self._used.get(pool, 0)
-
-    def full(self, entry: Entry) -> Pool | None:
-        """Return the narrowest pool of a track that has no room; None when all have."""
-        for pool in entry.all_pools:
-            limit = self._limits.of(pool)
-            if limit is not None and self.used(pool) >= limit:
-                return pool
-        return None
 
     def in_order(self) -> Iterator[tuple[Entry, float]]:
         """Yield each track that waits, with the time since when it has its turn: whose is next, first."""
         for flow in sorted(self._flows.values(), key=self._rank):
             for key in flow.keys:
                 yield self._waiting[key], flow.since
+
+    @property
+    def entries(self) -> Iterable[Entry]:
+        """How everybody who waits stands, in no order."""
+        return self._waiting.values()
 
     def entry(self, key: TrackKey) -> Entry | None:
         """Return how a track stands in line; None when it does not wait."""
@@ -123,10 +90,10 @@ class RunQueue:
         One that runs goes on with that, unless it needs other pools now: then it is the next for them.
         """
         key = entry.key
-        if key in self._held:
-            if self._held[key].entry.pools == entry.pools:
+        if (held := self.running.get(key)) is not None:
+            if held.entry.pools == entry.pools:
                 return
-            since = self._held[key].since
+            since = held.since
             self.release(key)
         elif key in self._waiting:
             before = self._waiting[key]
@@ -141,23 +108,33 @@ class RunQueue:
     def occupy(self, entry: Entry, since: float = 0) -> None:
         """Count a track that runs already, whatever the limits."""
         self.release(entry.key)
-        self._hold(entry, since)
+        self.running.hold(entry, since)
 
     def release(self, key: TrackKey) -> None:
         """Forget a track, whether it runs or waits."""
         if key in self._waiting:
             self._leave(key)
-        held = self._held.pop(key, None)
-        if held is None:
-            return
-        for pool in _counted(held.entry):
-            self._used[pool] -= 1
-            if not self._used[pool]:
-                del self._used[pool]
-        if key.project in self._aside:
+        if self.running.drop(key) and key.project in self._aside:
             self._aside.discard(key.project)
             for pools in self._pools_of.get(key.project, ()):
                 self._push(key.project, pools)
+
+    def keeps(self, key: TrackKey, now: float) -> bool:
+        """Return whether a track that ended and asks again now would have its slot back at once.
+
+        If not, it is released: somebody who waits is before it, or fewer may run than did.
+        """
+        held = self.running.get(key)
+        if held is None:
+            return False
+        self.release(key)
+        first = self._first()
+        again = now - held.entry.priority * self._head_start_s
+        is_before = first is not None and self._rank(self._flows[first])[0] <= again
+        if is_before or self.running.full(held.entry) is not None:
+            return False
+        self.running.hold(held.entry, held.since)
+        return True
 
     def next(self) -> TrackKey | None:
         """Return who is to be let in now, if anybody is."""
@@ -180,13 +157,13 @@ class RunQueue:
         self._leave(key)
         if (rest := self._flows.get(found)) is not None:
             self._set(project, pools, rest._replace(since=now, number=self._next_number()))
-        self._hold(entry, flow.since)
+        self.running.hold(entry, flow.since)
         return key
 
     def copy(self) -> RunQueue:
         """Return another one that stands the same, to try things out on."""
-        twin = RunQueue(self._limits, self._head_start_s)
-        twin._held, twin._used, twin._waiting = self._held.copy(), self._used.copy(), self._waiting.copy()
+        twin = RunQueue(self.limits, self._head_start_s)
+        twin.running, twin._waiting = self.running.copy(), self._waiting.copy()
         twin._flows, twin._pools_of = self._flows.copy(), self._pools_of.copy()
         twin._heaps = {pools: heap.copy() for pools, heap in self._heaps.items()}
         twin._aside, twin._number, twin._outdated = self._aside.copy(), self._number, self._outdated
@@ -199,11 +176,6 @@ class RunQueue:
 
     def _rank(self, flow: Flow) -> Rank:
         return flow.since - flow.priority * self._head_start_s, flow.number
-
-    def _hold(self, entry: Entry, since: float) -> None:
-        self._held[entry.key] = Held(entry, since)
-        for pool in _counted(entry):
-            self._used[pool] = self._used.get(pool, 0) + 1
 
     def _join(self, entry: Entry, since: float) -> None:
         project, pools = entry.key.project, entry.pools
@@ -255,37 +227,30 @@ class RunQueue:
 
     def _first(self) -> tuple[str, Pools] | None:
         """Return the flow that is next of those that have room."""
-        if len(self._held) >= self._limits.total:
+        if len(self.running) >= self.limits.total:
             return None
         best: tuple[Rank, str, Pools] | None = None
         for pools in tuple(self._heaps):
-            head = self._head(pools) if self._has_room(pools) else None
+            head = self._head(pools) if self.running.has_room(pools) else None
             if head is not None and (best is None or head < best[:2]):
                 best = (*head, pools)
         return best[1:] if best is not None else None
 
-    def _has_room(self, pools: Pools) -> bool:
-        return all(self._used.get(pool, 0) < self._limits.pools[pool] for pool in pools)
-
     def _head(self, pools: Pools) -> tuple[Rank, str] | None:
         """Return the head of a heap, rid of what is outdated and of projects that have no room."""
-        heap, most = self._heaps[pools], self._limits.per_project
+        heap = self._heaps[pools]
         while heap:
             rank, project = heap[0]
             flow = self._flows.get((project, pools))
             if flow is None or self._rank(flow) != rank or project in self._aside:
                 self._outdated = max(self._outdated - 1, 0)
-            elif most is None or self._used.get(Pool("project", project), 0) < most:
+            elif self.running.has_room_for(project):
                 return heap[0]
             else:
                 self._aside.add(project)
             heappop(heap)
         del self._heaps[pools]
         return None
-
-
-def _counted(entry: Entry) -> Pools:
-    return (*entry.pools, Pool("project", entry.key.project))
 
 
 def foreseen(queue: RunQueue, now: float, most: int) -> dict[TrackKey, int]:
@@ -297,7 +262,7 @@ def foreseen(queue: RunQueue, now: float, most: int) -> dict[TrackKey, int]:
     while ahead.waiting and len(places) < most:
         if (key := ahead.grant(now)) is not None:
             places[key] = len(places) + 1
-        elif (oldest := ahead.oldest) is not None:
+        elif (oldest := ahead.running.oldest) is not None:
             ahead.release(oldest)
         else:
             break  # what is left fits in nowhere

@@ -10,7 +10,7 @@ waits for these it sleeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import anyio
@@ -28,8 +28,13 @@ from handoffd.supervise.waits import Line
 
 log = structlog.get_logger(__name__)
 
-FORESEEN: Final = 1000
+FORESEEN: Final = 500
 """Of so many it is told who is before whom; finding that out for all would hold everybody up."""
+
+SHARE: Final = 0.1
+"""At most so much of the time is spent on finding it out, where more than `FEW` wait: it may be old then."""
+
+FEW: Final = 100
 
 FRESH_S: Final = 0.25
 """For so long what was read of the machine is believed; what is started meanwhile is counted anyway."""
@@ -54,7 +59,11 @@ class Slots:
         self._queue = RunQueue(limits_in(total, self._scheduling), self._scheduling.head_start_min * 60)
         self._waiting: dict[TrackKey, tuple[Callable[[], None], float]] = {}
         """Whom to wake, and since when it waits."""
+        self._ended: set[TrackKey] = set()
+        """Those that keep their slot for the moment until they ask again."""
         self._line: Line | None = None
+        self._line_until = 0.0
+        self._line_changed = True
         self._look_at: float | None = None
         self._rung = anyio.Event()
         self._closed: Closed | None = None
@@ -64,12 +73,17 @@ class Slots:
     @property
     def in_use(self) -> int:
         """How many slots are held."""
-        return self._queue.count
+        return len(self._queue.running)
 
     @property
     def total(self) -> int:
         """How many there are."""
         return self._queue.limits.total
+
+    @property
+    def groups(self) -> Collection[str]:
+        """The groups that the settings know."""
+        return self._scheduling.groups.keys()
 
     @property
     def queued(self) -> int:
@@ -78,7 +92,7 @@ class Slots:
 
     def holds(self, key: TrackKey) -> bool:
         """Return whether the track holds a slot."""
-        return self._queue.holds(key)
+        return key in self._queue.running
 
     def waits(self, key: TrackKey) -> bool:
         """Return whether the track stands in line."""
@@ -91,24 +105,51 @@ class Slots:
         `waited_s`: how long it has waited before anybody here knew. One that stands in line keeps its turn.
         """
         key, since = bid.key, self._clock.monotonic() - max(waited_s, 0)
-        self._forget_line()
-        self._queue.ask(self._entry(bid), since)
+        self._line_changed = True
+        if key in self._ended:
+            self._ended.discard(key)
+            self._queue.release(key)
+        entry = self._entry(bid)
+        self._queue.ask(entry, since)
+        news = key not in self._waiting
         if self._queue.waits(key):
-            self._waiting[key] = (granted, self._waiting[key][1] if key in self._waiting else since)
+            self._waiting[key] = (granted, since if news else self._waiting[key][1])
         self._let_in(but=key)
-        return self._queue.holds(key)
+        if news and self._queue.waits(key):
+            full = self._queue.running.full(entry)
+            limit = " ".join(full) if full is not None else "machine"
+            log.info("waits for a slot", project=key.project, track=key.track, limit=limit)
+        return key in self._queue.running
 
     def occupy(self, bid: Bid) -> None:
         """Count an executor that runs already (adopted after a restart), whatever the limit."""
-        self._forget_line()
+        self._line_changed = True
+        self._ended.discard(bid.key)
         self._waiting.pop(bid.key, None)
         self._queue.occupy(self._entry(bid), self._clock.monotonic())
+
+    def ended(self, key: TrackKey) -> None:
+        """Take in that an attempt is over and its track asks again in a moment, or else releases.
+
+        Its slot goes to who is before it in line; without anybody it is kept for that moment, else the
+        important would lose theirs to whoever happens to wait.
+        """
+        if key in self._ended or not self.holds(key):
+            return
+        self._admission.ended(key)
+        if self._queue.keeps(key, self._clock.monotonic()):
+            self._ended.add(key)
+        else:
+            self._line_changed = True
+            self._let_in()
 
     def release(self, key: TrackKey) -> None:
         """Give back what the track holds or waits for, and let the next one in."""
         if not self.holds(key) and not self.waits(key):
             return
-        self._forget_line()
+        self._line_changed = True
+        self._ended.discard(key)
+        self._admission.ended(key)
         self._waiting.pop(key, None)
         self._queue.release(key)
         self._let_in()
@@ -117,11 +158,10 @@ class Slots:
         """Take over other limits: who fits in now is let in, and nobody is ended who no longer would."""
         if (total, scheduling) == (self.total, self._scheduling):
             return
-        before, self._scheduling = self._queue, scheduling
+        before, self._scheduling, self._line = self._queue, scheduling, None
         self._admission.scheduling = scheduling
         self._queue = RunQueue(limits_in(total, scheduling), scheduling.head_start_min * 60)
-        self._forget_line()
-        for entry in before.held:
+        for entry in before.running.entries:
             self._queue.occupy(self._entry(entry.bid), self._clock.monotonic())
         for entry, since in before.in_order():
             self._queue.ask(self._entry(entry.bid), since)
@@ -138,7 +178,7 @@ class Slots:
             now = self._clock.monotonic()
             key = self._queue.grant(now)
             assert key is not None
-            self._admission.started(now)
+            self._admission.started(key, now)
             wake, _ = self._waiting.pop(key)
             if key != but:
                 granted.append(wake)
@@ -204,15 +244,15 @@ class Slots:
             return 0
         return self._clock.monotonic() - self._closed_since
 
-    def _forget_line(self) -> None:
-        self._line = None
-
     def _as_line(self) -> Line:
-        """Return how everybody stands, worked out once until somebody comes or goes."""
+        """Return how everybody stands; how that was a moment ago, where many come and go."""
         now = self._clock.monotonic()
-        if self._line is None:
+        if self._line is None or (self._line_changed and now >= self._line_until):
             since = {key: waiting[1] for key, waiting in self._waiting.items()}
             self._line = Line(self._queue, since, foreseen(self._queue, now, FORESEEN))
+            self._line_changed = False
+            took_s = self._clock.monotonic() - now
+            self._line_until = now + (took_s / SHARE if self.queued > FEW else 0)
         return self._line
 
     def _why_closed(self) -> str | None:

@@ -186,6 +186,7 @@ class TrackSupervisor:
             question.error = error  # the asker shall not wait for the restart that follows
             raise
         finally:
+            self._give_back()
             question.answered.set()
 
     async def _apply_stubbornly(self, event: Event, request: str | None) -> Decision:
@@ -222,8 +223,14 @@ class TrackSupervisor:
         return decision
 
     async def _commit(self, event: Event, decision: Decision, request: str | None = None) -> None:
+        ran = self.track.ledger.dispatch is not None
         orders = await self.standing.commit(event, decision, request)
-        self._give_back()
+        if self._tasks is None or not self._may_go_on():
+            self._give_back()
+        elif ran and self.track.ledger.dispatch is None:
+            # Its turn comes at once; what that does not use is given back after it.
+            self._services.slots.ended(self.key)
+            self._services.accounts.leave(self.key)
         if self._tasks is None:
             self._left += orders
         for order in orders:
@@ -232,18 +239,15 @@ class TrackSupervisor:
     # --- its turn --------------------------------------------------------------------------------
     async def _take_turn(self) -> None:
         """Go as far as the track can go by itself: to a dispatch, a gate, a wait or its end."""
-        try:
-            while self._may_go_on():
-                event, decision = await self._turns.next(self.track)
-                if dispatches(decision):
-                    await self._dispatch(event, decision)
-                    return
-                before = self.track
-                await self._commit(event, decision)
-                if self.track == before:
-                    return
-        finally:
-            self._give_back()
+        while self._may_go_on():
+            event, decision = await self._turns.next(self.track)
+            if dispatches(decision):
+                await self._dispatch(event, decision)
+                return
+            before = self.track
+            await self._commit(event, decision)
+            if self.track == before:
+                return
 
     def _may_go_on(self) -> bool:
         wants = wants_turn(self.track, auto_continue=self.continues)

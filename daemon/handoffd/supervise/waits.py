@@ -38,7 +38,7 @@ def _for(pool: Pool) -> str:
 
 
 class Line:
-    """How everybody stands at one moment. `since`: when each began to wait; `places`: who is how far."""
+    """How everybody stands at one moment. `since`: when each began to wait; `places`: who is next."""
 
     def __init__(
         self, queue: RunQueue, since: Mapping[TrackKey, float], places: Mapping[TrackKey, int]
@@ -47,12 +47,14 @@ class Line:
         self._since = since
         self._places = places
         self._holders: dict[Pool, list[str]] = {}
-        for entry in queue.held:
+        self._within: dict[Pool, str] = {}
+        """Who is in the way, in words, for each pool that somebody was told of."""
+        for entry in queue.running.entries:
             for pool in entry.all_pools:
                 self._holders.setdefault(pool, []).append(entry.bid.what)
 
     def place(self, key: TrackKey) -> int | None:
-        """Return a track's place, from 1; None for one that is far back."""
+        """Return a track's place, from 1; None for one that is far back, or came later."""
         return self._places.get(key)
 
     def words(self, key: TrackKey, closed: str | None) -> str | None:
@@ -61,7 +63,7 @@ class Line:
         return self._words(entry, closed) if entry is not None else None
 
     def _words(self, entry: Entry, closed: str | None) -> str:
-        place, full = self._places.get(entry.key), self._queue.full(entry)
+        place, full = self._places.get(entry.key), self._queue.running.full(entry)
         where = ordinal(place) if place is not None else f"{ordinal(len(self._places) + 1)} or later"
         if full is not None:
             return f"{where} {_for(full)} ({self._in_use(full)})"
@@ -70,23 +72,26 @@ class Line:
         return closed if place == 1 else f"{closed}; {where} in line"
 
     def _in_use(self, pool: Pool) -> str:
-        holders = self._holders.get(pool, [])
-        names = [*holders[:_NAMED], *(["…"] if len(holders) > _NAMED else [])]
-        return f"{len(holders)} of {self._queue.limits.of(pool)} in use: {', '.join(names)}"
+        if pool not in self._within:
+            holders = self._holders.get(pool, [])
+            names = [*holders[:_NAMED], *(["…"] if len(holders) > _NAMED else [])]
+            limit = self._queue.limits.of(pool)
+            self._within[pool] = f"{len(holders)} of {limit} in use: {', '.join(names)}"
+        return self._within[pool]
 
     def view(self, now: float, closed: str | None) -> SlotsView:
-        """Return all of it. `now` in seconds, by the clock of `since`."""
-        entries = [entry for entry, _ in self._queue.in_order()]
-        entries.sort(key=lambda entry: self._places.get(entry.key, len(entries) + 1))
+        """Return the limits and those who are next. `now` in seconds, by the clock of `since`."""
+        entries = [entry for key in self._places if (entry := self._queue.entry(key)) is not None]
         return SlotsView(
             closed=closed,
-            limits=self._limits(entries),
+            limits=self._limits(),
             waiting=tuple(self._wait(entry, now, closed) for entry in entries),
+            waiting_in_all=self._queue.waiting,
         )
 
-    def _limits(self, entries: list[Entry]) -> tuple[SlotLimitView, ...]:
+    def _limits(self) -> tuple[SlotLimitView, ...]:
         """Return all together, every limit, and whatever somebody runs in; of projects only full ones."""
-        waiting = Counter(pool for entry in entries for pool in entry.all_pools)
+        waiting = Counter(pool for entry in self._queue.entries for pool in entry.all_pools)
         known = dict.fromkeys((ALL, *self._queue.limits.pools, *sorted(self._holders)))
         shown = (pool for pool in known if pool.kind != "project" or waiting[pool])
         return tuple(
@@ -111,7 +116,7 @@ class Line:
             account=bid.account,
             group=entry.group,
             priority=entry.priority,
-            place=self._places.get(entry.key),
+            place=self._places[entry.key],
             waited_s=round(max(0.0, now - self._since.get(entry.key, now)), 1),
             why=self._words(entry, closed),
         )

@@ -10,7 +10,7 @@ from tests.support.controlled import Controlled
 from handoffd.engine.views import SlotLimitView, SlotsView, SlotWaitView
 
 
-def wait(place: int | None = 1, **more: Any) -> SlotWaitView:
+def wait(place: int = 1, **more: Any) -> SlotWaitView:
     """Return somebody who waits."""
     values: dict[str, Any] = {
         "project": "/srv/blog", "track": "main", "what": "blog US-2 bdd", "executor": "claude",
@@ -36,7 +36,8 @@ def test_limits_and_who_waits(control: Controlled, handoffd: Commands) -> None:
     control.supervision.line = SlotsView(
         closed="memory: 1 MiB free, 512 wanted",
         limits=LIMITS,
-        waiting=(wait(), wait(None, waited_s=7200.0), wait(2, waited_s=120.0)),
+        waiting=(wait(), wait(2, waited_s=7200.0), wait(3, waited_s=120.0)),
+        waiting_in_all=3,
     )
     lines = [cells(line) for line in handoffd("slots").lines]
     why = "1st for a claude slot (2 of 2 in use: shop US-1 impl, \\x1b[…"
@@ -49,20 +50,20 @@ def test_limits_and_who_waits(control: Controlled, handoffd: Commands) -> None:
         [],
         ["NEXT", "TRACK", "PRIORITY", "SINCE", "WHY"],
         ["1", "blog US-2 bdd", "0", "42 s", why],
-        ["–", "blog US-2 bdd", "0", "2 h", why],
-        ["2", "blog US-2 bdd", "0", "2 min", why],
+        ["2", "blog US-2 bdd", "0", "2 h", why],
+        ["3", "blog US-2 bdd", "0", "2 min", why],
     ] == lines
 
 
 def test_of_many_that_wait_the_first_are_shown(control: Controlled, handoffd: Commands) -> None:
-    """And where the others are; JSON has all of them."""
-    waiting = tuple(wait(number) for number in range(1, 1031))
-    control.supervision.line = SlotsView(closed=None, limits=LIMITS, waiting=waiting)
+    """And how many there are; JSON has more of them."""
+    waiting = tuple(wait(number) for number in range(1, 31))
+    control.supervision.line = SlotsView(closed=None, limits=LIMITS, waiting=waiting, waiting_in_all=1030)
     lines = handoffd("slots").lines
-    assert "and 1,010 more; all of them: handoffd slots --json" == lines[-1]
+    assert "and 1,010 more; what one of them waits for: handoffd status PROJECT" == lines[-1]
     assert "20" == cells(lines[-2])[0]
     answer = handoffd("slots", "--json").json
-    assert (True, 1030, "blog US-2 bdd") == (
+    assert (True, 30, "blog US-2 bdd") == (
         answer["daemon"],
         len(answer["waiting"]),
         answer["waiting"][0]["what"],

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from handoffd.engine.track import TrackKey
 from handoffd.settings import SchedulingSettings
 from handoffd.supervise.admission import GROWS_S, LOOK_S, Admission, Facts
 
@@ -16,7 +17,7 @@ def admission(*starts: float, **scheduling: Any) -> Admission:
     """Return the rules for `scheduling`, after `starts` so many seconds ago."""
     found = Admission(SchedulingSettings.model_validate({"min_free_memory_mb": 0} | scheduling))
     for ago in starts:
-        found.started(NOW - ago)
+        found.started(TrackKey(f"/{ago}"), NOW - ago)
     return found
 
 
@@ -52,10 +53,16 @@ def test_what_was_just_started_is_counted_with_what_it_will_take() -> None:
     assert 0 == rules.growing_mb(NOW + GROWS_S)
 
 
-def test_old_starts_are_forgotten() -> None:
-    """However many there are."""
-    rules = admission(*range(5000, 0, -1), memory_per_agent_mb=100)
-    assert len(rules._starts) < GROWS_S + 2
+def test_what_has_ended_takes_nothing_any_more() -> None:
+    """However many come and go in a moment; one that is started once more is counted once."""
+    rules = admission(min_free_memory_mb=1, memory_per_agent_mb=100)
+    for number in range(5000):
+        rules.started(TrackKey(f"/{number}"), NOW)
+        rules.ended(TrackKey(f"/{number}"))
+    assert 0 == rules.growing_mb(NOW)
+    for ahead_s in (0, 5):
+        rules.started(TrackKey("/a"), NOW + ahead_s)
+    assert 100 == rules.growing_mb(NOW + 5)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,20 @@ async def test_a_wait_for_a_slot_names_the_place_in_line(tmp_path: Path) -> None
         assert "1st for a slot (1 of 1 in use: other)" == (await main(here, project)).waits_for
 
 
+@pytest.mark.parametrize(("group", "warned"), [("web", False), ("wbe", True)])
+async def test_a_group_that_nobody_knows_is_a_warning(tmp_path: Path, group: str, warned: bool) -> None:
+    """It would limit nothing, and who wrote it thinks that it does."""
+    scheduling = {"groups": {"web": {"slots": 1}}}
+    async with house(tmp_path, scheduling=scheduling) as here:
+        project = Project(make_project(tmp_path, settings=f"group: {group}\n"), here.services, ())
+        await project.files.refresh()
+
+        warnings = (await view_of(project, here.services.slots)).warnings
+
+        assert warned == any(warning.startswith("group: wbe is none of") for warning in warnings)
+        project.dismiss()
+
+
 async def test_what_is_held_and_what_is_wrong_are_warnings(tmp_path: Path) -> None:
     """Wherever the project is shown."""
     async with house(tmp_path) as here, project_in(here) as project:

@@ -17,9 +17,11 @@ from tests.support.runs import end_processes, processes
 from tests.unit.supervise.making import (
     AT_ITS_LIMIT,
     HAND_OVER,
+    LIMIT_S,
     NOW,
     House,
     at,
+    bid,
     daemon,
     house,
     make_project,
@@ -541,6 +543,27 @@ async def test_a_limit_is_everybodys_and_lifted_for_everybody(tmp_path: Path) ->
         assert "limit_lifted" in {event.kind for event in await here.journal.events(0, met, 100)}
         with pytest.raises(NotFound, match=r"'purse' is not limited \(limited: none\)"):
             await roster.lift_limit("purse", "mei")
+
+
+async def test_one_in_line_for_a_slot_keeps_nobody_from_trying_an_account(tmp_path: Path) -> None:
+    """When a limit is over one track tries alone, but not one that could not begin."""
+    first = make_project(tmp_path / "a")
+    scheduling = {"groups": {"full": {"slots": 1, "projects": [first]}}}
+    async with house(tmp_path, AT_ITS_LIMIT, scheduling=scheduling) as here, daemon(here) as roster:
+        other = make_project(tmp_path / "b")
+        await start(roster, first)
+        await until_it_waits(here, roster, first)
+        await start(roster, other)
+        await until_it_waits(here, roster, other)
+        here.services.slots.occupy(bid("/srv/full", group="full"))
+
+        at(str(tmp_path), "paid").touch()
+        here.clock.ahead_s += LIMIT_S + 300
+        await roster.look_at_accounts()
+        await until_its_gate(other)
+
+        waits_for = str((await roster.view(first)).tracks[0].waits_for)
+        assert waits_for.startswith("1st in group full (1 of 1 in use: ")
 
 
 async def test_a_limit_is_lifted_for_everybody_while_a_project_is_broken(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.unit.supervise.making import MovableClock, bid
 from handoffd.engine.track import TrackKey
 from handoffd.settings import SchedulingSettings
 from handoffd.supervise.admission import Facts
-from handoffd.supervise.slots import FRESH_S, Slots
+from handoffd.supervise.slots import FORESEEN, FRESH_S, Slots
 
 A, B, C, D = (bid(f"/srv/{name}") for name in "abcd")
 
@@ -298,6 +298,59 @@ async def test_nobody_looks_while_nobody_waits() -> None:
         assert 0 == desk.slots.short_for_s()
 
 
+def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
+    """It is theirs while they look what is next, if nobody who waits is before them."""
+    desk = Counter(settings=scheduling(head_start_min=10))
+    desk.ask("a", priority=1)
+    desk.ask("b")
+    desk.slots.ended(TrackKey("/a"))
+    assert (1, []) == (desk.slots.in_use, desk.woken)
+    assert [True] == desk.ask("a", priority=1)
+    desk.slots.ended(TrackKey("/a"))
+    desk.slots.ended(TrackKey("/a"))
+    desk.end("a")
+    assert ["b"] == desk.woken
+
+
+def test_also_the_important_ask_the_machine_for_each_attempt() -> None:
+    """A slot that is kept is no start that is kept."""
+    desk = Counter(settings=scheduling(stagger_s=30))
+    desk.ask("a", priority=1)
+    desk.slots.ended(TrackKey("/a"))
+    assert [False] == desk.ask("a", priority=1)
+    assert ("next start in 30 s (stagger)", 0) == (desk.words("a"), desk.slots.in_use)
+
+
+def test_among_equals_a_slot_goes_round_with_each_attempt() -> None:
+    """Also to one that has waited for longer than the head start of the important."""
+    desk = Counter(settings=scheduling(head_start_min=10))
+    desk.ask("a", "b")
+    desk.slots.ended(TrackKey("/a"))
+    assert (["b"], [False]) == (desk.woken, desk.ask("a"))
+
+    desk.slots.ended(TrackKey("/b"))
+    assert ["b", "a"] == desk.woken
+    desk.ask("c")
+    desk.slots.occupy(bid("/a", priority=1))
+    desk.clock.ahead_s += 601
+    desk.slots.ended(TrackKey("/a"))
+    assert ["b", "a", "c"] == desk.woken
+
+
+def test_an_attempt_that_ends_with_nobody_in_line_is_followed_by_the_next() -> None:
+    """Which may want another executor, of which others want all there are."""
+    desk = Counter(2, scheduling(per_executor={"claude": 1}))
+    desk.ask("a", executor="codex")
+    desk.slots.ended(TrackKey("/a"))
+    assert [True] == desk.ask("a")
+    desk.ask("b")
+    desk.ask("c", executor="codex")
+    desk.slots.ended(TrackKey("/c"))
+    assert [False] == desk.ask("c")
+    assert [1, 2] == [desk.place("b"), desk.place("c")]
+    desk.slots.ended(TrackKey("/nobody"))
+
+
 def test_how_long_memory_was_short_is_known() -> None:
     """So that people are told of what lasts; waiting for one's turn is another thing."""
     desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
@@ -312,6 +365,23 @@ def test_how_long_memory_was_short_is_known() -> None:
     desk.machine.free_mb = 1000
     desk.ask("c")
     assert (["b"], 0) == (desk.woken, desk.slots.short_for_s())
+
+
+def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None:
+    """That would hold everybody up; who came since then is behind those who were counted."""
+    desk = Counter()
+    desk.ask(*(f"{number}" for number in range(FORESEEN + 10)))
+    assert [1, FORESEEN, None] == [desk.place(f"{number}") for number in (1, FORESEEN, FORESEEN + 1)]
+    desk.slots._line_until += 3600
+    desk.end("0")
+    assert [None, 2, 3] == [desk.place(f"{number}") for number in (1, 2, 3)]
+    view = desk.slots.view()
+    assert FORESEEN + 8 == view.waiting_in_all
+    assert len(view.waiting) < FORESEEN + 1
+    assert "501st or later for a slot (1 of 1 in use: 0)" == desk.words(f"{FORESEEN + 9}")
+    desk.slots._line_until = 0
+    assert 1 == desk.place("2")
+    assert "501st or later for a slot (1 of 1 in use: 1)" == desk.words(f"{FORESEEN + 9}")
 
 
 def test_the_table_of_slots() -> None:

@@ -110,6 +110,21 @@ async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> No
         await eventually(lambda: shown(here)["step"] == "review")
 
 
+async def test_a_slot_that_was_granted_is_not_lost_to_a_verb(tmp_path: Path) -> None:
+    """One that is given in the very moment: the track goes on with what it got."""
+    async with house(tmp_path, slots=1) as here, track_in(here) as track:
+        slots, other, woken = here.services.slots, bid("/srv/other"), list[str]()
+        slots.occupy(other)
+        await track.give(Started(story="US-001"))
+        slots.ask(bid("/srv/next"), lambda: woken.append("next"))
+
+        track.post(Noted(text="Mind the rounding."))
+        slots.release(other.key)
+
+        await eventually(lambda: shown(here)["status"] == "running")
+        assert [] == woken
+
+
 async def test_an_attempt_at_a_limit_holds_no_slot_and_is_tried_again_by_itself(tmp_path: Path) -> None:
     """When its time has come, not before, and however often it is reminded."""
     async with house(tmp_path, AT_ITS_LIMIT) as here, track_in(here) as track:

@@ -134,6 +134,7 @@ class SlotsAnswer:
     closed: str | None
     limits: list[SlotLimitView]
     waiting: list[SlotWaitView]
+    waiting_in_all: int
 
 
 @dataclass(frozen=True, kw_only=True)
