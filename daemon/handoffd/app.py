@@ -56,6 +56,7 @@ from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
 from handoffd.supervise.statusline import Overview, status_line
+from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
 from handoffd.watch.watcher import Watcher
 
 log = structlog.get_logger(__name__)
@@ -90,6 +91,7 @@ class Offline:
 
     supervision: Roster
     journal: Journal
+    timetable: Timetable
 
 
 @asynccontextmanager
@@ -99,7 +101,7 @@ async def offline(settings: Settings) -> AsyncIterator[Offline]:
         roster = Roster(services)
         await roster.load()
         try:
-            yield Offline(roster, services.journal)
+            yield Offline(roster, services.journal, Timetable(services, roster))
         finally:
             roster.close()
             if services.launcher.started:  # for checks; nobody else needs it
@@ -114,11 +116,12 @@ async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncItera
     """
     journal = await Journal.open_to_read(settings.journal)
     try:
-        roster = Roster(_services(settings, journal))
+        services = _services(settings, journal)
+        roster = Roster(services)
         await roster.load()
         try:
             await roster.inspect(silent)
-            yield Offline(roster, journal)
+            yield Offline(roster, journal, Timetable(services, roster))
         finally:
             roster.close()
     finally:
@@ -216,6 +219,7 @@ class Daemon:
         self._renewal = Renewal(reloading, self._enrolling, self._roster)
         reloading.followers.append(self._configure)
         self._watcher = Watcher(self._roster.touched, settings.watch)
+        self._timetable = Timetable(services, self._roster)
         self._machine = Machine(services, self._roster.poll)
         self._scheduler = Scheduler()
         self._manager = ServiceManager.from_environment(services.environment, services.clock)
@@ -246,9 +250,12 @@ class Daemon:
             self._roster, self._services.journal, self._services.clock,
             runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
+            schedules=self._timetable.views,
             inside=partial(inside_executor, witness=self._services.launcher.witness),
             renewing=self._renewal,
         )  # fmt: skip
+        self._timetable.begin = service.start_due
+        self._scheduler.every("timetable", LOOK_EVERY_S, self._timetable.look)
         server = ControlServer(service, self._settings.control_socket, door=_door(self._settings))
         with self._at_once:
             await self._live(server)

@@ -144,6 +144,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
     return {
         "auto": settings.auto,
         "auto_continue": settings.auto_continue,
+        "schedule": settings.schedule,
         "executor": settings.executor,
         "preset": settings.preset,
         "stall_min": settings.stall_min,

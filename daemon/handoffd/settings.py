@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
+from handoffd.timetable import ScheduledStart, SharedStart, must_differ
+
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable."""
 
@@ -81,9 +83,10 @@ class WatchSettings(_Section):
 
 
 class ScheduleSettings(_Section):
-    """How often the poller looks for timed-out and dead executors."""
+    """How often the poller looks for timed-out and dead executors, and what is started by the clock."""
 
     poll_s: float = Field(30, gt=0)
+    starts: Annotated[tuple[SharedStart, ...], AfterValidator(must_differ)] = ()
 
 
 def _names_executors(value: object) -> object:
@@ -348,5 +351,7 @@ class ProjectSettings(_Section):
     group: GroupName | None = None
     """A group of the daemon's settings that it belongs to."""
     priority: Priority | None = None
+    schedule: Annotated[tuple[ScheduledStart, ...], AfterValidator(must_differ)] = ()
+    """What is started in it by the clock."""
     env: tuple[VariableName, ...] = ()
     """Further environment variables this project's executors may see, by name."""

@@ -83,6 +83,10 @@ _MEANINGS: Mapping[str, str] = {
         "Start the next story of its backlog by itself when one is done; without it, as the daemon's"
         " settings say."
     ),
+    "schedule": (
+        "What the clock starts in it: entries as in `schedule.starts` of the daemon's settings, without"
+        " `projects`."
+    ),
     "executor": (
         "Which executor works on it: a name, `auto`, or several with the best first. Without it, the"
         " daemon's."

@@ -297,7 +297,7 @@ def test_what_is_wrong_with_a_projects_settings_has_its_line() -> None:
         ".ai/handoffd.yaml:4: test.raport: unknown setting; did you mean report? "
         "(allowed: command, report, exclude_argument)",
         ".ai/handoffd.yaml:5: state_dir: unknown setting (allowed: auto, auto_continue, executor, language, "
-        "preset, stall_min, test, external_edits, caps, group, priority, env)",
+        "preset, stall_min, test, external_edits, caps, group, priority, schedule, env)",
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -315,7 +315,7 @@ def test_all_but_the_language_needs_trust() -> None:
         "language: zh-TW, group: web, priority: 1, "
         "stall_min: 0, test: {command: [x], report: tap, exclude_argument: y}, "
         "caps: {attempt_usd: 1, attempt_tokens: 1, story_usd: 1, story_tokens: 1, "
-        "project_usd: 1, project_tokens: 1}}",
+        "project_usd: 1, project_tokens: 1}, schedule: [{name: a, cron: '@daily', start: X}]}",
         "f",
     )
     before, after = sensitive(ProjectSettings()), sensitive(changed)

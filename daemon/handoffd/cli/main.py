@@ -61,6 +61,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Print a prompt that has a project's open issues sorted; pipe it to an agent.",
     ),
     "backlog": ("handoffd.cli.backlog:backlog", "Show the stories that wait; move, edit or remove them."),
+    "schedule": ("handoffd.cli.schedule:schedule", "Show what the clock starts, next and last."),
     "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
     "events": ("handoffd.cli.events:events", "Print what happened, and why; follow it with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
@@ -97,7 +98,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Chat": ("auto",),
     "Work by hand": ("dispatch", "apply", "check", "hook", "hooks"),
-    "Looking": ("status", "peek", "log", "events", "runs", "usage", "limits", "slots"),
+    "Looking": ("status", "peek", "schedule", "log", "events", "runs", "usage", "limits", "slots"),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
         "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "token", "metrics",

@@ -5,7 +5,7 @@ The same answers for every entrance: socket, command line, with a daemon and wit
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from handoffd.control.ports import Renewing, Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView, SlotsView
+from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView, ScheduleView, SlotsView
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
@@ -36,10 +36,14 @@ API = 1
 _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
 _BACKLOG: Final = TypeAdapter(BacklogView)
+_SCHEDULE: Final = TypeAdapter(ScheduleView)
 _ACCOUNT: Final = TypeAdapter(AccountView)
 _SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
 _AT_ONCE: Final = 50
+
+ToldSchedules = Callable[[str | None], Awaitable[tuple[ScheduleView, ...]]]
+"""Tells the schedules of the project at a root, or of all."""
 
 LATELY_S: Final = 24 * 3600.0
 """For so long of a daemon's life, `status` tells that notices were given up."""
@@ -59,9 +63,11 @@ class Reads(Inspecting):
         next_tries: Callable[[], Mapping[str, float]] = dict,
         language: Language = "en",
         renewing: Renewing | None = None,
+        schedules: ToldSchedules | None = None,
     ) -> None:
         super().__init__(supervision, language)
         self._renewing = renewing
+        self._schedules = schedules
         self._supervision = supervision
         self.journal = journal
         self._clock = clock
@@ -143,6 +149,13 @@ class Reads(Inspecting):
         root = self._supervision.find(project)
         shown = plain(_BACKLOG, await self._supervision.backlog(root))
         return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
+
+    async def schedules(self, project: str | None = None) -> Json:
+        """Return what the clock starts, in one project or in all, and what became of it last."""
+        root, names = self.root_of(project), self.names()
+        views = await self._schedules(root) if self._schedules is not None else ()
+        told = [{**plain(_SCHEDULE, view), "name": names.get(view.project, view.project)} for view in views]
+        return {"at": rfc3339(self._clock.now()), "daemon": self.daemon, "schedules": told}
 
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -23,10 +23,10 @@ from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Renewing, Supervision
-from handoffd.control.reads import Reads, plain
+from handoffd.control.reads import Reads, ToldSchedules, plain
 from handoffd.control.renewing import added_json, renewed_json
 from handoffd.control.verbs import EVENTS, checked, spec_of, usage
-from handoffd.control.vocabulary import Arguments, VerbSpec
+from handoffd.control.vocabulary import VERBS, Arguments, VerbSpec
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
@@ -77,14 +77,15 @@ class Service(Reads):
         next_tries: Callable[[], Mapping[str, float]] = dict,
         inside: Callable[[int], bool] = inside_executor,
         language: Language = "en",
+        schedules: ToldSchedules | None = None,
         recorder: Recorder | None = None,
         exposition: Callable[[], Awaitable[bytes]] | None = None,
         renewing: Renewing | None = None,
     ) -> None:
         daemon = stop is not None
         super().__init__(
-            supervision, journal, clock, runs_dir,
-            daemon=daemon, next_tries=next_tries, language=language, renewing=renewing,
+            supervision, journal, clock, runs_dir, daemon=daemon, next_tries=next_tries, language=language,
+            renewing=renewing, schedules=schedules,
         )  # fmt: skip
         self._stop = stop
         self._inside = inside
@@ -182,6 +183,16 @@ class Service(Reads):
         asked["priority"] = asked["priority"] or 0
         started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=caller.by, **asked)
         return await self._give(root, started, caller.request)
+
+    async def start_due(self, root: str, event: Started) -> Result:
+        """Start what a schedule asks for in a supervised project, which is initialised if need be.
+
+        Raises HandoffdError when it cannot even be asked for.
+        """
+        self._check_executors(VERBS["start"], root, event.executor)
+        await self._initialise(root)
+        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
+        return await self._supervision.give(root, replace(event, bootstrapped=bootstrapped))
 
     async def _give(self, root: str, verb: Verb, request: str | None) -> Json:
         return await self._told(root, await self._supervision.give(root, verb, request))

@@ -95,7 +95,7 @@ def _untimely(situation: Situation, event: Started) -> Decision | None:
     if waiting is not None:
         message = f"{waiting.story} of {event.schedule} waits in the backlog still"
         return refuse(situation, "ALREADY_QUEUED", message, command("backlog"))
-    if ledger.paused_by and not event.queue:
+    if ledger.paused_by and not event.queue and not situation.in_flight:
         return refuse(situation, "PAUSED", f"paused by {ledger.paused_by}", command("resume"))
     return None
 

@@ -79,6 +79,7 @@ def _service(settings: Settings, parts: app.Offline) -> Service:
         SystemClock(),
         runs_dir=settings.runs_dir,
         language=settings.language,
+        schedules=parts.timetable.views,
     )
 
 

@@ -39,6 +39,7 @@ from handoffd.store.records import (
 )
 from handoffd.store.requests import Requests
 from handoffd.store.rulebooks import RuleTexts
+from handoffd.store.schedules import Schedules
 from handoffd.store.schema import refuse_newer, version_of
 from handoffd.store.writer import Work, Writer
 
@@ -64,6 +65,8 @@ class Journal:
         """Notices on their way to people."""
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""
+        self.schedules = Schedules(self._readers.run, self._write)
+        """What is started by the clock, and what has become of it."""
 
     @classmethod
     async def open(cls, path: Path) -> Journal:

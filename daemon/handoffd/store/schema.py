@@ -115,7 +115,15 @@ _ORIGINS: Step = (
     "ALTER TABLE projects ADD COLUMN brought_by TEXT",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS)
+_SCHEDULES: Step = (
+    # What is started by the clock: since when it is known, and up to when it was dealt with, how.
+    """CREATE TABLE schedules (
+        project TEXT NOT NULL, schedule TEXT NOT NULL, fingerprint TEXT NOT NULL, armed_at TEXT NOT NULL,
+        due TEXT, at TEXT, outcome TEXT, story TEXT, why TEXT, seq INTEGER REFERENCES events (seq),
+        PRIMARY KEY (project, schedule)) STRICT, WITHOUT ROWID""",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES)
 VERSION = len(STEPS)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from handoffd.engine.requests import Started
 from handoffd.engine.track import Dispatch, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import NotFound, StoreError
@@ -20,6 +21,7 @@ from handoffd.store.codec import decode_track, encode, encode_grounds
 from handoffd.store.digest import digest_of
 from handoffd.store.records import Committed, Newcomer, PendingEffect, Record
 from handoffd.store.rulebooks import WrittenRules, keep_rules
+from handoffd.store.schedules import Fire, write_fire
 
 _PROJECTIONS_KEPT = 200
 """Digests remembered per track: older texts of ours count as edited outside."""
@@ -95,9 +97,23 @@ def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
     if prepared.digest is not None:
         _remember_projection(db, key, prepared.digest, seq)
     write_dispatches(db, key, seq, prepared.begun, prepared.learned, prepared.verdict)
+    if (fire := _fire_of(prepared.record)) is not None:
+        write_fire(db, fire, seq)
     if prepared.record.request is not None:
         db.execute("UPDATE requests SET seq = coalesce(seq, ?) WHERE key = ?", (seq, prepared.record.request))
     return Committed(seq=seq, effects=_add_effects(db, seq, prepared))
+
+
+def _fire_of(record: Record) -> Fire | None:
+    """Return what became of the schedule that asked for a start, if one did."""
+    event, state = record.event, record.track.state
+    if not isinstance(event, Started) or event.schedule is None or event.due is None or state is None:
+        return None
+    begun = state.story == event.story
+    return Fire(
+        project=record.key.project, schedule=event.schedule, due=event.due, at=record.at, story=event.story,
+        outcome="started" if begun else "queued", why=None if begun else record.why,
+    )  # fmt: skip
 
 
 def write_dispatches(

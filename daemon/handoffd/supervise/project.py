@@ -308,6 +308,7 @@ class Project:
             await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
         if found.texts is not None and self._may_change:
             await self.files.take(found.texts)
+            self._services.own_schedules.learn(self.root, self.files.settings.schedule)
             await self._become_automatic()
         for name, seen in found.states.items():
             await self._look.at(self.tracks[name], seen, before[name])
@@ -342,6 +343,7 @@ class Project:
             found = await self._found()
             if found.texts is not None:
                 await self.files.take(found.texts)
+                self._services.own_schedules.learn(self.root, self.files.settings.schedule)
             for name, seen in found.states.items():
                 self.edited |= await self._look.inspect(self.tracks[name], seen)
             if found.error is not None:

@@ -21,6 +21,7 @@ from handoffd.supervise.descriptors import Descriptors
 from handoffd.supervise.folder import Claims
 from handoffd.supervise.heartbeats import Heartbeats
 from handoffd.supervise.meters import Meters
+from handoffd.supervise.scheduled import OwnSchedules
 from handoffd.supervise.slots import Slots
 
 
@@ -57,6 +58,8 @@ class Services:
     """When what must not stand still was heard of last."""
     claims: Claims = field(default_factory=Claims)
     """Which folder belongs to which project."""
+    own_schedules: OwnSchedules = field(default_factory=OwnSchedules)
+    """What projects want started by the clock."""
     told_of_disks: set[int] = field(default_factory=set)
     """The devices that people were told of as short of room, until there is plenty."""
 

@@ -14,6 +14,7 @@ from handoffd.control.api.shapes import (
     PeekAnswer,
     ProjectsAnswer,
     RunsAnswer,
+    SchedulesAnswer,
     SlotsAnswer,
     StatusAnswer,
     UsageAnswer,
@@ -46,6 +47,10 @@ async def _peek(asked: Asked) -> Json:
 
 async def _backlog(asked: Asked) -> Json:
     return await asked.service.backlog(asked.given["project"])
+
+
+async def _schedules(asked: Asked) -> Json:
+    return await asked.service.schedules(asked.given["project"])
 
 
 async def _limits(asked: Asked) -> Json:
@@ -95,6 +100,11 @@ READS: Final = (
         name="backlog", path="/v1/backlog",
         help="The stories that wait in a project, and what keeps each: as `backlog --json`.",
         url=(ONE_PROJECT,), answer=_backlog, shape=BacklogAnswer, hint="handoffd backlog PROJECT",
+    ),
+    Endpoint(
+        name="schedules", path="/v1/schedules",
+        help="What the clock starts, next and last, in one project or in all: as `schedule --json`.",
+        url=(PROJECT,), answer=_schedules, shape=SchedulesAnswer, hint="handoffd schedule",
     ),
     Endpoint(
         name="limits", path="/v1/limits", help="The accounts that are limited: as `limits --json`.",

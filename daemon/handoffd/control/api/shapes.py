@@ -13,7 +13,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from handoffd.engine.results import Result
-from handoffd.engine.views import AccountView, BacklogView, ProjectView, SlotLimitView, SlotWaitView
+from handoffd.engine.views import (
+    AccountView,
+    BacklogView,
+    ProjectView,
+    ScheduleView,
+    SlotLimitView,
+    SlotWaitView,
+)
 
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
@@ -92,6 +99,22 @@ class BacklogAnswer(BacklogView):
 
     name: str
     daemon: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSchedule(ScheduleView):
+    """What the clock starts in a project."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulesAnswer:
+    """What the clock starts."""
+
+    at: datetime
+    daemon: bool
+    schedules: list[NamedSchedule]
 
 
 @dataclass(frozen=True, kw_only=True)

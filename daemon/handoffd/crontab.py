@@ -1,0 +1,140 @@
+"""Cron expressions as people know them from crontab(5): five fields, read once and whole.
+
+What a scheduler library takes for one differs in details that cost a night's work: which day of the week
+is 0, and what two restricted days mean. So the text is read here, into plain sets of numbers.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_MONTHS: Final = tuple(name.lower() for name in calendar.month_abbr[1:])
+_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_LONGEST: Final = 200
+"""Characters of an expression; more says nothing that less could not say."""
+
+_NICKNAMES: Final[Mapping[str, str]] = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    """Words for its numbers, from `first` on."""
+    first: int = 0
+
+    @property
+    def allowed(self) -> str:
+        words = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
+        return f"{self.low} to {self.high}{words}"
+
+
+_FIELDS: Final = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS, 1),
+    _Field("day of week", 0, 7, _WEEKDAYS),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crontab:
+    """When something is due. Weekdays count from Sunday, 0; `days` or `weekdays` None: every day.
+
+    With both given a day is meant that is in either, as cron has it. `every_hour`: the hours are those of
+    `*` or `*/n`, so what is due by them goes on through an hour that the clock has twice.
+    """
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...] | None
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...] | None
+    every_hour: bool
+
+
+def parse(text: str) -> Crontab:
+    """Return what a cron expression means. Raises ValueError with what is wrong and what would do."""
+    words = _NICKNAMES.get(text.strip().lower(), text).split()
+    if len(words) != len(_FIELDS) or len(text) > _LONGEST:
+        known = ", ".join(_NICKNAMES)
+        raise ValueError(
+            f"must be five fields, `minute hour day-of-month month day-of-week`, or one of {known};"
+            f" {text[:40]!r} has {len(words)}"
+        )
+    minutes, hours, days, months, weekdays = (
+        _numbers(field, word.lower()) for field, word in zip(_FIELDS, words, strict=True)
+    )
+    found = Crontab(
+        minutes=minutes or tuple(range(60)),
+        hours=hours or tuple(range(24)),
+        days=days,
+        months=months or tuple(range(1, 13)),
+        weekdays=None if weekdays is None else tuple(sorted({day % 7 for day in weekdays})),
+        every_hour=words[1].startswith("*"),
+    )
+    _must_come(found)
+    return found
+
+
+def _must_come(found: Crontab) -> None:
+    """Raise ValueError for the 30th of February and the like: it would be waited for without end."""
+    longest = max(calendar.monthrange(2028, month)[1] for month in found.months)
+    if found.days is not None and found.weekdays is None and min(found.days) > longest:
+        raise ValueError(f"never comes: no month of it has a day {min(found.days)}")
+
+
+def _numbers(field: _Field, word: str) -> tuple[int, ...] | None:
+    """Return the numbers of a field; None for all of them."""
+    if word == "*":
+        return None
+    found: set[int] = set()
+    for item in word.split(","):
+        found.update(_range(field, item))
+    return tuple(sorted(found))
+
+
+_ITEM: Final = re.compile(r"(?P<low>\*|[a-z0-9]+)(-(?P<high>[a-z0-9]+))?(/(?P<step>[0-9]{1,4}))?")
+
+
+def _range(field: _Field, item: str) -> range:
+    parts = _ITEM.fullmatch(item)
+    if parts is None or (parts["low"] == "*" and parts["high"]):
+        raise ValueError(
+            f"{item[:40]!r} is no {field.name}: a number, a range `a-b`, a list `a,b` or steps `*/n`"
+            f" (allowed: {field.allowed})"
+        )
+    step = int(parts["step"] or 1)
+    if step < 1:
+        raise ValueError(f"{item[:40]!r} makes no steps: `*/n` with n from 1")
+    if parts["low"] == "*":
+        return range(field.low, field.high + 1, step)
+    low = _number(field, parts["low"])
+    high = _number(field, parts["high"]) if parts["high"] else field.high if parts["step"] else low
+    if low > high:
+        raise ValueError(f"{item[:40]!r} runs backwards: write `{parts['low']}-{field.high},…` in two parts")
+    return range(low, high + 1, step)
+
+
+def _number(field: _Field, word: str) -> int:
+    number = field.names.index(word) + field.first if word in field.names else -1
+    if word.isascii() and word.isdigit() and len(word) <= 4:
+        number = int(word)
+    if not field.low <= number <= field.high:
+        raise ValueError(f"{word[:40]!r} is no {field.name} (allowed: {field.allowed})")
+    return number

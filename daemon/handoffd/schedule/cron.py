@@ -1,0 +1,90 @@
+"""When a cron expression is due, by APScheduler's reckoning of calendars and time zones.
+
+Where the clock leaves an hour out, what was due in it comes as much later as was left out (02:30 is
+03:30). Where an hour comes twice, what names its hours is due in the first one only; what is due every
+hour, or every few, in both.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from apscheduler.triggers.cron import CronTrigger
+
+from handoffd.crontab import Crontab, parse
+
+_INSTANT: Final = timedelta(microseconds=1)
+_FIRST_LOOK: Final = timedelta(minutes=2)
+_WIDER: Final = 8
+"""Each look back goes so many times as far as the one before."""
+
+
+class FireTimes:
+    """The times at which an expression is due. `timezone` None: that of the machine.
+
+    Times that come in and go out know their zone; those that go out are in UTC.
+    """
+
+    def __init__(self, cron: str, timezone: str | None = None) -> None:
+        self._crontab = parse(cron)
+        zone = None if timezone is None else ZoneInfo(timezone)
+        self._triggers = tuple(CronTrigger(**fields, timezone=zone) for fields in _triggers(self._crontab))
+        self.zone: tzinfo = self._triggers[0].timezone
+        """The zone that it is reckoned in."""
+
+    def after(self, moment: datetime) -> datetime | None:
+        """Return the first time after `moment`; None when there is none that a calendar knows."""
+        times = [found for trigger in self._triggers if (found := self._next(trigger, moment)) is not None]
+        return min(times, default=None)
+
+    def _next(self, trigger: CronTrigger, moment: datetime) -> datetime | None:
+        while True:
+            found: datetime | None = trigger.get_next_fire_time(
+                None, (moment + _INSTANT).astimezone(self.zone)
+            )
+            if found is None:
+                return None
+            moment = found.astimezone(UTC)
+            if not found.fold or self._crontab.every_hour:
+                return moment
+
+    def latest(self, after: datetime, until: datetime) -> datetime | None:
+        """Return the last time that is later than `after` and not later than `until`; None: there is none.
+
+        Costs the less the nearer it lies, however far `after` lies back.
+        """
+        window = _FIRST_LOOK
+        while True:
+            begin = max(after, until - window)
+            if (found := self._last_between(begin, until)) is not None:
+                return found
+            if begin <= after:
+                return None
+            window *= _WIDER
+
+    def _last_between(self, after: datetime, until: datetime) -> datetime | None:
+        last, found = None, self.after(after)
+        while found is not None and found <= until:
+            last, found = found, self.after(found)
+        return last
+
+
+def _triggers(crontab: Crontab) -> list[dict[str, str]]:
+    """Return the fields for one trigger, or for two: a day that is in either of two fields is meant."""
+    fields = {
+        "second": "0", "minute": _listed(crontab.minutes), "hour": _listed(crontab.hours),
+        "month": _listed(crontab.months),
+    }  # fmt: skip
+    if crontab.days is None and crontab.weekdays is None:
+        return [fields]
+    of_days = [] if crontab.days is None else [{**fields, "day": _listed(crontab.days)}]
+    # APScheduler's week begins on Monday with 0, cron's on Sunday.
+    week = sorted((day - 1) % 7 for day in crontab.weekdays or ())
+    of_weeks = [{**fields, "day_of_week": _listed(tuple(week))}] if week else []
+    return of_days + of_weeks
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,249 @@
+"""Starts by the clock: finds what is due, has it started once, and remembers what became of it.
+
+What has been dealt with is in the journal: a start in the very transaction of its event, anything else
+by itself. So this can be asked at any time, after any crash: it reckons from there. A project that cannot
+be worked on just now is tried again as long as its start would still be on time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from handoffd.engine.requests import Started
+from handoffd.engine.results import Refusal, Result
+from handoffd.engine.views import ScheduleView
+from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
+from handoffd.schedule.cron import FireTimes
+from handoffd.schedule.due import Due, Lateness, Missed, due
+from handoffd.schedule.plan import OWN, Planned, planned
+from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
+from handoffd.supervise.scheduled import schedule_view, started
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+"""How late something may be started on an idle machine."""
+
+PLAN_EVERY: Final = timedelta(seconds=5)
+"""How late a project that came or went is noticed."""
+
+AGAIN: Final = timedelta(seconds=15)
+"""After so long a start is tried again that could not be put before its project."""
+
+GIVE_LIMIT_S: Final = 30.0
+AT_ONCE: Final = 32
+"""Starts that are put before their projects at the same time."""
+
+Key = tuple[str, str]
+Begin = Callable[[str, Started], Awaitable[Result]]
+"""Starts a story in the project at a root. Raises HandoffdError when the project cannot be asked."""
+
+
+class Supervised(Protocol):
+    """The projects there are."""
+
+    def names(self) -> Mapping[str, str]:
+        """Return what each project is called, by root."""
+
+
+class Timetable:
+    """The schedules of all projects. `begin` is set before `look` is called; for `views` it need not be."""
+
+    def __init__(self, services: Services, supervised: Supervised) -> None:
+        self._services = services
+        self._supervised = supervised
+        self.begin: Begin | None = None
+        self._seen: object = None
+        self._planned_at: datetime | None = None
+        self._held_until_s = 0.0
+        """Until then the journal is not asked again, which did not answer."""
+        self._entries: dict[Key, Planned] = {}
+        self._stored: dict[Key, StoredSchedule] = {}
+        self._times: dict[str, FireTimes] = {}
+        self._coming: list[tuple[datetime, Key]] = []
+        self._problems: dict[Key, str] = {}
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def look(self) -> None:
+        """Start what is due by now."""
+        now = self._services.clock.now()
+        try:
+            if self._must_plan(now):
+                await self._plan(now)
+        except StoreError as error:
+            log.warning("schedules not read", error=error.message)
+            self._held_until_s = self._services.clock.monotonic() + AGAIN.total_seconds()
+        ready = []
+        while self._coming and self._coming[0][0] <= now:
+            ready.append(heapq.heappop(self._coming)[1])
+        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+            for key in ready:
+                tasks.start_soon(self._attend, self._entries[key], now)
+
+    # --- which there are -------------------------------------------------------------------------
+    def _must_plan(self, now: datetime) -> bool:
+        if self._services.clock.monotonic() < self._held_until_s:
+            return False
+        settings, own = self._services.settings.schedule.starts, self._services.own_schedules
+        changed = self._seen != (settings, own.revision)
+        if not changed and not self._entries and not settings and not own.starts:
+            return False
+        # Also a clock that was set back must not keep it from looking.
+        return changed or self._planned_at is None or abs(now - self._planned_at) >= PLAN_EVERY
+
+    async def _plan(self, now: datetime) -> None:
+        """Find out which schedules there are, have the journal know them, and reckon when each is due."""
+        own = self._services.own_schedules
+        seen = (self._services.settings.schedule.starts, own.revision)
+        entries = self._all()
+        if seen == self._seen and entries == self._entries:
+            self._planned_at = now
+            return
+        schedules = self._services.journal.schedules
+        stored = {(one.project, one.schedule): one for one in await schedules.all()}
+        await schedules.arm(
+            [
+                (*key, one.start.fingerprint)
+                for key, one in entries.items()
+                if key not in stored or stored[key].fingerprint != one.start.fingerprint
+            ],
+            now,
+        )
+        names = self._supervised.names()
+        await schedules.forget([key for key in stored if key not in entries and self._is_gone(key, names)])
+        self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
+        self._entries, self._seen, self._planned_at = entries, seen, now
+        self._problems = {key: why for key, why in self._problems.items() if key in entries}
+        self._reckon()
+
+    def _all(self) -> dict[Key, Planned]:
+        shared, own = self._services.settings.schedule.starts, self._services.own_schedules
+        names = self._supervised.names() if shared or own.starts else {}
+        return {one.key: one for one in planned(shared, own.starts, names)}
+
+    def _is_gone(self, key: Key, names: Mapping[str, str]) -> bool:
+        """Return whether a schedule is in no settings any more; of a project that was not read, who knows."""
+        root, schedule = key
+        own = schedule.startswith(OWN)
+        return root not in names or not own or self._services.own_schedules.knows(root)
+
+    def _reckon(self) -> None:
+        reckoned: dict[tuple[str, datetime], datetime | None] = {}  # a pattern may mean thousands of projects
+        self._coming = []
+        for key, one in self._entries.items():
+            handled = self._stored[key].handled
+            at = (one.start.fingerprint, handled)
+            if at not in reckoned:
+                reckoned[at] = self._times_of(one).after(handled)
+            if (following := reckoned[at]) is not None:
+                self._coming.append((following + one.jitter, key))
+        heapq.heapify(self._coming)
+
+    def _times_of(self, one: Planned) -> FireTimes:
+        fingerprint = one.start.fingerprint
+        if fingerprint not in self._times:
+            self._times[fingerprint] = FireTimes(one.start.cron, one.start.timezone)
+        return self._times[fingerprint]
+
+    # --- what is due -----------------------------------------------------------------------------
+    async def _attend(self, one: Planned, now: datetime) -> None:
+        """Do what is to be done about a schedule, and reckon when it is due again."""
+        again: datetime | None = now + AGAIN
+        try:
+            async with self._limit:
+                again = await self._settle(one, now)
+        except StoreError as error:  # what became of it could not be written: it is asked for again
+            self._postpone(one, error.message)
+        if again is not None and one.key in self._entries:
+            heapq.heappush(self._coming, (again, one.key))
+
+    async def _settle(self, one: Planned, now: datetime) -> datetime | None:
+        """Return when to look at the schedule again."""
+        lateness = Lateness(
+            catch_up=one.start.catch_up == "one",
+            at_most=timedelta(hours=one.start.catch_up_h),
+            jitter=one.jitter,
+        )
+        found = due(self._times_of(one).latest, self._stored[one.key].handled, now, lateness)
+        if isinstance(found, Missed):
+            why = self._problems.get(one.key, "no daemon was running, or the machine slept")
+            await self._remember(one, found.at, "missed", why, None)
+        if isinstance(found, Due) and not await self._start(one, found):
+            return now + AGAIN
+        self._problems.pop(one.key, None)
+        following = self._times_of(one).after(self._stored[one.key].handled)
+        return None if following is None else following + one.jitter
+
+    async def _start(self, one: Planned, found: Due) -> bool:
+        """Put a start before its project; return whether it is dealt with."""
+        assert self.begin is not None
+        event = started(one, found.at.astimezone(self._times_of(one).zone))
+        try:
+            with anyio.fail_after(GIVE_LIMIT_S):
+                result = await self.begin(one.root, event)
+        except (HandoffdError, TimeoutError) as error:
+            return await self._not_put(one, found, error)
+        if isinstance(result, Refusal):
+            await self._remember(one, found.at, "skipped", result.message, event.story)
+        else:
+            log.info("started by schedule", project=one.root, schedule=one.schedule, story=event.story)
+            await self._recall(one)
+        return True
+
+    async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:
+        """Return whether a start is dealt with that nobody has answered for; else it is tried again."""
+        await self._recall(one)
+        if self._stored[one.key].handled >= found.at:
+            return True  # it was committed all the same
+        message = error.message if isinstance(error, HandoffdError) else "the project does not answer"
+        passing = (
+            isinstance(error, StoreError | Locked | NotFound | TimeoutError) or error.code == "RESTARTING"
+        )
+        if not passing:
+            await self._remember(one, found.at, "skipped", message, None)
+            return True
+        self._postpone(one, message)
+        return False
+
+    def _postpone(self, one: Planned, message: str) -> None:
+        if self._problems.get(one.key) != message:
+            log.warning("schedule waits", project=one.root, schedule=one.schedule, why=message)
+        self._problems[one.key] = message
+
+    async def _remember(
+        self, one: Planned, at: datetime, outcome: FireOutcome, why: str, story: str | None
+    ) -> None:
+        """Keep what became of a schedule that was due `at`, and started nothing."""
+        fire = Fire(
+            project=one.root, schedule=one.schedule, due=at, at=self._services.clock.now(), outcome=outcome,
+            story=story, why=why,
+        )  # fmt: skip
+        await self._services.journal.schedules.settle(fire)
+        self._stored[one.key] = replace(self._stored[one.key], last=fire)
+        log.info("schedule passed over", project=one.root, schedule=one.schedule, outcome=outcome, why=why)
+
+    async def _recall(self, one: Planned) -> None:
+        """Take over what the journal knows of a schedule by now."""
+        found = await self._services.journal.schedules.of(*one.key)
+        if found is not None:
+            self._stored[one.key] = found
+
+    # --- for whoever looks -----------------------------------------------------------------------
+    async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
+        """Return the schedules of every project, or of one, by project and name."""
+        entries = self._entries if self.begin is not None else self._all()
+        stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
+        now = self._services.clock.now()
+        return tuple(
+            schedule_view(one, self._times_of(one), stored.get(key), now, self._problems.get(key))
+            for key, one in sorted(entries.items())
+            if root in (None, one.root)
+        )
