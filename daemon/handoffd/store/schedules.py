@@ -117,6 +117,8 @@ def _forget(db: sqlite3.Connection, rows: list[tuple[str, str]]) -> None:
 
 
 def _all(db: sqlite3.Connection, only: tuple[str, str] | None = None) -> tuple[StoredSchedule, ...]:
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'schedules'").fetchone() is None:
+        return ()  # a journal of before there were any, that no daemon has brought up to date
     where = "" if only is None else "WHERE project = ? AND schedule = ?"
     rows = db.execute(
         f"""SELECT project, schedule, fingerprint, armed_at, due, at, outcome, story, why FROM schedules

@@ -25,6 +25,7 @@ from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
 from handoffd.store.journal import Journal
 from handoffd.store.records import Newcomer, Outgoing, Record
+from handoffd.store.schedules import Fire
 from handoffd.store.schema import STEPS, migrate
 
 SHOP = TrackKey("/srv/shop")
@@ -138,8 +139,21 @@ async def _make(path: Path, version: int) -> None:
             await journal.requests.claim("key-2", "fingerprint", _at(0))
             await journal.requests.answer("key-2", 200, '{"type": "reloaded"}')
             records = (replace(records[0], request="key-1"), *records[1:])
+        if version >= 7:
+            await journal.schedules.arm(
+                [(*SHOP[:1], name, "0 22 * * * UTC") for name in ("nightly", "look")], _at(0)
+            )
+            asked = Started(story="US-005", schedule="nightly", due=_at(0))
+            records = (replace(records[0], event=asked), *records[1:])
         for record in records:
             await journal.commit(record)
+        if version >= 7:
+            await journal.schedules.settle(
+                Fire(
+                    project=SHOP.project, schedule="look", due=_at(0), at=_at(1), outcome="skipped",
+                    why="US-005 is in flight at impl",
+                )
+            )  # fmt: skip
         for effect in (1, 2):
             await journal.effect_done(effect)
         await journal.add_project("/srv/shop", "shop", _at(0))

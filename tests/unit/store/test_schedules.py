@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -101,3 +102,31 @@ async def test_what_is_in_no_settings_is_forgotten(journal: Journal) -> None:
     await journal.schedules.forget([])
     await journal.schedules.arm([], AT)
     assert await journal.schedules.of(SHOP, "a") is None
+
+
+GOLDEN = Path(__file__).parents[2] / "data" / "journal"
+
+
+async def test_a_journal_of_before_there_were_schedules_has_none(tmp_path: Path) -> None:
+    """It can be looked at before a daemon has brought it up to date, and after."""
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / "schema-6.db", path)
+    looking = await Journal.open_to_read(path)
+    try:
+        assert () == await looking.schedules.all()
+    finally:
+        await looking.close()
+    async with opened(path) as journal:
+        assert () == await journal.schedules.all()
+
+
+async def test_a_journal_knows_what_the_clock_has_started(tmp_path: Path) -> None:
+    """As the release wrote it that began with it."""
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / "schema-7.db", path)
+    async with opened(path) as journal:
+        look, nightly = await journal.schedules.all()
+    assert look.last is not None
+    assert nightly.last is not None
+    assert ("skipped", "US-005 is in flight at impl") == (look.last.outcome, look.last.why)
+    assert ("started", "US-005", AT) == (nightly.last.outcome, nightly.last.story, nightly.handled)
