@@ -359,6 +359,7 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
             assert ("skipped", "US-1 is in flight at bdd") == (skipped.last_outcome, skipped.last_why)
             expected = ("queued", "skipped")[night]
             assert expected == patient.last_outcome
+        [_, patient] = await table.views()
         assert "Q-2026-02-01 of patient waits in the backlog still" == patient.last_why
         assert ["Q-2026-02-01"] == [one.story for one in (await roster.backlog(root)).stories]
         assert "patient" == (await roster.backlog(root)).stories[0].schedule

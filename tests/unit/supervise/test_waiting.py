@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NOW, at, daemon, house, make_project
+from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project
 
 from handoffd.engine.requests import (
     Aborted,
@@ -26,6 +26,21 @@ async def begun(roster: Roster, root: str) -> None:
     """Supervise and initialise a project."""
     await roster.add(root)
     await roster.give(root, Initialised(project="shop"))
+
+
+async def done(here: House) -> tuple[str, ...]:
+    """Return the stories that are done, in the order in which they were."""
+    [stored] = await here.journal.tracks()
+    return stored.track.ledger.stories_done
+
+
+async def until_done(here: House, count: int) -> None:
+    """Wait until so many stories are done."""
+
+    async def enough() -> bool:
+        return len(await done(here)) == count
+
+    await eventually(enough)
 
 
 async def test_a_backlog_is_told_with_what_keeps_each_story(tmp_path: Path) -> None:
@@ -71,15 +86,12 @@ async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:
         await roster.give(root, BacklogEdited(story="US-2", blocked_by=("US-3",)))
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=("US-9",)))
 
-        def done() -> tuple[str, ...]:
-            return roster._register.awake[root].main.track.ledger.stories_done
-
-        await eventually(lambda: len(done()) == 3)
-        assert ("US-0", "US-3", "US-2") == done()
+        await until_done(here, 3)
+        assert ("US-0", "US-3", "US-2") == await done(here)
         assert ["US-4"] == [story.story for story in (await roster.backlog(root)).stories]
 
         await roster.give(root, BacklogEdited(story="US-4", blocked_by=()))
-        await eventually(lambda: len(done()) == 4)
+        await until_done(here, 4)
 
 
 @pytest.mark.parametrize("choice", [None, False])
@@ -91,15 +103,13 @@ async def test_without_that_a_person_has_the_next_story_start(tmp_path: Path, ch
         await begun(roster, root)
         await roster.give(root, AutoContinueChosen(on=choice))
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        main = roster._register.awake[root].main
-
-        await eventually(lambda: main.track.ledger.stories_done == ("US-1",))
+        await until_done(here, 1)
         assert f"handoffd continue {root}" == (await roster.view(root)).tracks[0].next_command
         await roster.poll()
         assert ["US-2"] == [story.story for story in (await roster.backlog(root)).stories]
 
         await roster.give(root, Continued())
-        await eventually(lambda: main.track.ledger.stories_done == ("US-1", "US-2"))
+        await until_done(here, 2)
 
 
 async def test_the_settings_of_an_agent_start_nothing(tmp_path: Path) -> None:
@@ -109,14 +119,12 @@ async def test_the_settings_of_an_agent_start_nothing(tmp_path: Path) -> None:
         await begun(roster, root)
         at(root, ".ai/handoffd.yaml").write_text("auto_continue: true\n", encoding="utf-8")
         await roster.give(root, Started(story="US-1", then=("US-2",)))
-        main = roster._register.awake[root].main
-
-        await eventually(lambda: main.track.ledger.stories_done == ("US-1",))
+        await until_done(here, 1)
         assert ["US-2"] == [story.story for story in (await roster.backlog(root)).stories]
         assert any("auto_continue waits for" in warning for warning in (await roster.view(root)).warnings)
 
         await roster.trust(root)
-        await eventually(lambda: main.track.ledger.stories_done == ("US-1", "US-2"))
+        await until_done(here, 2)
 
 
 async def test_a_start_that_is_taken_is_taken_whole(tmp_path: Path) -> None:
