@@ -115,7 +115,7 @@ class SharedStart(ScheduledStart):
     """An entry of the daemon's settings, for some of its projects."""
 
     projects: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Names, paths, or patterns of them: `*` within a name, `**` across folders."""
+    """Names, paths, or patterns of them: `*` within a name, `**` across folders; `group:NAME` for a group."""
 
 
 def must_differ(starts: tuple[ScheduledStart, ...]) -> tuple[ScheduledStart, ...]:

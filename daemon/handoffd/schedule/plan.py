@@ -14,6 +14,9 @@ from typing import Final
 from handoffd.schedule.due import jitter
 from handoffd.timetable import ScheduledStart, SharedStart
 
+GROUP: Final = "group:"
+"""Stands before the name of a group of the settings, in place of projects."""
+
 OWN: Final = ".ai/"
 """Stands before the name of a schedule that a project's own settings have."""
 
@@ -41,10 +44,16 @@ def planned(
     shared: Iterable[SharedStart],
     own: Mapping[str, tuple[ScheduledStart, ...]],
     names: Mapping[str, str],
+    group_of: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[Planned, ...]:
-    """Return every schedule of the projects `names` (roots to what they are called): `shared`, and `own`."""
+    """Return every schedule of the projects `names` (roots to what they are called): `shared`, and `own`.
+
+    `group_of` tells the group of the project at a root.
+    """
     found = [
-        Planned(root, start.name, start) for start in shared for root in _concerned(start.projects, names)
+        Planned(root, start.name, start)
+        for start in shared
+        for root in _concerned(start.projects, names, group_of)
     ]
     found += [
         Planned(root, f"{OWN}{start.name}", start)
@@ -55,13 +64,17 @@ def planned(
     return tuple(found)
 
 
-def _concerned(patterns: tuple[str, ...], names: Mapping[str, str]) -> list[str]:
-    tests = [_test_of(pattern) for pattern in patterns]
+def _concerned(
+    patterns: tuple[str, ...], names: Mapping[str, str], group_of: Callable[[str], str | None]
+) -> list[str]:
+    tests = [_test_of(pattern, group_of) for pattern in patterns]
     return [root for root, name in names.items() if any(test(root, name) for test in tests)]
 
 
-def _test_of(pattern: str) -> Callable[[str, str], bool]:
+def _test_of(pattern: str, group_of: Callable[[str], str | None]) -> Callable[[str, str], bool]:
     """Return what tells whether a pattern means a project, by its root and its name."""
+    if pattern.startswith(GROUP):
+        return lambda root, _: group_of(root) == pattern.removeprefix(GROUP)
     if "/" not in pattern and not pattern.startswith("~"):
         return lambda root, name: fnmatchcase(name, pattern) or fnmatchcase(PurePosixPath(root).name, pattern)
     path = _path_pattern(os.path.expanduser(pattern).rstrip("/"))

@@ -68,6 +68,10 @@ class Schedules:
         """Return every schedule, by project and name."""
         return await self._read("read the schedules", _all)
 
+    async def trusted_in(self, file: str) -> dict[str, str]:
+        """Return, by root, what a person trusted of that file of a project, where it names schedules."""
+        return await self._read("read what is trusted", partial(_trusted_in, file=file))
+
     async def of(self, project: str, schedule: str) -> StoredSchedule | None:
         """Return one schedule of a project; None when it is not known."""
         found = await self._read("read a schedule", partial(_all, only=(project, schedule)))
@@ -126,6 +130,11 @@ def _all(db: sqlite3.Connection, only: tuple[str, str] | None = None) -> tuple[S
         only or (),
     )
     return tuple(_stored(row) for row in rows)
+
+
+def _trusted_in(db: sqlite3.Connection, file: str) -> dict[str, str]:
+    rows = db.execute("SELECT root, text FROM trusted WHERE file = ? AND instr(text, 'schedule')", (file,))
+    return dict(rows.fetchall())
 
 
 def _stored(row: tuple[Any, ...]) -> StoredSchedule:

@@ -90,9 +90,11 @@ def limits_in(total: int, scheduling: SchedulingSettings) -> Limits:
 
 def group_of(bid: Bid, scheduling: SchedulingSettings) -> str | None:
     """Return the group of a track: the one its project names, else the first that names its project."""
-    if bid.group is not None:
-        return bid.group
-    root = bid.key.project
+    return bid.group if bid.group is not None else group_named(bid.key.project, scheduling)
+
+
+def group_named(root: str, scheduling: SchedulingSettings) -> str | None:
+    """Return the first group of the settings that names the project at `root`."""
     return next((name for name, group in scheduling.groups.items() if _holds(group.projects, root)), None)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from handoffd.configure import load_project
 from handoffd.engine.requests import Started
 from handoffd.engine.views import ScheduleView
+from handoffd.errors import InvalidFile
+from handoffd.inspection.table import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Planned
 from handoffd.store.schedules import StoredSchedule
@@ -19,21 +22,23 @@ class OwnSchedules:
         self.starts: dict[str, tuple[ScheduledStart, ...]] = {}
         self.revision = 0
         """Rises with every change."""
-        self._known: set[str] = set()
 
     def learn(self, root: str, starts: tuple[ScheduledStart, ...]) -> None:
         """Take over what a project's settings say now."""
-        if root in self._known and self.starts.get(root, ()) == starts:
+        if self.starts.get(root, ()) == starts:
             return
-        self._known.add(root)
         self.starts.pop(root, None)
         if starts:
             self.starts[root] = starts
         self.revision += 1
 
-    def knows(self, root: str) -> bool:
-        """Return whether the settings of a project were ever read."""
-        return root in self._known
+
+def own_starts(text: str) -> tuple[ScheduledStart, ...]:
+    """Return the schedules in the settings of a project; none where nothing can be made of these."""
+    try:
+        return load_project(text, SETTINGS).schedule
+    except InvalidFile:  # of another release; whoever looks at the project next tells of it
+        return ()
 
 
 def started(one: Planned, due: datetime) -> Started:

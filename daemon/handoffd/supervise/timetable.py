@@ -11,20 +11,24 @@ import heapq
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import structlog
+from anyio import to_thread
 
 from handoffd.engine.requests import Started
 from handoffd.engine.results import Refusal, Result
 from handoffd.engine.views import ScheduleView
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
+from handoffd.inspection.table import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.due import Due, Lateness, Missed, due
-from handoffd.schedule.plan import OWN, Planned, planned
+from handoffd.schedule.plan import Planned, planned
 from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
-from handoffd.supervise.scheduled import schedule_view, started
+from handoffd.supervise.pools import group_named
+from handoffd.supervise.scheduled import own_starts, schedule_view, started
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -62,6 +66,7 @@ class Timetable:
         self._supervised = supervised
         self.begin: Begin | None = None
         self._seen: object = None
+        self._trusted_read = False
         self._planned_at: datetime | None = None
         self._held_until_s = 0.0
         """Until then the journal is not asked again, which did not answer."""
@@ -92,48 +97,53 @@ class Timetable:
     def _must_plan(self, now: datetime) -> bool:
         if self._services.clock.monotonic() < self._held_until_s:
             return False
-        settings, own = self._services.settings.schedule.starts, self._services.own_schedules
-        changed = self._seen != (settings, own.revision)
-        if not changed and not self._entries and not settings and not own.starts:
-            return False
+        if self._planned_at is None or self._seen != self._wanted:
+            return True
+        some = self._services.settings.schedule.starts or self._services.own_schedules.starts
         # Also a clock that was set back must not keep it from looking.
-        return changed or self._planned_at is None or abs(now - self._planned_at) >= PLAN_EVERY
+        return bool(some or self._entries) and abs(now - self._planned_at) >= PLAN_EVERY
 
     async def _plan(self, now: datetime) -> None:
         """Find out which schedules there are, have the journal know them, and reckon when each is due."""
-        own = self._services.own_schedules
-        seen = (self._services.settings.schedule.starts, own.revision)
-        entries = self._all()
-        if seen == self._seen and entries == self._entries:
-            self._planned_at = now
-            return
+        await self._read_trusted()
+        seen, entries = self._wanted, self._all()
+        if seen != self._seen or entries != self._entries:
+            await self._enter(entries, now)
+        self._seen, self._planned_at = seen, now
+
+    async def _enter(self, entries: dict[Key, Planned], now: datetime) -> None:
+        """Take over which schedules there are. What comes in this life begins now, known before or not."""
         schedules = self._services.journal.schedules
         stored = {(one.project, one.schedule): one for one in await schedules.all()}
-        await schedules.arm(
-            [
-                (*key, one.start.fingerprint)
-                for key, one in entries.items()
-                if key not in stored or stored[key].fingerprint != one.start.fingerprint
-            ],
-            now,
-        )
-        names = self._supervised.names()
-        await schedules.forget([key for key in stored if key not in entries and self._is_gone(key, names)])
+        came = entries.keys() - self._entries.keys() if self._seen is not None else frozenset()
+        await schedules.forget([key for key in stored if key not in entries or key in came])
+        await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
         self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
-        self._entries, self._seen, self._planned_at = entries, seen, now
+        self._entries = entries
         self._problems = {key: why for key, why in self._problems.items() if key in entries}
         self._reckon()
 
-    def _all(self) -> dict[Key, Planned]:
-        shared, own = self._services.settings.schedule.starts, self._services.own_schedules
-        names = self._supervised.names() if shared or own.starts else {}
-        return {one.key: one for one in planned(shared, own.starts, names)}
+    @property
+    def _wanted(self) -> object:
+        """What the settings say, to be compared."""
+        settings = self._services.settings
+        return settings.schedule.starts, settings.scheduling, self._services.own_schedules.revision
 
-    def _is_gone(self, key: Key, names: Mapping[str, str]) -> bool:
-        """Return whether a schedule is in no settings any more; of a project that was not read, who knows."""
-        root, schedule = key
-        own = schedule.startswith(OWN)
-        return root not in names or not own or self._services.own_schedules.knows(root)
+    async def _read_trusted(self) -> None:
+        """Know what projects want at whose settings nobody has looked yet: what a person trusted of them."""
+        if self._trusted_read:
+            return
+        for root, text in (await self._services.journal.schedules.trusted_in(SETTINGS)).items():
+            starts = await to_thread.run_sync(own_starts, text)
+            self._services.own_schedules.learn(root, starts)
+        self._trusted_read = True
+
+    def _all(self) -> dict[Key, Planned]:
+        settings, own = self._services.settings, self._services.own_schedules
+        shared = settings.schedule.starts
+        names = self._supervised.names() if shared or own.starts else {}
+        groups = partial(group_named, scheduling=settings.scheduling)
+        return {one.key: one for one in planned(shared, own.starts, names, groups)}
 
     def _reckon(self) -> None:
         reckoned: dict[tuple[str, datetime], datetime | None] = {}  # a pattern may mean thousands of projects
@@ -239,7 +249,8 @@ class Timetable:
     # --- for whoever looks -----------------------------------------------------------------------
     async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
         """Return the schedules of every project, or of one, by project and name."""
-        entries = self._entries if self.begin is not None else self._all()
+        await self._read_trusted()
+        entries = self._entries if self._planned_at is not None else self._all()
         stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
         now = self._services.clock.now()
         return tuple(

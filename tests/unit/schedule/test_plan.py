@@ -47,6 +47,13 @@ def test_projects_are_meant_by_name_path_or_pattern(patterns: tuple[str, ...], r
     assert {"nightly"} >= {one.schedule for one in found}
 
 
+def test_a_group_is_meant_by_its_name() -> None:
+    """As the settings have it."""
+    found = planned([shared("group:web")], {}, NAMES, {"/srv/twin": "web"}.get)
+    assert ["/srv/twin"] == [one.root for one in found]
+    assert () == planned([shared("group:web")], {}, NAMES)
+
+
 def test_a_tilde_is_home() -> None:
     """As in a shell."""
     root = str(Path.home() / "shop")

@@ -8,7 +8,7 @@ from handoffd.engine.requests import Started
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
 from handoffd.store.schedules import Fire, StoredSchedule
-from handoffd.supervise.scheduled import OwnSchedules, schedule_view, started
+from handoffd.supervise.scheduled import OwnSchedules, own_starts, schedule_view, started
 from handoffd.timetable import ScheduledStart
 
 SHOP = "/srv/shop"
@@ -44,11 +44,8 @@ def test_everything_that_an_entry_says_goes_with_it() -> None:
 
 
 def test_what_projects_say_is_kept_until_they_say_otherwise() -> None:
-    """Nothing changes by saying it again; none is something that is known, too."""
+    """Nothing changes by saying it again."""
     own = OwnSchedules()
-    assert not own.knows(SHOP)
-    own.learn(SHOP, ())
-    assert own.knows(SHOP)
     before = own.revision
     own.learn(SHOP, ())
     assert before == own.revision
@@ -57,6 +54,13 @@ def test_what_projects_say_is_kept_until_they_say_otherwise() -> None:
     assert ({SHOP: (NIGHTLY,)}, before + 1) == (own.starts, own.revision)
     own.learn(SHOP, ())
     assert ({}, before + 2) == (own.starts, own.revision)
+
+
+def test_schedules_are_read_from_what_was_trusted() -> None:
+    """Of a text that another release could read, and this one cannot, there are none."""
+    text = "schedule:\n  - {name: tidy, cron: '@daily', start: TIDY}\n"
+    assert ["tidy"] == [start.name for start in own_starts(text)]
+    assert () == own_starts("schedule: [{unheard: of}]\n") == own_starts("auto: true\n")
 
 
 def test_a_schedule_is_told_with_what_comes_and_what_came() -> None:

@@ -18,6 +18,7 @@ from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.settings import ScheduleSettings
 from handoffd.supervise.roster import Roster
+from handoffd.supervise.scheduled import OwnSchedules
 from handoffd.supervise.services import Services
 from handoffd.supervise.timetable import Timetable
 from handoffd.timetable import SharedStart
@@ -324,6 +325,25 @@ async def test_a_project_is_started_and_initialised_by_its_own_settings(tmp_path
         assert (".ai/tidy", "schedule .ai/tidy") == (start["schedule"], start["by"])
         [view] = await table.views(root)
         assert ("started", "tidy-2026-02-01-0000") == (view.last_outcome, view.last_story)
+
+
+async def test_a_project_that_nobody_has_looked_at_yet_has_its_schedules(tmp_path: Path) -> None:
+    """A daemon lets projects rest that have nothing to do; what was trusted of them is in the journal."""
+    own = "schedule:\n  - {name: tidy, cron: '0 0 * * *', timezone: UTC, custom: Tidy up., catch_up: one}\n"
+    async with house(tmp_path) as here:
+        async with real(here) as (roster, table):
+            root = make_project(tmp_path, settings=own)
+            await roster.add(root)
+            await roster.begun()
+            await table.look()
+        services = replace(here.services, own_schedules=OwnSchedules())
+        projects = Projects(services, roots=[root])
+        set_clock(here, MIDNIGHT + timedelta(hours=3))
+        table = Timetable(services, projects)
+        assert [".ai/tidy"] == [view.schedule for view in await table.views()]
+        table.begin = projects.begin
+        await table.look()
+        assert ["tidy-2026-02-01-0000"] == projects.stories
 
 
 async def test_what_an_agent_writes_into_the_settings_starts_nothing(tmp_path: Path) -> None:
