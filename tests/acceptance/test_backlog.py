@@ -1,0 +1,269 @@
+"""Backlogs and schedules under the real daemon."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing, suppress
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, running, sample
+from tests.support.dying import VARIABLE
+from tests.support.eventually import eventually_sync
+
+from handoffd.clock import SystemClock
+
+ONE_STEP = "pipelines: {story: {first: bdd}}\nsteps: {bdd: {next_on_pass: done}}\n"
+"""A story is over after one step, which the rehearsal does in a moment."""
+MORE = ["US-002", "US-003", "US-004"]
+
+
+def done(daemon: Daemon, project: Path) -> list[str]:
+    """Return the stories that were brought to their end, in order, as people were told of them."""
+    return [
+        order["story"]
+        for event in daemon.events(project)
+        for order in event["orders"]
+        if order["kind"] == "notify" and order["notice"] == "done"
+    ]
+
+
+def begun(daemon: Daemon, project: Path) -> Counter[str]:
+    """Return how often each story was begun: its checklist is ordered with that."""
+    return Counter(
+        order["story"]
+        for event in daemon.events(project)
+        for order in event["orders"]
+        if order["kind"] == "write_checklist"
+    )
+
+
+def wait_until_done(daemon: Daemon, project: Path, *stories: str) -> None:
+    """Wait until these stories are done, and no others."""
+    eventually_sync(lambda: len(done(daemon, project)) >= len(stories), within_s=300)
+    assert sorted(stories) == sorted(done(daemon, project))
+
+
+def verified(daemon: Daemon) -> str:
+    """Return what a replay of the whole journal says."""
+    command = [
+        sys.executable,
+        "-m",
+        "handoffd",
+        "--config",
+        str(daemon.base / "handoffd.yaml"),
+        "journal",
+        "verify",
+    ]
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(REPOSITORY / "daemon")}
+    )
+    return found.stderr + found.stdout if found.returncode else "clean"
+
+
+def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
+    """Behind what runs, as urgent as was said; the blocked one when it can; what nobody can start stays."""
+    project = sample(tmp_path, executor="held", rules=ONE_STEP)
+    held = {"extends": "command", "argv": [sys.executable, str(EXECUTORS / "held.py")]}
+    with running(tmp_path, {"auto_continue": True, "executors": {"held": held}}) as daemon:
+        daemon.verb("start", project, story="US-001", then=MORE)
+        daemon.verb("backlog_edit", project, story="US-002", blocked_by=["US-004"])
+        daemon.verb("start", project, story="US-005", queue=True, blocked_by=["US-999"])
+        daemon.verb("start", project, story="US-006", queue=True, priority=5)
+
+        told = daemon.get("/v1/backlog", project=str(project))
+        assert ["US-006", "US-002", "US-003", "US-004", "US-005"] == [one["story"] for one in told["stories"]]
+        assert "waits for US-999 (never started, and not in the backlog)" == told["stories"][-1]["waits_for"]
+
+        (project / ".ai/release-bdd").touch()
+        wait_until_done(daemon, project, "US-001", *MORE, "US-006")
+        assert ["US-001", "US-006", "US-003", "US-004", "US-002"] == done(daemon, project)
+        assert {1} == set(begun(daemon, project).values())
+        assert ["US-005"] == daemon.track(project)["backlog"]
+        assert daemon.track(project)["next_story"] is None
+        assert any("US-005 waits for US-999" in (one["why"] or "") for one in daemon.told(project))
+        assert "clean" == verified(daemon)
+
+
+def test_a_person_has_each_story_start_and_a_restart_changes_nothing(tmp_path: Path) -> None:
+    """The backlog is what it was, and a `continue` is one story."""
+    project = sample(tmp_path, rules=ONE_STEP)
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001", then=MORE)
+        daemon.wait_for(project, lambda track: track["step"] == "done")
+        assert "US-002" == daemon.track(project)["next_story"]
+        assert f"handoffd continue {project}" == daemon.track(project)["next_command"]
+        daemon.verb("backlog_move", project, story="US-004")
+
+        daemon.kill()
+        daemon.start()
+
+        assert ["US-004", "US-002", "US-003"] == daemon.track(project)["backlog"]
+        assert "accepted" == daemon.verb("continue", project)["type"]
+        daemon.wait_for(project, lambda track: (track["story"], track["step"]) == ("US-004", "done"))
+        assert ["US-001", "US-004"] == done(daemon, project)
+        daemon.verb("backlog_auto", project, auto="on")
+        wait_until_done(daemon, project, "US-001", *MORE)
+
+
+def test_a_story_that_needs_a_person_is_followed_by_none(tmp_path: Path) -> None:
+    """Until that person has dealt with it."""
+    rules = "pipelines: {story: {first: bdd}}\nsteps: {bdd: {next_on_pass: done, max_attempts: 1}}\n"
+    project = sample(tmp_path, script={"bdd": ["fail", "pass"]}, rules=rules)
+    with running(tmp_path, {"auto_continue": True}) as daemon:
+        daemon.verb("start", project, story="US-001", then=["US-002"])
+        daemon.wait_at(project, "bdd", "needs_human")
+        assert ["US-002"] == daemon.track(project)["backlog"]
+        daemon.verb("retry", project)
+        wait_until_done(daemon, project, "US-001", "US-002")
+
+
+def finished(daemon: Daemon) -> int:
+    """Return how many stories the journal says are done, whether a daemon runs or not."""
+    with closing(sqlite3.connect(daemon.state_dir / "journal.db", timeout=60)) as journal:
+        [(body,)] = journal.execute("SELECT body FROM tracks").fetchall()
+    return len(json.loads(body)["ledger"]["stories_done"])
+
+
+def dies(daemon: Daemon, at: str, stories: int) -> bool:
+    """Let a daemon live that is killed at a point; return whether it was before all stories were done."""
+    daemon.environment[VARIABLE] = at
+    with suppress(AssertionError, httpx.HTTPError):  # it may die before it has answered
+        daemon.start()
+    process = daemon._process
+    assert process is not None
+    eventually_sync(lambda: process.poll() is not None or finished(daemon) == stories, within_s=300)
+    died = process.poll() is not None
+    if died:
+        daemon.lost()
+    else:
+        daemon.kill()
+    return died
+
+
+@pytest.mark.slow
+def test_each_story_is_begun_once_however_often_the_daemon_is_killed(tmp_path: Path) -> None:
+    """Before and after commits, renames and starts: the pop of the backlog and the begin are one."""
+    project = sample(tmp_path, rules=ONE_STEP)
+    chance, stories = Random("backlog"), [f"US-{number:03}" for number in range(1, 7)]
+    points = ["before_commit", "after_commit", "before_rename", "after_rename", "before_spawn", "after_spawn"]
+    with running(tmp_path, {"auto_continue": True}) as daemon:
+        daemon.verb("start", project, story=stories[0], then=stories[1:])
+        daemon.kill()
+        usual, daemon.module = daemon.module, ("tests.support.dying",)
+        daemon.environment["PYTHONPATH"] = f"{REPOSITORY / 'daemon'}:{REPOSITORY}"
+        kills, going = 0, True
+        while going and kills < 40:
+            at = f"{points[kills % len(points)]}:{chance.randint(2, 6)}"
+            going = dies(daemon, at, len(stories))
+            kills += going
+        daemon.module = usual
+        daemon.start()
+        wait_until_done(daemon, project, *stories)
+
+        assert kills >= len(points)
+        assert dict.fromkeys(stories, 1) == dict(begun(daemon, project))
+        assert stories == done(daemon, project)
+        starts = daemon.starts(project)
+        assert len(set(starts)) == len(starts)
+        assert "clean" == verified(daemon)
+
+
+# --- schedules -------------------------------------------------------------------------------------
+def schedules(**changes: Any) -> dict[str, Any]:
+    """Return settings with a schedule that was due this morning, whenever that was."""
+    entry = {
+        "name": "nightly", "cron": "0 0 * * *", "timezone": "UTC", "projects": ["*"], "start": "R-{date}",
+        "catch_up": "one", **changes,
+    }  # fmt: skip
+    return {"schedule": {"poll_s": 0.2, "starts": [entry]}}
+
+
+def grow_old(daemon: Daemon, days: int = 2) -> None:
+    """Have the journal say that its schedules are known for so many days."""
+    then = (SystemClock().now() - timedelta(days=days)).isoformat()
+    with closing(sqlite3.connect(daemon.state_dir / "journal.db", timeout=60)) as journal:
+        journal.execute("UPDATE schedules SET armed_at = ?", (then,))
+        journal.commit()
+
+
+def schedule(daemon: Daemon, project: Path) -> dict[str, Any]:
+    """Return the schedule of a project, as it is told."""
+    [found] = daemon.get("/v1/schedules", project=str(project))["schedules"]
+    told: dict[str, Any] = found
+    return told
+
+
+def armed(daemon: Daemon) -> bool:
+    """Return whether the journal knows a schedule."""
+    with closing(sqlite3.connect(daemon.state_dir / "journal.db", timeout=60)) as journal:
+        return bool(journal.execute("SELECT count(*) FROM schedules").fetchone()[0])
+
+
+def test_what_was_missed_while_no_daemon_ran_is_made_up_for_once(tmp_path: Path) -> None:
+    """And never again, however often the daemon is killed after it."""
+    project = sample(tmp_path, rules=ONE_STEP)
+    with running(tmp_path, schedules()) as daemon:
+        daemon.post("/v1/verbs/add", {"project": str(project)})
+        eventually_sync(lambda: armed(daemon))
+        assert schedule(daemon, project)["last_outcome"] is None
+        daemon.kill()
+        grow_old(daemon)
+
+        daemon.start()
+        eventually_sync(lambda: schedule(daemon, project)["last_outcome"])
+        told = schedule(daemon, project)
+        assert "started" == told["last_outcome"]
+        story = told["last_story"]
+        for _ in range(2):
+            daemon.kill()
+            daemon.start()
+        wait_until_done(daemon, project, story)
+        assert {story: 1} == dict(begun(daemon, project))
+        [start] = [event for event in daemon.events(project) if event["kind"] == "started"]
+        assert ("nightly", "schedule nightly") == (start["event"]["schedule"], start["event"]["by"])
+        assert "clean" == verified(daemon)
+
+
+def test_what_is_due_behind_a_story_in_flight_waits_in_the_backlog(tmp_path: Path) -> None:
+    """Where it shall; and starts by itself where that is wished, too."""
+    project = sample(
+        tmp_path, rules="pipelines: {story: {first: review}}\nsteps: {review: {next_on_pass: done}}\n"
+    )
+    settings = {**schedules(overlap="queue", custom="Look around.", start=None), "auto_continue": True}
+    with running(tmp_path, settings) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+        eventually_sync(lambda: armed(daemon))
+        daemon.kill()
+        grow_old(daemon)
+        daemon.start()
+
+        eventually_sync(lambda: schedule(daemon, project)["last_outcome"] == "queued")
+        [waiting] = daemon.get("/v1/backlog", project=str(project))["stories"]
+        assert ("nightly", "custom", "Look around.") == (
+            waiting["schedule"], waiting["task_type"], waiting["instruction"],
+        )  # fmt: skip
+        daemon.verb("approve", project)
+        daemon.wait_for(project, lambda track: track["story"] == waiting["story"])
+
+
+def test_a_schedule_that_means_nothing_keeps_the_daemon_from_starting(tmp_path: Path) -> None:
+    """With the line, and what would do."""
+    daemon = Daemon(tmp_path, schedules(cron="61 * * * *"))
+    try:
+        with pytest.raises(
+            AssertionError, match=r"schedule.starts.0.cron: '61' is no minute .allowed: 0 to 59"
+        ):
+            daemon.start()
+        daemon.lost()
+    finally:
+        daemon.close()
