@@ -93,6 +93,11 @@ class Daemon:
     # --- its life --------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
+        self.launch()
+        eventually_sync(self._answers)
+
+    def launch(self) -> None:
+        """Start the daemon, whether it comes to answering or not."""
         environment = {
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),
@@ -105,7 +110,6 @@ class Daemon:
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
         log.close()
-        eventually_sync(self._answers)
 
     def _answers(self) -> bool:
         assert self._process is not None
