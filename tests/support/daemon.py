@@ -93,16 +93,17 @@ class Daemon:
     # --- its life --------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
-        self._begin()
+        self.launch()
         eventually_sync(self._answers)
 
     def refusal(self) -> int:
         """Start a daemon that will not stay; return its exit code."""
-        process = self._begin()
+        process = self.launch()
         self._process = None
         return process.wait(60)
 
-    def _begin(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the daemon, whether it comes to answering or not."""
         environment = {
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),

@@ -40,7 +40,8 @@ async def until_done(here: House, count: int) -> None:
     async def enough() -> bool:
         return len(await done(here)) == count
 
-    await eventually(enough)  # type: ignore[arg-type]  # the coroutine half of the union is not found
+    waited: bool = await eventually(enough)
+    assert waited
 
 
 async def test_a_backlog_is_told_with_what_keeps_each_story(tmp_path: Path) -> None:
