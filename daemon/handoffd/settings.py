@@ -26,8 +26,6 @@ from pydantic import (
 
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
 
-from handoffd.timetable import ScheduledStart, SharedStart, must_differ
-
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable."""
 

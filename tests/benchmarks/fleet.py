@@ -38,7 +38,7 @@ def active_project(root: Path, steps: int) -> Path:
 
 
 def table(steps: int) -> object:
-    """Return a step table with so many steps, one after the other, and nothing that would check or stop them."""
+    """Return a step table of so many steps, one after the other; nothing checks or stops them."""
     names = [f"step-{number:03}" for number in range(1, steps + 1)]
     table = {
         name: {

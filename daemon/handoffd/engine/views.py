@@ -290,33 +290,6 @@ class ScheduleView:
     last_why: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleView:
-    """A schedule of a project: what the clock starts in it."""
-
-    project: str
-    schedule: str
-    own: bool
-    """Whether it stands in the project's own settings, and not in the daemon's."""
-    cron: str
-    timezone: str
-    story: str | None
-    """What it starts next."""
-    custom: str | None
-    """The instruction, where that is a custom task."""
-    overlap: Literal["skip", "queue"]
-    catch_up: Literal["none", "one"]
-    next_at: datetime | None
-    """When that is; past while it is being tried. None: never again."""
-    waits_for: str | None
-    """Why it could not be started yet although it is due, in words."""
-    last_due: datetime | None
-    last_outcome: Literal["started", "queued", "skipped", "missed"] | None
-    """What became of it when it was due last; None: it was not yet."""
-    last_story: str | None
-    last_why: str | None
-
-
 AppliedKind = Literal["applied", "stale", "pending", "missing", "error"]
 
 
