@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 LIMIT_S = 120
 HERE = Path(__file__).parent
-_STEPS = ("impl", "verify", "update-memory")
+_STEPS = ("impl", "verify", "commit")
 
 
 def found() -> tuple[Path | None, str]:
@@ -65,9 +65,9 @@ def rename_to_exec(cli: Path, base: Path, stub: Stub, laps: int) -> list[float]:
 
 
 def _loop(cli: Path, stub: Stub) -> str:
-    turn = f"node {cli} apply-handoff . >/dev/null; node {cli} dispatch . >/dev/null"
-    program = " ".join(stub.argv)
-    runs = [f"HANDOFFD_STORY=US-001 HANDOFFD_STEP={step} HANDOFFD_ATTEMPT=1 {program}" for step in _STEPS]
+    turn = " ; ".join(f"node {cli} {verb} . >/dev/null 2>&1" for verb in ("apply-handoff", "dispatch"))
+    names = "HANDOFFD_RUN=r HANDOFFD_STORY=US-001 HANDOFFD_ATTEMPT=1"
+    runs = [f"{names} HANDOFFD_STEP={step} {' '.join(stub.argv)}" for step in _STEPS]
     return f"; {turn}; ".join(runs)
 
 
