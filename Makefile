@@ -18,8 +18,8 @@ lint: $(READY)  ## Format, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY)  ## Hand-off to next executor, with 1,000 idle projects, beside a floor
-	@$(BIN)/python -m tests.benchmarks.handoff_latency $(ARGS)
+bench: $(READY)  ## How fast it is, beside a floor and the reference CLI (ARGS="--only handoff,status --check")
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 bench-scale: $(READY)  ## What 10,000 projects at rest cost
 	@$(BIN)/python -m tests.benchmarks.scale $(ARGS)

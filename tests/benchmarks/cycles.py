@@ -8,15 +8,20 @@ writes is not timed, and no prompt is made: neither is the reference's outside o
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 from tests.benchmarks.fleet import STORY, table
+from tests.benchmarks.measures import summary
+from tests.benchmarks.rows import Row, ratio
 
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
@@ -26,11 +31,12 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.table import shipped_layers
+from handoffd.logs import configure_logging
 from handoffd.notify.fanout import Notifier
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
-from handoffd.settings import Settings
+from handoffd.settings import LogSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record
 from handoffd.supervise.budgets import Budgets
@@ -40,8 +46,7 @@ from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
 from handoffd.supervise.standing import Standing
 
-Rate = dict[str, float]
-
+PROBE_S = 0.005
 _CLOCK = SystemClock()
 _FRONT = """\
 ---
@@ -124,53 +129,88 @@ class Line:
         self._standing.track = decided.track
 
 
-def rates(base: Path, projects: int, rounds: int) -> dict[str, Rate]:
-    """Return how many cycles and transitions a second there are, by rounds over so many projects."""
-    return anyio.run(_rates, base, projects, rounds)
+Work = Callable[[Line], Coroutine[Any, Any, None]]
 
 
-async def _rates(base: Path, projects: int, rounds: int) -> dict[str, Rate]:
+@dataclass(slots=True)
+class Found:
+    """Rates, each a second, and how late the event loop came to what was due, in seconds."""
+
+    cycles: float
+    transitions: float
+    lags_s: list[float]
+
+
+def measure(base: Path, projects: int, rounds: int) -> Found:
+    """Return the rates by rounds over so many projects at once, logging as the daemon does."""
+    base.mkdir(parents=True, exist_ok=True)
+    with (base / "log").open("w") as log:
+        configure_logging(LogSettings(), stream=log, environment={})
+        return anyio.run(_measured, base, projects, rounds)
+
+
+def rows(base: Path, projects: int, rounds: int, theirs: float | None) -> list[Row]:
+    """Return the rates beside the reference's `theirs`, in cycles a second."""
+    found = measure(base, projects, rounds)
+    lag = summary(found.lags_s)
+    return [
+        Row(what="durable transitions a second", value=found.transitions, unit="/s", at_least=1000),
+        Row(what="hand-off + dispatch cycles a second", value=found.cycles, unit="/s"),
+        Row(what="the reference's, which syncs nothing", value=theirs, unit="/s"),
+        Row(what="cycles / reference", value=ratio(found.cycles, theirs), unit="x", at_least=2),
+        Row(what="lag of the event loop under it, p50", value=lag.p50, unit="ms"),
+        Row(what="lag of the event loop under it, p99", value=lag.p99, unit="ms", at_most=20),
+    ]
+
+
+async def _measured(base: Path, projects: int, rounds: int) -> Found:
     rules = _rules(steps=2 * rounds + 2)
-    async with _services(base) as services:
+    lags: list[float] = []
+    async with _services(base) as services, anyio.create_task_group() as tasks:
         lines = [Line(base / "lines" / f"line-{number}", services, rules) for number in range(projects)]
         await _all(lines, Line.begin)
+        tasks.start_soon(_probe, lags)
         cycles = await _timed(lines, Line.cycle, rounds)
         transitions = await _timed(lines, Line.transitions, rounds)
+        tasks.cancel_scope.cancel()
     each = projects * rounds
-    return {"cycles": _rate(each, cycles), "transitions": _rate(2 * each, transitions)}
+    return Found(round(each / cycles, 1), round(2 * each / transitions, 1), lags)
 
 
-async def _timed(lines: Sequence[Line], work: Callable[[Line], Awaitable[None]], rounds: int) -> float:
+async def _probe(lags: list[float]) -> None:
+    """Note how late a short sleep ends, until cancelled."""
+    while True:
+        due = time.perf_counter() + PROBE_S
+        await anyio.sleep(PROBE_S)
+        lags.append(max(0.0, time.perf_counter() - due))
+
+
+async def _timed(lines: Sequence[Line], work: Work, rounds: int) -> float:
     spent = 0.0
     for _ in range(rounds):
         for line in lines:
             line.hand_over()
+            await anyio.lowlevel.checkpoint()  # what executors write is no lag of ours
         began = time.perf_counter()
         await _all(lines, work)
         spent += time.perf_counter() - began
     return spent
 
 
-async def _all(lines: Sequence[Line], work: Callable[[Line], Awaitable[None]]) -> None:
+async def _all(lines: Sequence[Line], work: Work) -> None:
     async with anyio.create_task_group() as tasks:
         for line in lines:
-            tasks.start_soon(partial(work, line))
-
-
-def _rate(count: int, seconds: float) -> Rate:
-    return {"n": count, "seconds": round(seconds, 3), "per_second": round(count / seconds, 1)}
+            tasks.start_soon(work, line)
 
 
 def _rules(steps: int) -> RuleBook:
-    import json
-
     return build_rulebook([*shipped_layers(None), Layer("table", json.dumps(table(steps)))])
 
 
 @asynccontextmanager
 async def _services(base: Path) -> AsyncIterator[Services]:
     settings = Settings(state_dir=base / "state", runtime_dir=base / "run", executor="command")
-    settings.state_dir.mkdir(parents=True)
+    settings.state_dir.mkdir(mode=0o700, parents=True)
     journal = await Journal.open(settings.journal)
     notifier = Notifier(settings.notify, _CLOCK, Postbox(journal))
     try:

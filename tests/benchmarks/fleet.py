@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import httpx
+from tests.support.daemon import Daemon
 
 from handoffd.protocol.document import render_state
 from handoffd.protocol.state import State, Status
@@ -27,6 +32,26 @@ def _idle(root: Path) -> Path:
     return root
 
 
+def add_all(daemon: Daemon, roots: Sequence[Path]) -> None:
+    """Have a daemon look after projects."""
+    tell_all(daemon, "add", roots)
+
+
+def tell_all(daemon: Daemon, verb: str, roots: Sequence[Path], **arguments: str) -> None:
+    """Give a verb for each of some projects, eight at a time."""
+    with (
+        httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(daemon.socket)), base_url="http://handoffd", timeout=60
+        ) as client,
+        ThreadPoolExecutor(max_workers=8) as threads,
+    ):
+
+        def tell(root: Path) -> None:
+            client.post(f"/v1/verbs/{verb}", json={"project": str(root), **arguments}).raise_for_status()
+
+        list(threads.map(tell, roots))
+
+
 def active_project(root: Path, steps: int) -> Path:
     """Return a new project whose stories have so many steps, with no checks and no human step."""
     folder = root / ".ai"
@@ -38,9 +63,9 @@ def active_project(root: Path, steps: int) -> Path:
 
 
 def table(steps: int) -> object:
-    """Return a step table of so many steps, one after the other; nothing checks or stops them."""
+    """Return a step table of so many steps in a row, with no checks and no human step."""
     names = [f"step-{number:03}" for number in range(1, steps + 1)]
-    table = {
+    rules = {
         name: {
             "next_on_pass": following,
             "on_fail": {"default": name},
@@ -49,4 +74,4 @@ def table(steps: int) -> object:
         }
         for name, following in zip(names, [*names[1:], "done"], strict=True)
     }
-    return {"steps": table, "pipelines": {"story": {"first": names[0], "bootstrap": None}}}
+    return {"steps": rules, "pipelines": {"story": {"first": names[0], "bootstrap": None}}}

@@ -8,8 +8,6 @@ import click
 
 from handoffd.control.client import Json
 
-NO_DAEMON = "No daemon runs: `handoffd run` goes on from here."
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 project_argument = click.argument("project", required=False)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from handoffd.cli.asking import NO_DAEMON
-from handoffd.cli.wording import moment, plain, shorten, table
+from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
 from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]

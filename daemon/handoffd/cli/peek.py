@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, json_option, print_json, project_argument
-from handoffd.cli.wording import plain
+from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.wording import NO_DAEMON, plain
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 

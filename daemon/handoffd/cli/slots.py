@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, json_option, print_json
-from handoffd.cli.wording import plain, shorten, table
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import NO_DAEMON, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 

@@ -1,6 +1,7 @@
-"""Where the program begins: a hook is answered before anything else is imported.
+"""Where the program begins: hooks and `status` are answered before anything else is imported.
 
-Claude Code waits for it at the end of every turn, and click alone takes as long as all the rest of it.
+Claude Code waits for a hook at the end of every turn, people and scripts ask for the status all day,
+and click alone takes as long as all the rest of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ def main() -> None:
         from handoffd.entrance.hook import answer_hook
 
         sys.exit(answer_hook(config or None, os.environ))
+    if words[:1] == ["status"]:
+        from handoffd.cli.glance import glance, show
+
+        text = glance(words[1:], config or None, os.environ)
+        if text is not None:
+            sys.exit(show(text))
     from handoffd.cli.main import main as whole
 
     whole()

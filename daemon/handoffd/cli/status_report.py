@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
-from handoffd.cli.asking import NO_DAEMON
 from handoffd.cli.verb_report import UNMEASURED
-from handoffd.cli.wording import minutes, plain, shorten, styled, table, waits
+from handoffd.cli.wording import NO_DAEMON, minutes, plain, shorten, styled, table, waits
 from handoffd.engine.commands import command_for
-from handoffd.engine.usage import usage_in_words
 
 Json = dict[str, Any]
 
@@ -127,6 +124,8 @@ def _work(track: Json | None, at: str | None, *, whole: bool) -> Iterator[str]:
     """Yield what a running agent does, has used, and how long ago that was, as its own output tells."""
     if track is None or track["dispatch"] is None:
         return
+    from handoffd.engine.usage import usage_in_words
+
     activity, heard_at = track.get("activity"), track.get("last_output_at")  # an older daemon tells neither
     used = usage_in_words(track.get("tokens"), track.get("cost_usd"))
     ago = f"{_age(heard_at, at)} ago" if heard_at and at else None
@@ -137,6 +136,8 @@ def _work(track: Json | None, at: str | None, *, whole: bool) -> Iterator[str]:
 
 def _age(then: str, now: str) -> str:
     """Return the time between two moments of the API in its largest unit."""
+    from datetime import datetime
+
     seconds = max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds())
     if seconds < 100:
         return f"{seconds:.0f} s"

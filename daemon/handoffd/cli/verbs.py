@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, json_option, print_json
+from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.verb_report import report
+from handoffd.cli.wording import NO_DAEMON
 from handoffd.control.vocabulary import Parameter, VerbSpec
 from handoffd.entrance.asking import give
 from handoffd.entrance.place import Place

@@ -1,31 +1,32 @@
 """How things look on a terminal: tables, times, and text of strangers made harmless.
 
-Names, notes and errors come from projects and agents; nothing of theirs may drive the terminal.
+Names, notes and errors come from projects and agents; nothing of theirs may drive the terminal. `status`
+is asked often, so nothing is imported here that takes time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-import click
+NO_DAEMON = "No daemon runs: `handoffd run` goes on from here."
 
-from handoffd.engine.caps import dollars
-
+_GREEN, _YELLOW, _RED = 32, 33, 31
 _STYLES = {
-    "running": "green",
-    "pass": "green",
-    "done": "green",
-    "ok": "green",
-    "warning": "yellow",
-    "fault": "red",
-    "failing": "red",
-    "timeout": "red",
-    "needs_human": "yellow",
-    "interrupted": "yellow",
-    "not_started": "yellow",
+    "running": _GREEN,
+    "pass": _GREEN,
+    "done": _GREEN,
+    "ok": _GREEN,
+    "warning": _YELLOW,
+    "fault": _RED,
+    "failing": _RED,
+    "timeout": _RED,
+    "needs_human": _YELLOW,
+    "interrupted": _YELLOW,
+    "not_started": _YELLOW,
 }
+_CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 
 
 def plain(text: str, *, lines: bool = False) -> str:
@@ -54,6 +55,8 @@ def moment(at: str | None) -> str:
     """Return a time of the API as local time; a dash for none."""
     if at is None:
         return "–"
+    from datetime import datetime
+
     return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -77,25 +80,32 @@ def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return tokens and cost for two columns; a dash for what is not known."""
     if usage is None:
         return "–", "–"
+    from handoffd.engine.caps import dollars
+
     cost = usage["cost_usd"]
     return f"{usage['tokens']:,}", "–" if cost is None else dollars(cost)
 
 
 def styled(word: str) -> str:
-    """Return a status in its colour; click takes the colour off when nobody sees it."""
+    """Return a status in its colour; whoever prints it takes the colour off when nobody sees it."""
     colour = _STYLES.get(word.split(maxsplit=1)[0] if word else "")
-    return click.style(word, fg=colour) if colour else word
+    return f"\x1b[{colour}m{word}\x1b[0m" if colour else word
+
+
+def unstyled(text: str) -> str:
+    """Return `text` without colours."""
+    return _CODES.sub("", text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines with aligned columns. Colours in cells do not count for the width."""
     everything = [list(head), *map(list, rows)]
-    widths = [max(len(click.unstyle(row[column])) for row in everything) for column in range(len(head))]
+    widths = [max(len(unstyled(row[column])) for row in everything) for column in range(len(head))]
     return [_line(row, widths) for row in everything]
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
+    cells = [cell + " " * (width - len(unstyled(cell))) for cell, width in zip(row, widths, strict=True)]
     return "  ".join(cells).rstrip()
 
 

@@ -9,7 +9,6 @@ others).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
@@ -26,6 +25,7 @@ from handoffd.engine import (
     verbs,
 )
 from handoffd.engine.advice import next_command, way_on
+from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Basis, Decision, Ground, Situation, UnknownStepError
 from handoffd.engine.events import (
@@ -88,7 +88,7 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     goes_on = isinstance(event, Advanced) and event.auto_continue
     decision = _decide(Situation(track, rules, now, auto_continue=goes_on), event)
     grounds = decision.grounds or (_row_of(track, event, decision),)
-    return replace(decision, grounds=grounds, basis=Basis(rules, now))
+    return changed(decision, grounds=grounds, basis=Basis(rules, now))
 
 
 def _row_of(track: Track, event: Event, decision: Decision) -> Ground:
@@ -126,7 +126,7 @@ def _advised(decision: Decision, rules: RuleBook) -> Decision:
     """Return the decision with what a person would type next, unless its rule knew better."""
     result = decision.result
     following = result.next_command or next_command(decision.track, rules)
-    return replace(decision, result=replace(result, next_command=following))
+    return changed(decision, result=changed(result, next_command=following))
 
 
 _OfOneDispatch = (

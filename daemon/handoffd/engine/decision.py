@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from handoffd.engine.changing import changed
 from handoffd.engine.effects import Effect
 from handoffd.engine.results import Result
 from handoffd.engine.track import Dispatch, Ledger, Track
@@ -51,11 +52,11 @@ class Decision:
 
     def also(self, *effects: Effect) -> Decision:
         """Return the decision with further orders."""
-        return replace(self, effects=(*self.effects, *effects))
+        return changed(self, effects=(*self.effects, *effects))
 
     def because(self, *grounds: Ground) -> Decision:
         """Return the decision with further grounds, which came before those it has."""
-        return replace(self, grounds=(*grounds, *self.grounds))
+        return changed(self, grounds=(*grounds, *self.grounds))
 
 
 def row(step: str, key: str, value: object) -> Ground:
@@ -129,7 +130,7 @@ class Situation:
 
     def at(self, track: Track) -> Situation:
         """Return the same situation with the track moved on."""
-        return replace(self, track=track)
+        return changed(self, track=track)
 
     def pipeline(self, task_type: str) -> Pipeline:
         """Return the pipeline of a kind of task; kinds without one of their own go the way of stories."""

@@ -8,12 +8,13 @@ ledger. Both change only through `decide`, in one journal transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from handoffd.engine.caps import Cap, Finding, Scope
+from handoffd.engine.changing import changed
 from handoffd.engine.limits import Limit
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
@@ -233,11 +234,11 @@ class Track:
     def with_state(self, **changes: Any) -> Track:
         """Return a copy whose STATE has `changes`."""
         assert self.state is not None
-        return replace(self, state=self.state.with_(**changes))
+        return Track(state=self.state.with_(**changes), ledger=self.ledger)
 
     def with_ledger(self, **changes: Any) -> Track:
         """Return a copy whose ledger has `changes`."""
-        return replace(self, ledger=replace(self.ledger, **changes))
+        return Track(state=self.state, ledger=changed(self.ledger, **changes))
 
     def with_note(self, text: str | None) -> Track:
         """Return a copy with `text` below what people said before: nobody's note is lost."""

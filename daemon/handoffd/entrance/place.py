@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from handoffd.control.client import Client
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
+from handoffd.entrance.naming import called
 from handoffd.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -59,10 +60,7 @@ class Place:
 
     def project(self, word: str | None) -> str:
         """Return what to call a project by: an absolute path, or a name. None is the current folder."""
-        if word is None:
-            return os.getcwd()
-        is_path = "/" in word or word in {".", ".."} or os.path.isdir(word)
-        return os.path.abspath(os.path.expanduser(word)) if is_path else word
+        return os.getcwd() if word is None else called(word)
 
     def _variable(self, name: str) -> str | None:
         wanted = f"HANDOFFD_{name}"

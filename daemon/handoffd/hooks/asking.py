@@ -23,6 +23,21 @@ def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[s
 
     Raises BadAnswerError, also when nothing came for `limit_s` seconds.
     """
+    answer = _exchanged(path, _request(verb, body), limit_s, MAX_BYTES)
+    return None if answer is None else _decoded(answer)
+
+
+def read(path: str, target: str, limit_s: float, max_bytes: int) -> dict[str, object] | None:
+    """Return the daemon's answer to a read of `target`; None when no daemon listens, or it refuses.
+
+    Raises BadAnswerError like `ask`, and for more than `max_bytes`.
+    """
+    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answer = _exchanged(path, request.encode(), limit_s, max_bytes)
+    return None if answer is None or answer.split(b" ", 2)[1:2] != [b"200"] else _decoded(answer)
+
+
+def _exchanged(path: str, request: bytes, limit_s: float, max_bytes: int) -> bytes | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(limit_s)
         try:
@@ -32,11 +47,10 @@ def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[s
         except OSError as error:
             raise BadAnswerError(f"{path}: {error}") from error
         try:
-            connection.sendall(_request(verb, body))
-            answer = _received(connection)
+            connection.sendall(request)
+            return _received(connection, max_bytes)
         except OSError as error:
             raise BadAnswerError(f"the daemon gave no answer: {error}") from error
-    return _decoded(answer)
 
 
 def _request(verb: str, body: dict[str, object]) -> bytes:
@@ -48,11 +62,11 @@ def _request(verb: str, body: dict[str, object]) -> bytes:
     return head.encode() + content
 
 
-def _received(connection: socket.socket) -> bytes:
+def _received(connection: socket.socket, max_bytes: int) -> bytes:
     answer = bytearray()
     while piece := connection.recv(_PIECE):
         answer += piece
-        if len(answer) > MAX_BYTES:
+        if len(answer) > max_bytes:
             raise BadAnswerError("the daemon's answer has no end")
     return bytes(answer)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused
@@ -86,15 +86,13 @@ def prerequisites(root: str, rule: Rule, story: str | None, attempt: int) -> Pre
     reads = tuple(expand(path, story) for path in rule.claude_reads)
     concrete = [path for path in reads if not any(char in path for char in "*?[")]
     wanted = [path for path in concrete if not (path == HANDOFF and attempt == 1)]
-    missing = tuple(path for path in wanted if relative_path(path) and not _exists(Path(root, path)))
+    missing = tuple(path for path in wanted if relative_path(path) and not _exists(os.path.join(root, path)))
     return Prerequisites(reads=reads, missing=missing, rollback_target=_target(missing))
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False  # a name too long, a folder that may not be looked into: an executor cannot read it
+def _exists(path: str) -> bool:
+    # Also False: a name too long, a folder that may not be looked into. An executor cannot read it.
+    return os.path.exists(path)
 
 
 def _target(missing: tuple[str, ...]) -> str | None:

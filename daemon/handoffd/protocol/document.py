@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -32,6 +33,7 @@ _LISTS = ("failing_tests", "files_changed", "blocked_by")
 _NULLABLE_WHEN_BLANK = ("story", "reason", "dispatched_at", "completed_at", "reopened_from")
 _COUNTS = {"passed": "pass", "failed": "fail", "skipped": "skip"}
 _NESTED = "tests\0"
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,35 @@ def parse_state(text: str | bytes, *, file: str = STATE_FILE) -> ParsedState:
 def render_state(state: State) -> str:
     """Return the text of STATE.json: 2-space JSON with a final newline, keys in their document's order."""
     layout = state._layout  # noqa: SLF001
-    values: dict[str, Any] = {name: _plain(value) for name, value in state}
+    values = {name: _plain(value) for name, value in vars(state).items()} | (state.model_extra or {})
     if state.tests is not None:
         nested = tuple(key.removeprefix(_NESTED) for key in layout if key.startswith(_NESTED))
         values["tests"] = _ordered(_counts(state.tests), nested)
-    return json.dumps(_ordered(values, layout), indent=2, ensure_ascii=False) + "\n"
+    return _document(_ordered(values, layout))
+
+
+def _document(values: dict[str, Any]) -> str:
+    """Return what `json.dumps` makes of `values` with an indent of 2, and a newline.
+
+    It does that in Python for each value, as soon as there is an indent: too long for every commit.
+    """
+    pairs = ",\n  ".join(f"{encode_basestring(key)}: {_value(value)}" for key, value in values.items())
+    return f"{{\n  {pairs}\n}}\n"
+
+
+def _value(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return encode_basestring(value)
+    if value is None:
+        return "null"
+    if kind is int:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is list and not value:
+        return "[]"
+    return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n  ")
 
 
 # --- values -------------------------------------------------------------------------------------------
@@ -192,6 +218,8 @@ def _counts(tests: TestCounts) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

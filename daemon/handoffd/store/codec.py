@@ -31,6 +31,9 @@ from handoffd.protocol.state import State
 _STATE = "$state"
 """Marks a STATE document with the order of its keys. Foreign keys that begin with `$` get a second one."""
 
+_ESCAPED = '"$$'
+"""Without it no key of a text has a second `$`. (Few texts have one, and it may be no key at all.)"""
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -109,7 +112,8 @@ def readable(text: str) -> dict[str, Any]:
 
 
 def _decode(adapter: TypeAdapter[_T], text: str) -> _T:
-    return adapter.validate_python(json.loads(text, object_hook=_revive))
+    hook = _revive if _ESCAPED in text else _revive_state
+    return adapter.validate_python(json.loads(text, object_hook=hook))
 
 
 def _plain(value: object) -> Any:
@@ -188,8 +192,12 @@ def _unescaped(pairs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _revive(pairs: dict[str, Any]) -> Any:
+    return _revive_state(pairs) if _STATE in pairs else _unescaped(pairs)
+
+
+def _revive_state(pairs: dict[str, Any]) -> Any:
     if _STATE not in pairs:
-        return _unescaped(pairs)
+        return pairs
     wrapped = pairs[_STATE]
     state = State.model_validate(wrapped["document"])
     state._layout = tuple(wrapped["layout"])  # noqa: SLF001  (see `_plain`)

@@ -99,7 +99,6 @@ def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
     Raises StoreError: UNSAFE_FILE when a symlink is on the way, when it is no regular file, when it
     has more than `cap` bytes or lies outside the root; PROJECT_GONE when the root is missing.
     """
-    path = root / relative
     with open_file(root, relative) as handle:
         if handle is None:
             return None
@@ -107,9 +106,9 @@ def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
             status = os.fstat(handle)
             content = _read_at_most(handle, cap + 1)
         except OSError as error:
-            raise storage_error("read", path, error) from error
+            raise storage_error("read", root / relative, error) from error
     if len(content) > cap:
-        raise unsafe_file(path, f"it is larger than {cap:,} bytes")
+        raise unsafe_file(root / relative, f"it is larger than {cap:,} bytes")
     return FileSeen(content=content, inode=status.st_ino, mtime_ns=status.st_mtime_ns)
 
 

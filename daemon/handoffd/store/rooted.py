@@ -57,9 +57,9 @@ def open_file(root: Path, relative: str, *, append: bool = False) -> Iterator[in
     With `append`, it is created when missing, and so are its folders. Raises StoreError when it is
     anything but a regular file.
     """
-    path = root / relative
     with open_parent(root, relative, create=append) as folder:
-        handle = None if folder is None else _open_regular(folder, path, _APPEND if append else _READ)
+        flags = _APPEND if append else _READ
+        handle = None if folder is None else _open_regular(folder, (root, relative), flags)
         try:
             yield handle
         finally:
@@ -118,16 +118,18 @@ def _make_folder(folder: int, name: str) -> None:
         os.fsync(folder)
 
 
-def _open_regular(folder: int, path: Path, flags: int) -> int | None:
+def _open_regular(folder: int, place: tuple[Path, str], flags: int) -> int | None:
+    """Return a descriptor of the file at `place`, a root and a path below it; `folder` is the file's own."""
+    root, relative = place
     try:
-        handle = os.open(path.name, flags, 0o666, dir_fd=folder)
+        handle = os.open(parts_of(root, relative)[-1], flags, 0o666, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in _NOT_REGULAR:
-            raise unsafe_file(path, "it is a symbolic link, or no regular file") from error
-        raise storage_error("open", path, error) from error
+            raise unsafe_file(root / relative, "it is a symbolic link, or no regular file") from error
+        raise storage_error("open", root / relative, error) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise unsafe_file(path, "it is no regular file")
+        raise unsafe_file(root / relative, "it is no regular file")
     return handle

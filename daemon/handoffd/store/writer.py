@@ -36,6 +36,8 @@ Work = Callable[[sqlite3.Connection], _T]
 """What to do inside a transaction; run again from the start when a neighbour made it fail."""
 
 _LARGEST_BATCH = 512
+_ANSWERED_AT_ONCE = 16
+"""How many callers go on before the event loop looks at anything else: each has a decision to show."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,7 +180,13 @@ class Writer:
         self._unanswered -= len(outcomes)
         self.waiting_since = self._loop.time() if self._unanswered else None
         self._committed([outcome.value for outcome in outcomes if outcome.error is None])
-        for outcome in outcomes:
+        self._wake(outcomes)
+
+    def _wake(self, outcomes: list[_Outcome]) -> None:
+        """Let some callers go on, and the rest when those have had their turn."""
+        if rest := outcomes[_ANSWERED_AT_ONCE:]:
+            self._loop.call_soon(self._wake, rest)
+        for outcome in outcomes[:_ANSWERED_AT_ONCE]:
             if outcome.error is None:
                 self.outage = None
             elif isinstance(outcome.error, StoreError):

@@ -88,8 +88,8 @@ class Standing:
             self._log.info(
                 "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
             )
-        if self.behind:
-            await self.project()
+        if self.behind and text is not None:
+            await self._show(text)
         return committed.effects
 
     async def _commit(self, record: Record, before: Track) -> Committed:
@@ -111,6 +111,11 @@ class Standing:
         async with self._writing:  # whoever looks, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
+
+    async def _show(self, text: str) -> None:
+        """Write what was committed just now: until the consumer goes on there is nothing later."""
+        async with self._writing:
+            await self._write(text)
 
     def waited_s(self) -> float:
         """Return for how many seconds nothing was decided, as far as that was in an earlier life."""

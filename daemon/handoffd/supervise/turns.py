@@ -52,8 +52,9 @@ class Turns:
         now = self._services.clock.now()
         decision = decide(track, event, self._files.rules, now)
         if dispatches(decision):  # at the step that it has come to meanwhile, another one may be wanted
-            event = await self._assigned(event, decision.track)
-            decision = decide(track, event, self._files.rules, now)
+            assigned = await self._assigned(event, decision.track)
+            if assigned != event:
+                event, decision = assigned, decide(track, assigned, self._files.rules, now)
         return event, decision
 
     def _look(self, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
@@ -110,9 +111,11 @@ class Turns:
         baseline = False
         if self._files.settings.test.command and not track.ledger.red_done:
             baseline = await self._services.journal.load_baseline(self._key, state.story) is None
+        choice = await self._choosing.choose(track)
         return Advanced(
             dispatch=dispatch_id(self._services.clock),
-            executor=(await self._choosing.choose(track)).executor,
+            executor=choice.executor,
+            account=choice.account,
             mark=mark,
             unmet=self._unmet(track),
             baseline=baseline,

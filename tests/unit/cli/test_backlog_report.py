@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.supervision import queued_view
 
-from handoffd.cli.asking import NO_DAEMON
 from handoffd.cli.backlog_report import report
+from handoffd.cli.wording import NO_DAEMON
 
 AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC).isoformat()
 

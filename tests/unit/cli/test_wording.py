@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 import pytest
 
-from handoffd.cli.wording import called, minutes, moment, plain, shorten, styled, table, terminal_text
+from handoffd.cli.wording import (
+    called,
+    minutes,
+    moment,
+    plain,
+    shorten,
+    styled,
+    table,
+    terminal_text,
+    unstyled,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +70,10 @@ def test_a_name_fits_into_its_column() -> None:
     assert "shop" == called({"project": "/srv/shop"})
     assert 24 == len(called({"project": "/srv/shop", "name": "x" * 50}))
     assert "/srv/teams/payments/one/shop" == called({"project": "x", "name": "/srv/teams/payments/one/shop"})
+
+
+def test_colours_are_those_of_click_and_come_off_again() -> None:
+    """Which is not asked for them, because it takes so long to import."""
+    assert click.style("running", fg="green") == styled("running")
+    assert click.style("failing (2)", fg="red") == styled("failing (2)")
+    assert "running at \\x1b" == unstyled(styled("running") + " at \\x1b")

@@ -13,7 +13,7 @@ import pytest
 from tests.support.controlled import controlled
 from tests.support.supervision import MemorySupervision
 
-from handoffd.hooks.asking import BadAnswerError, ask
+from handoffd.hooks.asking import BadAnswerError, ask, read
 
 
 @contextmanager
@@ -76,3 +76,16 @@ def test_a_daemon_that_is_silent_is_given_up() -> None:
         silent.listen()
         with pytest.raises(BadAnswerError):
             ask(path, "apply", {}, 0.05)
+
+
+def test_a_read_is_answered_or_refused() -> None:
+    """What is refused has no answer here: whoever asks has another way to say why."""
+    with controlled(MemorySupervision()) as house:
+        answer = read(str(house.socket), "/v1/status", 30, 1 << 20)
+
+        assert read(str(house.socket), "/v1/status?project=/nowhere", 30, 1 << 20) is None
+        with pytest.raises(BadAnswerError, match="no end"):
+            read(str(house.socket), "/v1/status", 30, 10)
+
+    assert answer is not None
+    assert answer["daemon"] is True

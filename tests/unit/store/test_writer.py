@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sqlite3
@@ -89,6 +90,30 @@ async def test_what_waits_is_written_in_one_transaction(
 
     assert [["held"], [f"p{number:02}" for number in range(20)]] == batches
     assert 20 == len(names(tmp_path / "journal.db"))
+
+
+async def test_a_large_batch_is_answered_a_few_at_a_time(writer: Writer) -> None:
+    """Between the callers of one transaction, the event loop gets to everybody else."""
+    held, answered, seen = Held(), 0, set[int]()
+
+    async def ask(name: str) -> None:
+        nonlocal answered
+        await writer.run("add", add(name))
+        answered += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run, "hold", held)
+        await eventually(held.entered.is_set)
+        for number in range(100):
+            tasks.start_soon(ask, f"p{number}")
+        await anyio.wait_all_tasks_blocked()
+        held.go_on.set()
+        while answered < 100:
+            seen.add(answered)
+            await anyio.lowlevel.checkpoint()
+
+    steps = sorted(seen | {100})
+    assert max(after - before for before, after in itertools.pairwise(steps)) <= 32
 
 
 async def test_one_bad_request_does_not_fail_its_neighbours(writer: Writer, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""`handoffd status` while a daemon runs: the question asked most often, answered before click is imported.
+
+Most of what a short command takes is imports, so this way has the standard library's quick modules alone.
+Whatever is not plain (other options, no daemon, a refusal, settings to be read) is for the whole command
+line, which says the same in more time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from handoffd.entrance.naming import called
+from handoffd.hooks.asking import BadAnswerError, read
+from handoffd.hooks.place import folders
+
+LIMIT_S = 60.0
+MAX_BYTES = 64 * 1024 * 1024
+_JSON = "--json"
+
+
+def glance(words: Sequence[str], config: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return what `handoffd status WORDS` prints, with colours; None where the whole command line has to.
+
+    `config` is the settings file, if it was named.
+    """
+    projects = [word for word in words if word != _JSON]
+    if len(projects) > 1 or any(word.startswith("-") for word in projects):
+        return None
+    found = folders(config, environ)
+    if found is None:
+        return None
+    project = called(projects[0]) if projects else None
+    answer = _asked(os.path.join(found[1], "control.sock"), project)
+    if answer is None:
+        return None
+    return _as_json(answer) if _JSON in words else _as_text(answer, whole=project is not None)
+
+
+def show(text: str) -> int:
+    """Print what `glance` returned; return the exit code."""
+    from handoffd.cli.wording import unstyled
+
+    try:
+        sys.stdout.write((text if sys.stdout.isatty() else unstyled(text)) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _asked(path: str, project: str | None) -> dict[str, object] | None:
+    target = "/v1/status"
+    if project is not None:
+        from urllib.parse import urlencode
+
+        target += f"?{urlencode({'project': project})}"
+    try:
+        return read(path, target, LIMIT_S, MAX_BYTES)
+    except BadAnswerError:
+        return None
+
+
+def _as_json(answer: dict[str, object]) -> str:
+    import json
+
+    return json.dumps(answer, indent=2, ensure_ascii=False)
+
+
+def _as_text(answer: dict[str, object], *, whole: bool) -> str:
+    from handoffd.cli.status_report import report
+
+    return "\n".join(report(answer, whole=whole))

@@ -1,0 +1,72 @@
+"""`handoffd status` on the quick way: it says what the whole command line says, or leaves it to that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.commands import Commands, environment, program
+from tests.support.controlled import Controlled
+
+from handoffd.cli.glance import glance
+from handoffd.cli.wording import unstyled
+
+
+@pytest.mark.parametrize("words", [(), ("shop",), ("/srv/shop",), ("--json",), ("shop", "--json")])
+def test_it_says_what_the_whole_command_line_says(
+    control: Controlled, handoffd: Commands, words: tuple[str, ...]
+) -> None:
+    """Every project, or one whole; for people and for programs. But for the time that it is."""
+    quick = glance(words, None, os.environ)
+
+    assert quick is not None
+    assert _timeless(handoffd("status", *words).lines) == _timeless(unstyled(quick).splitlines())
+
+
+def _timeless(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith('  "at": ')]
+
+
+@pytest.mark.parametrize("words", [("--watch",), ("-h",), ("shop", "bank"), ("--jsn",), ("nowhere",)])
+def test_what_is_not_plain_is_left_to_it(control: Controlled, words: tuple[str, ...]) -> None:
+    """Other options, words too many, and what the daemon refuses: it has the words for that."""
+    assert glance(words, None, os.environ) is None
+
+
+def test_without_a_daemon_it_is_left_to_it_too(alone: Path) -> None:
+    """The journal is looked at then, which takes its time."""
+    assert glance((), None, os.environ) is None
+
+
+def test_settings_that_have_to_be_read_are_left_to_it(control: Controlled, tmp_path: Path) -> None:
+    """A socket that only their own reader can find."""
+    config = tmp_path / "handoffd.yaml"
+    config.write_text("runtime_dir: ~/run\n")
+    environ = {key: value for key, value in os.environ.items() if key != "HANDOFFD_RUNTIME_DIR"}
+
+    assert glance((), str(config), environ) is None
+
+
+def test_as_a_program_it_prints_without_colours_into_a_pipe(control: Controlled) -> None:
+    """And click is not imported for it."""
+    env = environment(control.runtime)
+    code = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+        "from handoffd.cli.start import main; main()"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, "status"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert "PROJECT" in said.stdout
+    assert "\x1b" not in said.stdout
+    assert not {"click", "http.client", "dataclasses", "inspect"} & set(said.stderr.split())
+    assert said.stdout == program("status", env=env).out
