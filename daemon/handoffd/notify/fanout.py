@@ -18,14 +18,13 @@ import structlog
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
 from handoffd.notify.box import Box, Parcel
-from handoffd.notify.command import CommandSink
 from handoffd.notify.line import GivenUp, Line, Terms
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Pauses
 from handoffd.notify.sink import Sink
+from handoffd.notify.sinks import sinks_of
 from handoffd.notify.unkept import Unkept
-from handoffd.notify.webhook import WebhookSink
-from handoffd.settings import NotifySettings
+from handoffd.settings_notify import NotifySettings
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +48,7 @@ class Notifier:
         self._events = frozenset[str](settings.events)
         self._clock = clock
         self._box = box
-        wanted = _sinks(settings, environ) if sinks is None else sinks
+        wanted = sinks_of(settings, environ) if sinks is None else sinks
         self._terms = terms = terms or terms_of(settings)
         self._lines = [Line(sink, box, clock, terms, self._lived_s) for sink in wanted]
         self._unkept = [Unkept(sink, terms) for sink in wanted]
@@ -155,12 +154,3 @@ def terms_of(settings: NotifySettings) -> Terms:
     longest_s = max(settings.backoff_s, settings.backoff_max_s)
     pauses = Pauses(first_s=settings.backoff_s, longest_s=longest_s)
     return Terms(pauses=pauses, give_up_s=settings.give_up_h * 3600, jitter=random.random)
-
-
-def _sinks(settings: NotifySettings, environ: Mapping[str, str]) -> list[Sink]:
-    sinks: list[Sink] = []
-    if settings.command:
-        sinks.append(CommandSink(settings, environ))
-    if settings.webhook:
-        sinks.append(WebhookSink(settings.webhook))
-    return sinks

@@ -28,6 +28,9 @@ _T = TypeVar("_T")
 WINDOW = 200
 """How many waiting notices of a sink are known at once."""
 
+REST_AFTER_S = 60.0
+"""A sink that had nothing to do for so long lets go of what it holds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -82,6 +85,12 @@ class Line:
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
         """Deliver until cancelled; what is given up is passed on."""
+        try:
+            await self._run(given_up)
+        finally:
+            self.sink.close()
+
+    async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         self.idle = anyio.Event()
         while True:
             hint = self._hint = anyio.Event()
@@ -92,10 +101,17 @@ class Line:
                 continue
             self.next_s = step.until_s
             self.idle.set()
-            limit = float("inf") if step.until_s is None else step.until_s - self._clock.monotonic()
-            with anyio.move_on_after(limit):  # without one when nothing waits: there may be no news for days
-                await hint.wait()
+            await self._pause(hint, step.until_s)
             self.next_s = None
+
+    async def _pause(self, hint: anyio.Event, until_s: float | None) -> None:
+        """Wait for news, or for a time of the monotonic clock."""
+        limit = REST_AFTER_S if until_s is None else until_s - self._clock.monotonic()
+        with anyio.move_on_after(limit):
+            await hint.wait()
+        if until_s is None and not hint.is_set():
+            self.sink.close()
+            await hint.wait()  # without a limit: there may be no news for days
 
     async def _look(self) -> None:
         room = WINDOW - len(self._queue.waiting)

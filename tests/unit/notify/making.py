@@ -13,7 +13,7 @@ from handoffd.clock import SystemClock
 from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.line import GivenUp
 from handoffd.notify.notice import Notice
-from handoffd.settings import NotifySettings
+from handoffd.settings_notify import NotifySettings
 
 QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05)
 
@@ -27,6 +27,8 @@ class Recording:
         self.dead: Exception | None = None
         self.tries = 0
         self.got: list[str] = []
+        self.notices: list[Notice] = []
+        self.closed = 0
         self.gate = anyio.Event()
         self.gate.set()
 
@@ -43,6 +45,11 @@ class Recording:
         if self.failures:
             raise self.failures.pop(0)
         self.got.append(notice.id)
+        self.notices.append(notice)
+
+    def close(self) -> None:
+        """Let go."""
+        self.closed += 1
 
 
 @asynccontextmanager
