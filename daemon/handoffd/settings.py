@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pathspec import GitIgnoreSpec
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from handoffd.sections import AbsolutePath
 from handoffd.sections import Section as _Section

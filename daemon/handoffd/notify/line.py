@@ -69,7 +69,7 @@ class Line:
         """When it is tried next, by the monotonic clock; None when nothing waits for a pause."""
         self._box = box
         self._clock = clock
-        self._terms = terms
+        self.terms = terms
         self._lived_s = lived_s
         self._queue = Queue()
         self._newest = 0
@@ -80,8 +80,12 @@ class Line:
     def hint(self) -> None:
         """Tell that the box may hold more."""
         self._more = True
-        self.idle = anyio.Event()
+        self._be_busy()
         self._hint.set()
+
+    def _be_busy(self) -> None:
+        if self.idle.is_set():  # else somebody may wait for this very one
+            self.idle = anyio.Event()
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
         """Deliver until cancelled; what is given up is passed on."""
@@ -91,7 +95,7 @@ class Line:
             self.sink.close()
 
     async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
-        self.idle = anyio.Event()
+        self._be_busy()
         while True:
             hint = self._hint = anyio.Event()
             await self._look()
@@ -132,7 +136,7 @@ class Line:
             await self._give_up(number, "its record cannot be read", given_up)
             return
         failure = await attempt(self.sink, notice)
-        now_s, pauses, jitter = self._clock.monotonic(), self._terms.pauses, self._terms.jitter()
+        now_s, pauses, jitter = self._clock.monotonic(), self.terms.pauses, self.terms.jitter()
         about = {"sink": self.sink.name, "id": notice.id, "kind": notice.kind, "project": notice.project}
         if failure is None:
             self._queue = taken(self._queue, number, now_s, pauses, jitter)
@@ -154,7 +158,7 @@ class Line:
         self._tell((lost,), why, given_up)
 
     async def _expire(self, why: str, given_up: Callable[[GivenUp], None]) -> None:
-        name, age_s = self.sink.name, self._terms.give_up_s
+        name, age_s = self.sink.name, self.terms.give_up_s
         lost = await self._surely("give up", lambda: self._box.expire(name, age_s, self._lived_s()))
         self._queue = without(self._queue, frozenset(number for one in lost for number in one.numbers))
         self._tell(lost, why, given_up)
@@ -184,7 +188,7 @@ class Line:
                     activity=activity,
                     error=error.message,
                 )
-            await anyio.sleep(self._terms.box_retry_s)
+            await anyio.sleep(self.terms.box_retry_s)
 
 
 async def attempt(sink: Sink, notice: Notice) -> Undelivered | None:

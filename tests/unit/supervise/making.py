@@ -90,6 +90,9 @@ class Told:
         """Take a notice."""
         self.notices.append(notice)
 
+    def close(self) -> None:
+        """Hold nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class House:
