@@ -179,7 +179,7 @@ def _services(settings: Settings, journal: Journal, descriptors: Descriptors | N
     clock = SystemClock()
     environment = dict(os.environ)
     managed = ServiceManager.from_environment(environment, clock).present
-    notifier = Notifier(settings.notify, clock, Postbox(journal))
+    notifier = Notifier(settings.notify, clock, Postbox(journal), place=str(settings.state_dir))
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
     return Services(
         settings=settings,

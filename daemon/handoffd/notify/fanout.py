@@ -125,7 +125,8 @@ class Notifier:
 
     def settle(self, project: str, track: str = "") -> None:
         """Take note that nothing waits for a person there any more; never blocks, never raises."""
-        if self._reminders.waiting_at((project, track)) is not None:
+        known = self._lines.opened.is_set()  # else an earlier life may know of something
+        if not known or self._reminders.waiting_at((project, track)) is not None:
             self._settled.append((project, track))
             self._filled.set()
 
@@ -219,7 +220,7 @@ class Notifier:
                 self._tell_from_memory()
                 await anyio.sleep(self._terms(self._settings).box_retry_s)
                 continue
-            self._ahead_s += lived_s
+            self._ahead_s = lived_s - self._clock.monotonic()
             self._releases.add(held)
             self._reminders.add(matters)
             return

@@ -84,6 +84,14 @@ class Lines:
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
         """Deliver until cancelled; `given_up` hears of what will not be delivered."""
+        try:
+            await self._run(given_up)
+        finally:
+            self.opened = anyio.Event()
+            for way in self._ways.values():
+                way.begun, way.scope = False, anyio.CancelScope()
+
+    async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         async with anyio.create_task_group() as group:
             while True:
                 self._changed = anyio.Event()
