@@ -248,7 +248,8 @@ class Daemon:
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
         self._service = service = Service(
             self._roster, self._services.journal, self._services.clock,
-            runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
+            runs_dir=self._settings.runs_dir, stop=self.stop, desk=self._services.notifier,
+            try_sinks=self._services.notifier.try_sinks,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
             schedules=self._timetable.views,
             inside=partial(inside_executor, witness=self._services.launcher.witness),

@@ -16,7 +16,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from handoffd.sections import AbsolutePath
 from handoffd.sections import Section as _Section
 from handoffd.settings_notify import NotifySettings
-
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]

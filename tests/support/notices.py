@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -206,6 +206,27 @@ class MemoryBox:
         one = self.kept[number - 1]
         one.outcome = "given_up"
         return Expired(lane=(one.notice.project, one.notice.track), numbers=(number,), first=one.notice.id)
+
+
+@dataclass
+class MemoryDesk:
+    """Fits `control.ports.Desk`."""
+
+    tries: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    again: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    def next_tries(self) -> Mapping[str, float]:
+        """Return when sinks are tried again."""
+        return self.tries
+
+    def releases(self) -> Mapping[tuple[str, str], datetime]:
+        """Return when what is held back is told."""
+        return self.held
+
+    def reminders(self) -> Mapping[str, datetime | None]:
+        """Return when people are told again."""
+        return self.again
 
 
 class Server(ThreadingHTTPServer):

@@ -29,11 +29,12 @@ from handoffd.notify.line import GivenUp, Terms
 from handoffd.notify.lines import Lines
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Pauses
-from handoffd.notify.releases import Key, Releases
+from handoffd.notify.releases import Releases
 from handoffd.notify.reminders import Reminders, reminders_of
 from handoffd.notify.routing import sinks_for
 from handoffd.notify.sink import Sink
 from handoffd.notify.sinks import sink_of
+from handoffd.notify.trial import try_sinks
 from handoffd.settings_notify import NotifySettings, SinkSettings
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class Notifier:
         self._clock = clock
         self._box = box
         self._environ = environ
+        self._place = place
         self._given = None if sinks is None else {sink.name: sink for sink in sinks}
         self._given_terms = terms
         self._intake: deque[Parcel] = deque()
@@ -175,13 +177,18 @@ class Notifier:
             line.sink.name: max(0.0, line.next_s - now_s) for line in self._lines if line.next_s is not None
         }
 
-    def releases(self) -> Mapping[Key, datetime]:
-        """Return when each sink is told of what is held back for each reason."""
-        return self._releases.upcoming()
+    def releases(self) -> dict[tuple[str, str], datetime]:
+        """Return when each sink is told of what is held back, by sink and reason."""
+        return {(sink, reason): moment for (sink, reason), moment in self._releases.upcoming().items()}
 
-    def reminders(self) -> tuple[tuple[Matter, datetime | None], ...]:
-        """Return what waits for a person, as far as is known, with when people are told again."""
-        return self._reminders.upcoming()
+    def reminders(self) -> Mapping[str, datetime | None]:
+        """Return when people are told again of what waits for them, by the id of its notice."""
+        return {matter.notice: again for matter, again in self._reminders.upcoming()}
+
+    async def try_sinks(self, only: str | None) -> tuple[tuple[str, str, str | None, float], ...]:
+        """Tell a sample by one sink, or by all: name, form, why it failed, and seconds of each."""
+        trials = await try_sinks(self._settings, self._environ, self._clock, only=only, place=self._place)
+        return tuple((one.sink, one.form, one.why, one.seconds) for one in trials)
 
     # --- life ------------------------------------------------------------------------------------
     async def run(self, given_up: Callable[[GivenUp], None] = lambda _: None) -> None:
