@@ -102,9 +102,9 @@ async def test_an_edit_that_waits_for_trust_is_told_of_until_it_is_trusted_or_go
         assert await notifier.drain(60)
         assert ["auto", "auto, executor"] == [str(one.why).partition(": ")[2] for one in here.told.notices]
         assert f"handoffd trust {root}" == here.told.notices[0].action
-        assert [here.told.notices[1].id] == [matter.notice for matter, _ in notifier.reminders()]
+        assert [here.told.notices[1].id] == list(notifier.reminders())
 
         await files.trust()
-        health.mark_held(files)
-        await eventually(lambda: () == notifier.reminders())
+        Health(str(root), here.services).mark_held(files)
+        await eventually(lambda: {} == notifier.reminders())
         tasks.cancel_scope.cancel()
