@@ -84,6 +84,29 @@ def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice
         assert f"handoffd approve {project}" in "".join(digest["lines"])
 
 
+def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
+    """A mended address gets what waited for the old one, without a restart; a new sink is there, too."""
+    project = sample(tmp_path)
+    with serving(500) as dead, serving(200) as server:
+        settings = {"webhook": {"url": dead.address("/hook")}, "backoff_s": 0.2, "backoff_max_s": 0.2}
+        with running(tmp_path, {"notify": settings}) as daemon:
+            to_review(daemon, project)
+            eventually_sync(lambda: dead.requests)
+            pid = daemon.pid
+            mended = {"webhook": {"url": server.address("/hook")}}
+            daemon.configure(
+                {"notify": {**mended, "sinks": {"more": {"webhook": {"url": server.address("/more")}}}}}
+            )
+            eventually_sync(lambda: "needs_human" in dict(told(server)))
+            eventually_sync(lambda: [] == daemon.get("/v1/status")["notices"])
+            eventually_sync(
+                lambda: "more" in [one["sink"] for one in daemon.post("/v1/notices/test", {})["sinks"]]
+            )
+            assert pid == daemon.pid
+
+        assert {"/hook", "/more"} == {path for _, path, _, _ in server.requests}
+
+
 @pytest.mark.slow
 def test_apprise_runs_beside_the_daemon_and_its_secrets_are_nowhere_to_be_seen(tmp_path: Path) -> None:
     """Neither in arguments nor in environments, nor in the log, nor in what status says when it fails."""
