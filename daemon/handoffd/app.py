@@ -180,7 +180,7 @@ def _services(settings: Settings, journal: Journal, descriptors: Descriptors | N
     keys = {name: key.get_secret_value() for name, key in settings.execute.keys.items()}
     environment = {**os.environ, **keys}
     managed = ServiceManager.from_environment(environment, clock).present
-    notifier = Notifier(settings.notify, clock, Postbox(journal))
+    notifier = Notifier(settings.notify, clock, Postbox(journal), place=str(settings.state_dir))
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
     return Services(
         settings=settings,
@@ -252,7 +252,8 @@ class Daemon:
         self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
         self._service = service = Service(
             self._roster, self._services.journal, self._services.clock,
-            runs_dir=self._settings.runs_dir, stop=self.stop, next_tries=self._services.notifier.next_tries,
+            runs_dir=self._settings.runs_dir, stop=self.stop, desk=self._services.notifier,
+            try_sinks=self._services.notifier.try_sinks,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
             schedules=self._timetable.views,
             inside=partial(inside_executor, witness=self._services.launcher.witness),
@@ -314,6 +315,7 @@ class Daemon:
         self._services.slots.configure(settings.execute.slots, settings.scheduling)
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
+        self._services.notifier.configure(settings.notify)
         self._watcher.configure(settings.watch)
         self._scheduler.change("poll", settings.schedule.poll_s)
         self._service.configure(settings.language)

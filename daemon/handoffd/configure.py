@@ -30,6 +30,8 @@ from handoffd.validation import problems_of, section_of
 
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"
+_SHOWN_SCHEMES = ("http", "https")
+"""Of other addresses (those of apprise) the host may be a part of the secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +305,9 @@ def _plain(value: object) -> object:
     match value:
         case SecretStr():
             parts = urlsplit(value.get_secret_value())
-            return f"{parts.scheme}://{parts.hostname}/…" if parts.hostname else "…"
+            return f"{parts.scheme}://{parts.hostname}/…" if parts.scheme in _SHOWN_SCHEMES else "…"
+        case BaseModel():
+            return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
         case tuple() | list():
             return [_plain(item) for item in value]
         case Path():

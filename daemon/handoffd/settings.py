@@ -10,52 +10,20 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pathspec import GitIgnoreSpec
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 
+from handoffd.sections import AbsolutePath, Secret
+from handoffd.sections import Section as _Section
+from handoffd.settings_notify import NotifySettings
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable."""
 
 
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("must be a whole path, from the root")
-    return path
-
-
-def _reference(name: str) -> dict[str, object]:
-    properties = {name: {"type": "string"}}
-    return {
-        "type": "object", "properties": properties, "required": [name], "additionalProperties": False
-    }  # fmt: skip
-
-
-Secret = Annotated[
-    SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
-]
-"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
-
-
 _TOKEN = re.compile(r"[!-~]{20,512}")
-
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _spelled_out(value: object) -> object:
@@ -195,47 +163,6 @@ class LimitSettings(_Section):
 
     wait: bool = True
     """False: it is a failed attempt as any other."""
-
-
-class WebhookSettings(_Section):
-    """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
-
-    url: Secret
-    timeout_s: float = Field(10, gt=0)
-
-    @field_validator("url")
-    @classmethod
-    def _must_be_web_address(cls, url: SecretStr) -> SecretStr:
-        text = url.get_secret_value()
-        try:
-            parts = urlsplit(text)
-            proper = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            proper = False
-        # The text itself must not be quoted: messages are logged.
-        if not proper:
-            raise ValueError("must be a whole address that begins with https:// or http://")
-        if not (text.isascii() and text.isprintable()) or " " in text:
-            raise ValueError("must not hold blanks or letters that are not ASCII")
-        return url
-
-
-NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning"]
-
-
-class NotifySettings(_Section):
-    """Who is told of what needs a person."""
-
-    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
-    command_timeout_s: float = Field(30, gt=0)
-    webhook: WebhookSettings | None = None
-    events: tuple[NoticeKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning")
-    backoff_s: float = Field(5, gt=0)
-    """Pause after a first failure; twice as long after each further one in a row."""
-    backoff_max_s: float = Field(900, gt=0)
-    give_up_h: float = Field(24, gt=0)
-    """Hours of a running daemon after which a notice that could not be delivered is given up."""
 
 
 class LogSettings(_Section):

@@ -65,6 +65,12 @@ def _model_in(kinds: Iterator[Any]) -> type[BaseModel] | None:
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
+def item_of(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the model of the items of a field that is a mapping of sections, else None."""
+    parts = get_args(field.annotation)[1:] if get_origin(field.annotation) is Mapping else ()
+    return _model_in(iter(parts))
+
+
 def dotted(location: Location) -> str:
     """Return `notify.command.0` for ("notify", "command", 0)."""
     return ".".join(map(str, location))
@@ -108,23 +114,30 @@ def _shown(value: Any, field: FieldInfo | None) -> str:
 
 def _may_be_secret(field: FieldInfo) -> bool:
     """Return whether a field is a secret, or a section that holds one."""
-    section = section_of(field)
-    inner = section.model_fields.values() if section else ()
-    return any(SecretStr in _kinds(part.annotation) for part in (field, *inner))
+    section = item_of(field) or _model_in(_kinds(field.annotation))
+    return SecretStr in _kinds(field.annotation) or (
+        section is not None and any(map(_may_be_secret, section.model_fields.values()))
+    )
 
 
 def _owner(model: type[BaseModel], location: Location) -> tuple[type[BaseModel] | None, FieldInfo | None]:
     """Return the model in which the last key of `location` is looked up, and its field there."""
     owner: type[BaseModel] | None = model
     field: FieldInfo | None = None
+    within = False
     for depth, key in enumerate(location):
         if owner is None:
             return None, field  # below a field that is no section: an item of a list or mapping
         if isinstance(key, int):
             continue  # an item of a list of sections
+        if within:
+            within = False  # the name of an item, which is a section itself
+            continue
         field = owner.model_fields.get(str(key))
         if depth < len(location) - 1:
-            owner = _model_in(_kinds(field.annotation)) if field else None
+            item = item_of(field) if field else None
+            within = item is not None
+            owner = item or (_model_in(_kinds(field.annotation)) if field else None)
     return owner, field
 
 

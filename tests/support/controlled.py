@@ -14,6 +14,7 @@ from tests.support.supervision import MemoryRenewing, MemorySupervision
 
 from handoffd.clock import SystemClock
 from handoffd.control.client import Client
+from handoffd.control.ports import Desk, Try
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import Limits, TcpDoor
@@ -64,12 +65,14 @@ def controlled(
     gates: bool = False,
     state: Path | None = None,
     limits: Limits = _LIMITS,
+    desk: Desk | None = None,
+    try_sinks: Try | None = None,
 ) -> Iterator[Controlled]:
     """Lend a server that answers; it is stopped as the daemon stops it.
 
     `state` is a folder whose journal it goes on with. With `tcp`, on a loopback port of `host`, too;
     `gates` as in the settings. `inside` tells which processes belong to executors: tests may themselves be
-    run by one.
+    run by one. `desk` and `try_sinks` are what the notifier of a daemon is.
     """
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
@@ -83,7 +86,7 @@ def controlled(
 
         service = Service(
             supervision, journal, SystemClock(), runs_dir=lent.runs_dir, stop=stop, inside=inside,
-            renewing=lent.renewing,
+            renewing=lent.renewing, desk=desk, try_sinks=try_sinks,
         )  # fmt: skip
         door = TcpDoor(
             host=host, port=0, token_file=lent.token_file, gates=gates, limits=limits

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from handoffd.errors import StoreError
-from handoffd.notify.box import Expired, Opened, Parcel
+from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Parcel
+from handoffd.notify.hours import Reason
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Waiting
 
@@ -45,6 +46,7 @@ class Kept:
     tries: int = 0
     why: str = ""
     outcome: str | None = None
+    held: Reason | None = None
 
 
 class MemoryBox:
@@ -53,6 +55,10 @@ class MemoryBox:
     def __init__(self) -> None:
         self.kept: list[Kept] = []
         self.orders: list[int] = []
+        self.waiting_matters: dict[tuple[str, str], Matter] = {}
+        self.known: dict[str, Notice] = {}
+        self.over: set[str] = set()
+        """The ids of notices of which nothing waits any more."""
         self.lived_s = 0.0
         self.broken = False
         self.largest = 0
@@ -79,15 +85,80 @@ class MemoryBox:
                 dropped[one.sink] = dropped.get(one.sink, 0) + 1
         return Opened(lived_s=self.lived_s, dropped=dropped)
 
-    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> None:
+    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
         """Record notices."""
         self._now(lived_s)
-        known = {one.notice.id for one in self.kept}
+        opened: list[Matter] = []
         for parcel in parcels:
-            if parcel.notice.id not in known:
-                self.kept += [Kept(parcel.notice, sink, lived_s) for sink in parcel.sinks]
+            notice = parcel.notice
+            if notice.id not in self.known:
+                self.kept += [
+                    Kept(notice, sink, lived_s, held=parcel.held.get(sink)) for sink in parcel.sinks
+                ]
+                opened += [self._opened(notice)] if parcel.waits else []
+            self.known[notice.id] = notice
+            if parcel.climbed is not None:
+                self._climb(*parcel.climbed)
             if parcel.order is not None:
                 self.orders.append(parcel.order)
+        return tuple(opened)
+
+    def _opened(self, notice: Notice) -> Matter:
+        lane = (notice.project, notice.track)
+        self.waiting_matters[lane] = matter = Matter(notice=notice.id, lane=lane, since=notice.at)
+        return matter
+
+    def _climb(self, notice: str, reached_min: float) -> None:
+        for lane, matter in self.waiting_matters.items():
+            if matter.notice == notice:
+                self.waiting_matters[lane] = replace(matter, reached_min=reached_min)
+
+    async def held(self) -> tuple[Held, ...]:
+        """Return what is held back."""
+        self._check()
+        keys = {(one.sink, one.held) for one in self.kept if one.held and one.outcome is None}
+        found = []
+        for sink, reason in keys:
+            assert reason
+            back = self._held_back(sink, reason)
+            since = min(one.notice.at for one in back)
+            found.append(Held(sink=sink, reason=reason, count=len(back), since=since))
+        return tuple(found)
+
+    def _held_back(self, sink: str, reason: str) -> list[Kept]:
+        return [one for one in self.kept if (one.sink, one.held, one.outcome) == (sink, reason, None)]
+
+    async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
+        """Return what is held back of a sink."""
+        self._check()
+        back = self._held_back(sink, reason)
+        notices = tuple(one.notice for one in back[:limit])
+        return Lot(upto=len(self.kept), count=len(back), notices=notices) if back else None
+
+    async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
+        """Fold what is held back into one."""
+        self._now(lived_s)
+        for one in self._held_back(sink, reason):
+            if one in self.kept[:upto]:
+                one.outcome = "folded"
+        self.kept.append(Kept(instead, sink, lived_s))
+
+    async def matters(self) -> tuple[Matter, ...]:
+        """Return what waits."""
+        self._check()
+        return tuple(self.waiting_matters.values())
+
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return a notice unless what it tells of is over."""
+        self._check()
+        return None if notice in self.over else self.known.get(notice)
+
+    async def settle(self, notices: Sequence[str]) -> None:
+        """Forget matters."""
+        self._check()
+        self.waiting_matters = {
+            lane: matter for lane, matter in self.waiting_matters.items() if matter.notice not in notices
+        }
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
         """Return what waits; numbers are places in the list, from 1."""
@@ -95,7 +166,7 @@ class MemoryBox:
         found = [
             Waiting(number=number, lane=(one.notice.project, one.notice.track), tries=one.tries)
             for number, one in enumerate(self.kept, 1)
-            if number > after and one.sink == sink and one.outcome is None
+            if number > after and one.sink == sink and one.outcome is None and one.held is None
         ][:limit]
         self.largest = max(self.largest, len(found))
         return tuple(found)
@@ -128,13 +199,34 @@ class MemoryBox:
         return tuple(
             self._lose(number)
             for number, one in enumerate(self.kept, 1)
-            if one.sink == sink and one.outcome is None and one.born_s <= lived_s - age_s
+            if one.sink == sink and one.outcome is None and one.held is None and one.born_s <= lived_s - age_s
         )
 
     def _lose(self, number: int) -> Expired:
         one = self.kept[number - 1]
         one.outcome = "given_up"
         return Expired(lane=(one.notice.project, one.notice.track), numbers=(number,), first=one.notice.id)
+
+
+@dataclass
+class MemoryDesk:
+    """Fits `control.ports.Desk`."""
+
+    tries: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    again: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    def next_tries(self) -> Mapping[str, float]:
+        """Return when sinks are tried again."""
+        return self.tries
+
+    def releases(self) -> Mapping[tuple[str, str], datetime]:
+        """Return when what is held back is told."""
+        return self.held
+
+    def reminders(self) -> Mapping[str, datetime | None]:
+        """Return when people are told again."""
+        return self.again
 
 
 class Server(ThreadingHTTPServer):

@@ -36,10 +36,10 @@ def _explained(text: str) -> Iterable[tuple[str, str, str]]:
             comment = [*comment, line.strip(" #")] if line.lstrip().startswith("#") else []
             continue
         key = found["key"]
-        section = "" if not found["indent"] else section
+        section = ".".join(section.split(".")[: len(found["indent"]) // 2])
         value = found["value"].strip() if found["out"] else _default(data, section, key)
         if value is None:
-            section, about = key, " ".join(comment)
+            section, about = f"{section}.{key}".lstrip("."), " ".join(comment)
         else:
             yield (f"{section}.{key}" if section else key), value, " ".join(comment) or about or _ABOVE
             about = ""
@@ -48,7 +48,9 @@ def _explained(text: str) -> Iterable[tuple[str, str, str]]:
 
 def _default(data: Any, section: str, key: str) -> str | None:
     """Return a default as JSON; None for a section."""
-    value = (data[section] if section else data)[key]
+    for part in section.split(".") if section else ():
+        data = data[part]
+    value = data[key]
     return None if isinstance(value, dict) and value else json.dumps(value, ensure_ascii=False)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings import NotifySettings, ProjectSettings, Settings, WatchSettings, WebhookSettings
+from handoffd.settings import ProjectSettings, Settings, WatchSettings
+from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
 

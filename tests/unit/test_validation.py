@@ -35,6 +35,16 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         ({"projects": ["x"]}, "file:7: projects.0: must be a whole path, from the root"),
         ({"notify": {"command": []}}, "file:7: notify.command: must not be empty"),
         ({"notify": {"webhook": {}}}, "file:7: notify.webhook.url: is missing"),
+        (
+            {"notify": {"sinks": {"phone": {"ntfy": {"topc": "x", "topic": "y"}}}}},
+            "file:7: notify.sinks.phone.ntfy.topc: unknown setting; did you mean topic? (allowed: server,"
+            " topic, topic_file, token, token_file, priority, tags, click, timeout_s)",
+        ),
+        (
+            {"notify": {"routes": [{"kinds": ["dome"], "to": []}]}},
+            "file:7: notify.routes.0.kinds.0: must be one of the allowed values, not 'dome' (allowed:"
+            " needs_human, timeout, blocked, done, warning, reminder, escalation)",
+        ),
         ({"executors": {"x": 1}}, "file:7: executors.x: must be a section with keys of its own, not 1"),
         (
             {"language": "fr"},
@@ -80,6 +90,17 @@ def test_what_may_be_a_secret_is_not_quoted(webhook: object) -> None:
     found = " ".join(problem.message for problem in problems({"notify": {"webhook": webhook}}))
 
     assert "secret" not in found
+
+
+@pytest.mark.parametrize(
+    "sinks",
+    [{"p": {"ntfy": {"topic": "t", "token": 4711}}}, {"p": {"ntfy": 4711}}, {"p": 4711}, 4711],
+)
+def test_what_is_below_a_name_of_ones_own_may_be_a_secret_too(sinks: object) -> None:
+    """However deep the token stands, and whatever stands in its place."""
+    (problem,) = problems({"notify": {"sinks": sinks}})
+
+    assert "4711" not in str(problem)
 
 
 def test_long_values_are_cut() -> None:

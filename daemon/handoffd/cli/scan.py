@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, json_option, print_json
-from handoffd.cli.wording import plain, styled, table
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import NO_DAEMON, plain, styled, table
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound

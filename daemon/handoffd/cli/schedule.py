@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import NO_DAEMON, json_option, print_json, project_argument
-from handoffd.cli.wording import moment, plain, shorten, table
+from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 

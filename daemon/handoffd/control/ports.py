@@ -6,7 +6,8 @@ its loops when a verb is given while no daemon runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from handoffd.engine.events import Verb
@@ -109,3 +110,20 @@ class Supervision(Protocol):
 
     async def reload(self) -> tuple[str, ...]:
         """Read every project's files again; return what is wrong."""
+
+
+class Desk(Protocol):
+    """What the notifier of a running daemon knows of what will be."""
+
+    def next_tries(self) -> Mapping[str, float]:
+        """Return in how many seconds each sink that rests is tried again."""
+
+    def releases(self) -> Mapping[tuple[str, str], datetime]:
+        """Return when each sink is told of what is held back, by sink and reason."""
+
+    def reminders(self) -> Mapping[str, datetime | None]:
+        """Return when people are told again of what waits, by the id of its notice; None: not again."""
+
+
+Try = Callable[[str | None], Awaitable[Sequence[tuple[str, str, str | None, float]]]]
+"""Sends a sample through one sink, or all: name, form, why it failed (None: it did not), seconds of each."""

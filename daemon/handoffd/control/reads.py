@@ -19,7 +19,8 @@ from handoffd.control import usage
 from handoffd.control.history import Json, addressed, backlog_json, event_json, latest, run_json
 from handoffd.control.initialising import is_bootstrapped
 from handoffd.control.inspecting import Inspecting
-from handoffd.control.ports import Renewing, Supervision
+from handoffd.control.notices import NoDesk, notices_json
+from handoffd.control.ports import Desk, Renewing, Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
@@ -60,7 +61,7 @@ class Reads(Inspecting):
         runs_dir: Path,
         *,
         daemon: bool,
-        next_tries: Callable[[], Mapping[str, float]] = dict,
+        desk: Desk | None = None,
         language: Language = "en",
         renewing: Renewing | None = None,
         schedules: ToldSchedules | None = None,
@@ -73,7 +74,7 @@ class Reads(Inspecting):
         self._clock = clock
         self._runs_dir = runs_dir
         self.daemon = daemon
-        self._next_tries = next_tries
+        self._desk = desk or NoDesk()
 
     def now(self) -> datetime:
         """Return the time."""
@@ -107,7 +108,12 @@ class Reads(Inspecting):
     async def notices(self) -> list[Json]:
         """Return what people have not been told yet, or could not be told lately, for each sink."""
         backlogs = await self.journal.outbox.backlog(LATELY_S)
-        return [backlog_json(one, self._next_tries().get(one.sink)) for one in backlogs]
+        return [backlog_json(one, self._desk.next_tries().get(one.sink)) for one in backlogs]
+
+    async def notices_in_full(self) -> Json:
+        """Return that, what is held back until when, and what waits for people, with when they hear again."""
+        found = await notices_json(self.journal.outbox, self._desk, LATELY_S)
+        return {"at": rfc3339(self._clock.now()), **found}
 
     async def status_of(self, view: ProjectView) -> Json:
         """Return the view; without a daemon, with the processes that its records say are running."""

@@ -21,8 +21,9 @@ from handoffd.control.history import Json, addressed
 from handoffd.control.initialising import check_project, is_bootstrapped, prepare_project
 from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
+from handoffd.control.notices import trials_json
 from handoffd.control.peer import inside_executor
-from handoffd.control.ports import Renewing, Supervision
+from handoffd.control.ports import Desk, Renewing, Supervision, Try
 from handoffd.control.reads import Reads, ToldSchedules, plain
 from handoffd.control.renewing import added_json, renewed_json
 from handoffd.control.verbs import EVENTS, checked, spec_of, usage
@@ -60,8 +61,8 @@ class Service(Reads):
     """What people and programs can ask of the supervised projects, verbs included.
 
     `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
-    without it no daemon runs here, only the process of one verb. `next_tries` tells in how many seconds a
-    sink of notices is tried again. `inside` tells of a process id whether
+    without it no daemon runs here, only the process of one verb. `desk` knows when people are told what, and
+    `try_sinks` tells them a sample. `inside` tells of a process id whether
     it belongs to an executor. `language` is that of prompts, where a project says no other. `recorder`
     counts verbs; `exposition` returns what has been counted, for Prometheus.
     """
@@ -74,7 +75,8 @@ class Service(Reads):
         *,
         runs_dir: Path,
         stop: Callable[[bool], None] | None = None,
-        next_tries: Callable[[], Mapping[str, float]] = dict,
+        desk: Desk | None = None,
+        try_sinks: Try | None = None,
         inside: Callable[[int], bool] = inside_executor,
         language: Language = "en",
         schedules: ToldSchedules | None = None,
@@ -85,8 +87,9 @@ class Service(Reads):
         daemon = stop is not None
         super().__init__(
             supervision, journal, clock, runs_dir,
-            daemon=daemon, next_tries=next_tries, language=language, renewing=renewing, schedules=schedules,
+            daemon=daemon, desk=desk, language=language, renewing=renewing, schedules=schedules,
         )  # fmt: skip
+        self._try_sinks = try_sinks
         self._stop = stop
         self._inside = inside
         self._recorder = recorder or Uncounted()
@@ -321,6 +324,13 @@ class Service(Reads):
         await self._keep_out(caller, "stopping the daemon is for people", hint)
         self._stop(executors)
         return {"type": "stopping", "executors": executors}
+
+    async def test_notices(self, sink: str | None, caller: Caller) -> Json:
+        """Tell people a sample, by one sink or by all, and return how it went. Refused to executors."""
+        hint = "handoffd notify test  # in a terminal of your own"
+        await self._keep_out(caller, "telling people is for people", hint)
+        assert self._try_sinks is not None
+        return trials_json(await self._try_sinks(sink))
 
     async def lift_limit(self, account: str, caller: Caller) -> Json:
         """Have nobody wait for an account any more. Refused to executors."""

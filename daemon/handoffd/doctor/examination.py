@@ -24,6 +24,7 @@ from handoffd.doctor import (
     git,
     hooks,
     inotify,
+    notices,
     patience,
     projects,
     sandbox,
@@ -163,7 +164,18 @@ def _rest(
         )
     )
     yield from _executors(subject, settings, seen, asked.pid, service)
+    there = subject.environ if asked.pid is None else executors.environment_of(asked.pid)
+    yield from _notices(settings, there)
     yield from _surroundings(subject, seen, asked.pid, service)
+
+
+def _notices(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    looks = {
+        name: partial(notices.gather, name, sink, environ) for name, sink in settings.notify.named().items()
+    }
+    found = patience.answers(looks, notices.APPRISE_S + _GRACE_S)
+    facts = (found.get(name) or notices.silent(name) for name in looks)
+    return notices.check(settings.notify, tuple(facts))
 
 
 def _surroundings(subject: Subject, seen: _Seen, pid: int | None, service: Service) -> Iterator[Finding]:

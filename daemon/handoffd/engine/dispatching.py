@@ -157,7 +157,10 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     if situation.ledger.told == reason:
         return decision
     told = situation.track.with_ledger(told=reason)
-    return replace(decision, track=told).also(notice(told, "blocked", reason, action=command("status")))
+    why = "it goes on by itself when that is done"
+    return replace(decision, track=told).also(
+        notice(told, "blocked", reason, why=why, action=command("status"))
+    )
 
 
 def _open_gate(situation: Situation) -> Decision:

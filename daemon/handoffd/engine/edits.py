@@ -90,7 +90,8 @@ def _adopt(situation: Situation, state: State, why: str) -> Decision:
 def _undo(situation: Situation, code: str, message: str) -> Decision:
     events = command("events")
     decision = refuse(situation, code, message, events)
-    return decision.also(notice(situation.track, "warning", message, action=events))
+    why = "STATE.json is handoffd's to write; it was put back as it was"
+    return decision.also(notice(situation.track, "warning", message, why=why, action=events))
 
 
 def _hold(situation: Situation, state: State, gate: str) -> Decision:

@@ -60,9 +60,10 @@ def finish(situation: Situation) -> Decision:
     summary = _summary(state, ledger.facts)
     here = situation.at(track)
     result = finished(here, summary)
-    decision = Decision(track=track, result=result, why=f"{state.step} passed; the pipeline ends")
-    waiting = still_waiting(here)
-    return decision.also(notice(track, "done", summary, why=waiting, action=result.next_command))
+    why = f"{state.step} passed; the pipeline ends"
+    told = "; ".join(part for part in (why, still_waiting(here)) if part)
+    decision = Decision(track=track, result=result, why=why)
+    return decision.also(notice(track, "done", summary, why=told, action=result.next_command))
 
 
 def finished(situation: Situation, summary: str) -> Finished:

@@ -17,8 +17,10 @@ import anyio
 from handoffd import app
 from handoffd.clock import SystemClock
 from handoffd.control.client import Json
+from handoffd.control.notices import trials_json
 from handoffd.control.service import Caller, Service
 from handoffd.logs import configure_logging
+from handoffd.notify.trial import try_sinks
 from handoffd.settings import LogSettings, Settings
 
 _T = TypeVar("_T")
@@ -42,6 +44,17 @@ def lift_limit(settings: Settings, account: str, by: str) -> Json:
     """Return what became of lifting an account's limit. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
     return alone(settings, lambda service: service.lift_limit(account, caller))
+
+
+def test_notices(settings: Settings, sink: str | None) -> Json:
+    """Return how a sample went through one sink, or through all; it takes no journal, and no lock."""
+    place, clock = str(settings.state_dir), SystemClock()
+
+    async def run() -> Json:
+        trials = await try_sinks(settings.notify, os.environ, clock, only=sink, place=place)
+        return trials_json((one.sink, one.form, one.why, one.seconds) for one in trials)
+
+    return _run(run)
 
 
 def alone(settings: Settings, work: Work[_T]) -> _T:

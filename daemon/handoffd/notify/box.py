@@ -8,9 +8,11 @@ off makes a notice old.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
+from handoffd.notify.hours import Reason
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Waiting
 
@@ -25,11 +27,47 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A notice, the sinks it is for, and the order it comes from; None: from none, and nobody repeats it."""
+    """A notice, the sinks it is for, and the order it comes from; None: from none, and nobody repeats it.
+
+    `held` says of sinks why they are not told yet. `waits`: what it tells of waits for a person from now on.
+    `climbed`: the id of the notice that it reminds of, and how far the ladder is climbed with it.
+    """
 
     notice: Notice
     sinks: tuple[str, ...]
     order: int | None = None
+    held: Mapping[str, Reason] = field(default_factory=dict)
+    waits: bool = False
+    climbed: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matter:
+    """Something that waits for a person, by the id of the notice that says so."""
+
+    notice: str
+    lane: tuple[str, str]
+    since: datetime
+    reached_min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a sink is not told yet for one reason: how many notices, and since when."""
+
+    sink: str
+    reason: Reason
+    count: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lot:
+    """What is held back up to a number: how many, and the first of them."""
+
+    upto: int
+    count: int
+    notices: tuple[Notice, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +85,32 @@ class Box(Protocol):
     async def open(self, sinks: Collection[str]) -> Opened:
         """Drop what waits for sinks that are not among these, and return what there is."""
 
-    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> None:
-        """Record notices for their sinks, and their orders as done; one that is there is left as it is."""
+    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
+        """Record notices for their sinks, and their orders as done; one that is there is left as it is.
+
+        Returns what waits for a person from now on.
+        """
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
         """Return at most `limit` notices with a number above `after` that wait for a sink, in order."""
+
+    async def held(self) -> tuple[Held, ...]:
+        """Return what is held back."""
+
+    async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
+        """Return what a sink is not told for a reason, with the first `limit` notices; None: nothing."""
+
+    async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
+        """Have one notice take the place of all that is held back up to a number."""
+
+    async def matters(self) -> tuple[Matter, ...]:
+        """Return all that waits for a person."""
+
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return the notice of a matter that still waits; None when that is over."""
+
+    async def settle(self, notices: Sequence[str]) -> None:
+        """Forget matters that are over, by the ids of their notices."""
 
     async def read(self, number: int) -> Notice | None:
         """Return the notice with this number; None when it cannot be read any more."""

@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from handoffd.notify.notice import Notice
 from handoffd.notify.sink import Undelivered
-from handoffd.settings import NotifySettings
+from handoffd.settings_notify import Forms
 
 ID_VARIABLE = "HANDOFFD_NOTICE_ID"
 """Names the notice for programs that do not read JSON; the same when it is sent again."""
@@ -33,16 +33,20 @@ _ENVIRONMENT = (
 )  # fmt: skip
 
 
+def known_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return of an environment what programs get that tell people."""
+    return {name: environ[name] for name in _ENVIRONMENT if name in environ}
+
+
 class CommandSink:
     """Runs the configured program once for each notice."""
 
-    name = "command"
-
-    def __init__(self, settings: NotifySettings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Forms, environ: Mapping[str, str], name: str = "command") -> None:
         assert settings.command
+        self.name = name
         self._argv = settings.command
         self._timeout_s = settings.command_timeout_s
-        self._environment = {name: environ[name] for name in _ENVIRONMENT if name in environ}
+        self._environment = known_environment(environ)
 
     async def deliver(self, notice: Notice) -> None:
         """Run the program and wait for it; exit code 0 is a delivery, anything else Undelivered."""
@@ -57,6 +61,9 @@ class CommandSink:
             else:
                 ending = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise Undelivered(f"{self._argv[0]}: {ending}{_tail(output)}")
+
+    def close(self) -> None:
+        """Hold nothing."""
 
     async def _run(self, notice: str, given: IO[bytes], output: IO[bytes]) -> int | None:
         """Return the exit code, negative for a signal; None if the time was up."""

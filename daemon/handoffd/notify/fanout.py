@@ -1,8 +1,11 @@
-"""Sends each notice to every sink, and lets none of them hold up anything else.
+"""Sends each notice to the sinks it is for, and lets none of them hold up anything else.
 
 Whoever decides that a person must be told only hands the notice in. It is recorded first, for each
 sink apart, and then each sink's own line sends it: at least once, under an id that stays the same.
 So a webhook that hangs delays neither the command nor the daemon, and a crash loses nothing.
+
+What a sink is not to be told yet (quiet hours, digests, bursts) is recorded as held back; `releases`
+folds it into one notice when the time has come. What waits for a person is told again by `reminders`.
 """
 
 from __future__ import annotations
@@ -11,30 +14,43 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import anyio
 import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.box import Box, Parcel
-from handoffd.notify.command import CommandSink
-from handoffd.notify.line import GivenUp, Line, Terms
+from handoffd.notify.box import Box, Held, Matter, Parcel
+from handoffd.notify.burst import Bursts
+from handoffd.notify.hours import Reason, quiet_until
+from handoffd.notify.ladder import Due
+from handoffd.notify.line import GivenUp, Terms
+from handoffd.notify.lines import Lines
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Pauses
+from handoffd.notify.releases import Releases
+from handoffd.notify.reminders import Reminders, reminders_of
+from handoffd.notify.routing import sinks_for
 from handoffd.notify.sink import Sink
-from handoffd.notify.unkept import Unkept
-from handoffd.notify.webhook import WebhookSink
-from handoffd.settings import NotifySettings
+from handoffd.notify.sinks import sink_of
+from handoffd.notify.trial import try_sinks
+from handoffd.settings_notify import NotifySettings, SinkSettings
 
 log = structlog.get_logger(__name__)
 
 _BATCH = 200
 """How many notices are recorded at once."""
 
+WAITING = frozenset({"needs_human", "timeout", "blocked"})
+"""The kinds of notices, among those that come from a decision, after which something waits for a person."""
+
 
 class Notifier:
-    """Accepts notices at any time; records and delivers them while `run` runs."""
+    """Accepts notices at any time; records and delivers them while `run` runs.
+
+    `place` is what notices about several projects name as their project.
+    """
 
     def __init__(
         self,
@@ -45,34 +61,115 @@ class Notifier:
         environ: Mapping[str, str] = os.environ,
         sinks: Sequence[Sink] | None = None,
         terms: Terms | None = None,
+        place: str = "/",
     ) -> None:
-        self._events = frozenset[str](settings.events)
         self._clock = clock
         self._box = box
-        wanted = _sinks(settings, environ) if sinks is None else sinks
-        self._terms = terms = terms or terms_of(settings)
-        self._lines = [Line(sink, box, clock, terms, self._lived_s) for sink in wanted]
-        self._unkept = [Unkept(sink, terms) for sink in wanted]
-        self._names = tuple(sink.name for sink in wanted)
+        self._environ = environ
+        self._place = place
+        self._given = None if sinks is None else {sink.name: sink for sink in sinks}
+        self._given_terms = terms
         self._intake: deque[Parcel] = deque()
+        self._settled: list[tuple[str, str]] = []
         self._filled = anyio.Event()
         self._recorded = anyio.Event()
         self._recorded.set()
         self._ahead_s = -clock.monotonic()
+        self._bursts = Bursts()
+        self._lines = Lines(box, clock, self._lived_s)
+        retry_s = self._terms(settings).box_retry_s
+        self._releases = Releases(box, clock, self._lived_s, self._lines.hint, place=place, retry_s=retry_s)
+        self._reminders = Reminders(box, clock, settings.remind, self._remind, retry_s)
+        self._settings = settings
+        self._apply()
 
-    def send(self, notice: Notice, order: int | None = None) -> None:
+    # --- settings --------------------------------------------------------------------------------
+    def configure(self, settings: NotifySettings) -> None:
+        """Go on by other settings; sinks that they leave as they were go on undisturbed."""
+        names = self._lines.names
+        self._settings = settings
+        self._apply()
+        self._reminders.configure(settings.remind)
+        if not set(names) <= set(self._lines.names):
+            self._gone = True
+            self._filled.set()
+
+    def _apply(self) -> None:
+        self._gone = False
+        self._lines.configure(self._wanted(), self._made, self._terms(self._settings))
+        self._releases.configure(self._settings, self._lines.sinks)
+
+    def _wanted(self) -> Mapping[str, SinkSettings]:
+        if self._given is None:
+            return self._settings.named()
+        return dict.fromkeys(self._given, SinkSettings(command=("given",), burst=False))
+
+    def _made(self, name: str, settings: SinkSettings) -> Sink:
+        return sink_of(name, settings, self._environ) if self._given is None else self._given[name]
+
+    def _terms(self, settings: NotifySettings) -> Terms:
+        return self._given_terms or terms_of(settings)
+
+    # --- what comes in ---------------------------------------------------------------------------
+    def send(self, notice: Notice, order: int | None = None, *, waits: bool = False) -> None:
         """Take a notice in; never blocks, never raises.
 
         `order` is the number of the order that it comes from: it is done when the notice is recorded,
-        and given again after a crash before that.
+        and given again after a crash before that. `waits`: what it tells of waits for a person, until
+        `settle`; of what comes from an order that follows from its kind, and from its track when it is over.
         """
-        sinks = self._names if notice.kind in self._events else ()
-        if order is None and not sinks:
-            return
-        self._intake.append(Parcel(notice=notice, sinks=sinks, order=order))
-        self._recorded = anyio.Event()
+        sinks = sinks_for(notice, self._settings, self._lines.names)
+        waits = bool(self._lines.names) and (waits or (order is not None and notice.kind in WAITING))
+        if order is not None or sinks or waits:
+            self._take(
+                Parcel(notice=notice, sinks=sinks, order=order, held=self._held(notice, sinks), waits=waits)
+            )
+
+    def settle(self, project: str, track: str = "") -> None:
+        """Take note that nothing waits for a person there any more; never blocks, never raises."""
+        known = self._lines.opened.is_set()  # else an earlier life may know of something
+        if not known or self._reminders.waiting_at((project, track)) is not None:
+            self._settled.append((project, track))
+            self._filled.set()
+
+    def _take(self, parcel: Parcel) -> None:
+        self._intake.append(parcel)
+        if self._recorded.is_set():  # else somebody may wait for this very one
+            self._recorded = anyio.Event()
         self._filled.set()
 
+    def _held(self, notice: Notice, sinks: Sequence[str]) -> dict[str, Reason]:
+        """Return why sinks are not told of a notice yet, of those that are not."""
+        now = self._clock.now()
+        found = {name: self._why_held(notice, name, now) for name in sinks}
+        return {name: reason for name, reason in found.items() if reason is not None}
+
+    def _why_held(self, notice: Notice, name: str, now: datetime) -> Reason | None:
+        settings, sink = self._settings, self._lines.sinks[name]
+        digest, quiet = settings.digest, settings.quiet
+        if sink.digest and digest is not None and notice.kind in digest.kinds:
+            return "digest"
+        urgent = quiet is not None and notice.kind in quiet.urgent
+        if sink.quiet and not urgent and quiet_until(quiet, now) is not None:
+            return "quiet"
+        now_s = self._clock.monotonic()
+        if sink.folds and not self._bursts.admit(name, notice.kind, now_s, settings.burst):
+            return "burst"
+        return None
+
+    def _remind(self, notice: Notice, matter: Matter, found: Due) -> None:
+        """Tell of a rung. The last of its notices notes how far the ladder is climbed."""
+        reminder, escalation = reminders_of(notice, matter, found, self._clock.now())
+        told = sinks_for(reminder, self._settings, self._lines.names) if found.remind else ()
+        first = tuple(name for name in told if name not in found.escalate_to)
+        then = tuple(name for name in found.escalate_to if name in self._lines.names)
+        climbed = (matter.notice, found.reached_min)
+        if first and then:
+            self._take(Parcel(notice=reminder, sinks=first, held=self._held(reminder, first)))
+        last, sinks = (escalation, then) if then else (reminder, first)
+        self._take(Parcel(notice=last, sinks=sinks, held=self._held(last, sinks), climbed=climbed))
+
+    # --- what is known ---------------------------------------------------------------------------
     def next_tries(self) -> dict[str, float]:
         """Return in how many seconds each sink that rests is tried again."""
         now_s = self._clock.monotonic()
@@ -80,14 +177,28 @@ class Notifier:
             line.sink.name: max(0.0, line.next_s - now_s) for line in self._lines if line.next_s is not None
         }
 
+    def releases(self) -> dict[tuple[str, str], datetime]:
+        """Return when each sink is told of what is held back, by sink and reason."""
+        return {(sink, reason): moment for (sink, reason), moment in self._releases.upcoming().items()}
+
+    def reminders(self) -> Mapping[str, datetime | None]:
+        """Return when people are told again of what waits for them, by the id of its notice."""
+        return {matter.notice: again for matter, again in self._reminders.upcoming()}
+
+    async def try_sinks(self, only: str | None) -> tuple[tuple[str, str, str | None, float], ...]:
+        """Tell a sample by one sink, or by all: name, form, why it failed, and seconds of each."""
+        trials = await try_sinks(self._settings, self._environ, self._clock, only=only, place=self._place)
+        return tuple((one.sink, one.form, one.why, one.seconds) for one in trials)
+
+    # --- life ------------------------------------------------------------------------------------
     async def run(self, given_up: Callable[[GivenUp], None] = lambda _: None) -> None:
         """Record and deliver until cancelled; `given_up` hears of what will not be delivered."""
         async with anyio.create_task_group() as group:
-            for unkept, name in zip(self._unkept, self._names, strict=True):
-                group.start_soon(unkept.run, name=f"notify by {name} from memory")
+            group.start_soon(self._lines.run, given_up, name="notify")
             await self._open()
-            for line in self._lines:
-                group.start_soon(line.run, given_up, name=f"notify by {line.sink.name}")
+            self._lines.opened.set()
+            group.start_soon(self._releases.run, name="notify in digests")
+            group.start_soon(self._reminders.run, name="notify again")
             await self._record()
 
     async def drain(self, timeout_s: float) -> bool:
@@ -106,45 +217,68 @@ class Notifier:
         return self._ahead_s + self._clock.monotonic()
 
     async def _open(self) -> None:
+        """Take over what an earlier life left."""
         while True:
             try:
-                opened = await self._box.open(self._names)
+                lived_s = await self._drop_others()
+                held, matters = await self._box.held(), await self._box.matters()
             except StoreError as error:
                 log.warning("notices cannot be looked up, trying again", error=error.message)
                 self._tell_from_memory()
-                await anyio.sleep(self._terms.box_retry_s)
+                await anyio.sleep(self._terms(self._settings).box_retry_s)
                 continue
-            self._ahead_s += opened.lived_s
-            for sink, count in opened.dropped.items():
-                log.warning("notices dropped, their sink is not in the settings", sink=sink, count=count)
+            self._ahead_s = lived_s - self._clock.monotonic()
+            self._releases.add(held)
+            self._reminders.add(matters)
             return
+
+    async def _drop_others(self) -> float:
+        """Drop what waits for sinks that are not there any more; return the clock of the journal."""
+        opened = await self._box.open(self._lines.names)
+        for sink, count in opened.dropped.items():
+            log.warning("notices dropped, their sink is not in the settings", sink=sink, count=count)
+        return opened.lived_s
 
     async def _record(self) -> None:
         """Record what is handed in, in its order, until cancelled."""
         while True:
-            while self._intake:
-                batch = [self._intake[number] for number in range(min(_BATCH, len(self._intake)))]
+            while self._intake or self._settled or self._gone:
                 try:
-                    await self._box.keep(batch, self._lived_s())
+                    await self._record_some()
                 except StoreError as error:
-                    log.warning("notices not recorded, trying again", count=len(batch), error=error.message)
+                    count = len(self._intake)
+                    log.warning("notices not recorded, trying again", count=count, error=error.message)
                     self._tell_from_memory()
-                    await anyio.sleep(self._terms.box_retry_s)
-                    continue
-                for _ in batch:
-                    self._intake.popleft()
-                for line in self._lines:
-                    line.hint()
+                    await anyio.sleep(self._terms(self._settings).box_retry_s)
             self._recorded.set()
             self._filled = anyio.Event()
             await self._filled.wait()  # without a limit: there may be nothing to tell for days
+
+    async def _record_some(self) -> None:
+        if self._gone:
+            await self._drop_others()
+            self._gone = False
+        batch = [self._intake[number] for number in range(min(_BATCH, len(self._intake)))]
+        if batch:
+            opened = await self._box.keep(batch, self._lived_s())
+            for _ in batch:
+                self._intake.popleft()
+            self._reminders.add(opened)
+            self._releases.add(_held_in(batch))
+            self._lines.hint()
+        lanes, self._settled = self._settled, []
+        try:
+            await self._reminders.settle(filter(None, map(self._reminders.waiting_at, lanes)))
+        except StoreError:
+            self._settled = lanes + self._settled
+            raise
 
     def _tell_from_memory(self) -> None:
         """Tell at once what nobody would repeat; an order that is not done is given again in any case."""
         kept = [parcel for parcel in self._intake if parcel.order is not None]
         for parcel in self._intake:
             if parcel.order is None:
-                for unkept in self._unkept:
+                for unkept in filter(None, map(self._lines.unkept, parcel.sinks)):
                     unkept.put(parcel.notice)
         self._intake.clear()
         self._intake.extend(kept)
@@ -157,10 +291,9 @@ def terms_of(settings: NotifySettings) -> Terms:
     return Terms(pauses=pauses, give_up_s=settings.give_up_h * 3600, jitter=random.random)
 
 
-def _sinks(settings: NotifySettings, environ: Mapping[str, str]) -> list[Sink]:
-    sinks: list[Sink] = []
-    if settings.command:
-        sinks.append(CommandSink(settings, environ))
-    if settings.webhook:
-        sinks.append(WebhookSink(settings.webhook))
-    return sinks
+def _held_in(parcels: Sequence[Parcel]) -> list[Held]:
+    return [
+        Held(sink=sink, reason=reason, count=1, since=parcel.notice.at)
+        for parcel in parcels
+        for sink, reason in parcel.held.items()
+    ]

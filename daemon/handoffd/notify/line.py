@@ -28,6 +28,9 @@ _T = TypeVar("_T")
 WINDOW = 200
 """How many waiting notices of a sink are known at once."""
 
+REST_AFTER_S = 60.0
+"""A sink that had nothing to do for so long lets go of what it holds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -66,7 +69,7 @@ class Line:
         """When it is tried next, by the monotonic clock; None when nothing waits for a pause."""
         self._box = box
         self._clock = clock
-        self._terms = terms
+        self.terms = terms
         self._lived_s = lived_s
         self._queue = Queue()
         self._newest = 0
@@ -77,12 +80,22 @@ class Line:
     def hint(self) -> None:
         """Tell that the box may hold more."""
         self._more = True
-        self.idle = anyio.Event()
+        self._be_busy()
         self._hint.set()
+
+    def _be_busy(self) -> None:
+        if self.idle.is_set():  # else somebody may wait for this very one
+            self.idle = anyio.Event()
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
         """Deliver until cancelled; what is given up is passed on."""
-        self.idle = anyio.Event()
+        try:
+            await self._run(given_up)
+        finally:
+            self.sink.close()
+
+    async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
+        self._be_busy()
         while True:
             hint = self._hint = anyio.Event()
             await self._look()
@@ -92,10 +105,17 @@ class Line:
                 continue
             self.next_s = step.until_s
             self.idle.set()
-            limit = float("inf") if step.until_s is None else step.until_s - self._clock.monotonic()
-            with anyio.move_on_after(limit):  # without one when nothing waits: there may be no news for days
-                await hint.wait()
+            await self._pause(hint, step.until_s)
             self.next_s = None
+
+    async def _pause(self, hint: anyio.Event, until_s: float | None) -> None:
+        """Wait for news, or for a time of the monotonic clock."""
+        limit = REST_AFTER_S if until_s is None else until_s - self._clock.monotonic()
+        with anyio.move_on_after(limit):
+            await hint.wait()
+        if until_s is None and not hint.is_set():
+            self.sink.close()
+            await hint.wait()  # without a limit: there may be no news for days
 
     async def _look(self) -> None:
         room = WINDOW - len(self._queue.waiting)
@@ -116,7 +136,7 @@ class Line:
             await self._give_up(number, "its record cannot be read", given_up)
             return
         failure = await attempt(self.sink, notice)
-        now_s, pauses, jitter = self._clock.monotonic(), self._terms.pauses, self._terms.jitter()
+        now_s, pauses, jitter = self._clock.monotonic(), self.terms.pauses, self.terms.jitter()
         about = {"sink": self.sink.name, "id": notice.id, "kind": notice.kind, "project": notice.project}
         if failure is None:
             self._queue = taken(self._queue, number, now_s, pauses, jitter)
@@ -138,7 +158,7 @@ class Line:
         self._tell((lost,), why, given_up)
 
     async def _expire(self, why: str, given_up: Callable[[GivenUp], None]) -> None:
-        name, age_s = self.sink.name, self._terms.give_up_s
+        name, age_s = self.sink.name, self.terms.give_up_s
         lost = await self._surely("give up", lambda: self._box.expire(name, age_s, self._lived_s()))
         self._queue = without(self._queue, frozenset(number for one in lost for number in one.numbers))
         self._tell(lost, why, given_up)
@@ -168,7 +188,7 @@ class Line:
                     activity=activity,
                     error=error.message,
                 )
-            await anyio.sleep(self._terms.box_retry_s)
+            await anyio.sleep(self.terms.box_retry_s)
 
 
 async def attempt(sink: Sink, notice: Notice) -> Undelivered | None:

@@ -18,7 +18,7 @@ class Notice:
 
     `id` is unique, also among daemons, and stays the same when a notice is sent again: receivers may
     use it to drop repetitions. `at` is when it came about, however late it is sent. `kind` is one of
-    needs_human, timeout, blocked, done, warning.
+    needs_human, timeout, blocked, done, warning, reminder, escalation, digest, test.
     """
 
     id: str
@@ -36,6 +36,12 @@ class Notice:
     """Files to look at, relative to the root."""
     track: str = ""
     """The track it is about; empty for one about the project as a whole."""
+    of: str | None = None
+    """The id of the notice that a reminder or an escalation is about."""
+    count: int = 1
+    """How many notices it stands for; more than one only in a digest."""
+    lines: tuple[str, ...] = ()
+    """What a digest lists, ready to be shown one below the other."""
 
     def as_json(self) -> str:
         """Return the notice as one line of JSON, the form in which sinks send it."""
@@ -52,6 +58,7 @@ class Notice:
             known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
             known["at"] = datetime.fromisoformat(known["at"])
             known["review"] = tuple(known.get("review", ()))
+            known["lines"] = tuple(known.get("lines", ()))
             return cls(**known)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a notice: {error}") from error

@@ -26,3 +26,6 @@ class Sink(Protocol):
 
     async def deliver(self, notice: Notice) -> None:
         """Deliver one notice within the sink's own time limit, or raise Undelivered."""
+
+    def close(self) -> None:
+        """Let go of what it holds while it has nothing to do; the next delivery takes it up again."""

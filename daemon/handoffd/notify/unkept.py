@@ -26,7 +26,7 @@ class Unkept:
 
     def __init__(self, sink: Sink, terms: Terms) -> None:
         self._sink = sink
-        self._terms = terms
+        self.terms = terms
         self._waiting: deque[Notice] = deque(maxlen=MOST)
         self._filled = anyio.Event()
 
@@ -54,5 +54,5 @@ class Unkept:
             why = failure.why
             if not failure.worth_retrying or tries == TRIES:
                 break
-            await anyio.sleep(self._terms.pauses.after(tries, self._terms.jitter()))
+            await anyio.sleep(self.terms.pauses.after(tries, self.terms.jitter()))
         log.error("notice given up that could not be recorded", why=why, **about)

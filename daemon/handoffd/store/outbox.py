@@ -15,8 +15,17 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from handoffd.engine.track import TrackKey
-from handoffd.store import tables
-from handoffd.store.records import Backlog, Lapsed, Outgoing, StoredDelivery
+from handoffd.store import held, matters, tables
+from handoffd.store.records import (
+    Backlog,
+    HeldBack,
+    HeldLot,
+    Lapsed,
+    MatterNow,
+    Outgoing,
+    StoredDelivery,
+    StoredMatter,
+)
 
 _T = TypeVar("_T")
 
@@ -43,12 +52,12 @@ class Outbox:
         """Drop what waits for other sinks than these; return the clock, and how many were dropped of each."""
         return await self._write("open the outbox", partial(_open, sinks=tuple(sinks)))
 
-    async def keep(self, notices: Sequence[Outgoing], lived_s: float) -> None:
+    async def keep(self, notices: Sequence[Outgoing], lived_s: float) -> tuple[StoredMatter, ...]:
         """Record notices, each for its sinks, and mark their effects done, all or nothing.
 
-        One whose id is there already is left as it is.
+        One whose id is there already is left as it is. Returns what waits for a person from now on.
         """
-        await self._write("record notices", partial(_keep, notices=tuple(notices), lived_s=lived_s))
+        return await self._write("record notices", partial(_keep, notices=tuple(notices), lived_s=lived_s))
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[StoredDelivery, ...]:
         """Return at most `limit` undelivered notices of a sink with a number above `after`, in order."""
@@ -77,6 +86,33 @@ class Outbox:
         work = partial(_expire, sink=sink, age_s=age_s, lived_s=lived_s)
         return await self._write("give up notices", work)
 
+    async def held_back(self) -> tuple[HeldBack, ...]:
+        """Return what is held back, by sink and reason."""
+        return await self._read("read what is held back", held.held_back)
+
+    async def held_lot(self, sink: str, reason: str, limit: int) -> HeldLot | None:
+        """Return what a sink is not told for a reason, with the texts of the first `limit`."""
+        return await self._read(
+            "read what is held back", partial(held.lot, sink=sink, reason=reason, limit=limit)
+        )
+
+    async def fold(self, sink: str, reason: str, upto: int, instead: Outgoing, lived_s: float) -> None:
+        """Have one notice take the place of all that is held back up to a number."""
+        work = partial(held.fold, sink=sink, reason=reason, upto=upto, instead=instead, lived_s=lived_s)
+        await self._write("fold notices into one", work)
+
+    async def matters(self) -> tuple[StoredMatter, ...]:
+        """Return what waits for a person."""
+        return await self._read("read what waits", matters.matters)
+
+    async def matter_now(self, notice: str) -> MatterNow | None:
+        """Return how the matter of a notice stands; None when it is none any more."""
+        return await self._read("read what waits", partial(matters.matter_now, notice=notice))
+
+    async def settle(self, notices: Sequence[str]) -> None:
+        """Forget matters that are over, by the ids of their notices."""
+        await self._write("forget what waited", partial(matters.settle, notices=tuple(notices)))
+
     async def backlog(self, lately_s: float) -> tuple[Backlog, ...]:
         """Return what each sink has not taken: what waits, and what was given up in the last `lately_s`."""
         return await self._read("read the outbox", partial(_backlog, lately_s=lately_s))
@@ -95,29 +131,24 @@ def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[s
     return lived_s, dropped
 
 
-def _keep(db: sqlite3.Connection, notices: tuple[Outgoing, ...], lived_s: float) -> None:
+def _keep(db: sqlite3.Connection, notices: tuple[Outgoing, ...], lived_s: float) -> tuple[StoredMatter, ...]:
+    opened = []
     for notice in notices:
-        if notice.sinks:
-            db.execute(
-                "INSERT OR IGNORE INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)",
-                (notice.id, *notice.key, tables.moment(notice.at), notice.body),
-            )
-        for sink in notice.sinks:
-            db.execute(
-                """INSERT OR IGNORE INTO deliveries (notice, sink, born_s)
-                SELECT number, ?, ? FROM notices WHERE id = ?""",
-                (sink, lived_s, notice.id),
-            )
+        if held.write(db, notice, lived_s) and notice.waits:
+            opened.append(matters.open_matter(db, notice))
+        if notice.climbed is not None:
+            matters.climb(db, *notice.climbed)
         if notice.effect is not None:
             tables.finish_effect(db, notice.effect, "done")
     _set_clock(db, lived_s)
+    return tuple(opened)
 
 
 def _waiting(db: sqlite3.Connection, sink: str, after: int, limit: int) -> tuple[StoredDelivery, ...]:
     rows = db.execute(
         """SELECT deliveries.number, project, track, tries
         FROM deliveries JOIN notices ON notices.number = notice
-        WHERE sink = ? AND outcome IS NULL AND deliveries.number > ?
+        WHERE sink = ? AND outcome IS NULL AND held IS NULL AND deliveries.number > ?
         ORDER BY deliveries.number LIMIT ?""",
         (sink, after, limit),
     )
@@ -153,7 +184,7 @@ def _give_up(db: sqlite3.Connection, number: int, why: str, lived_s: float) -> L
 
 
 def _expire(db: sqlite3.Connection, sink: str, age_s: float, lived_s: float) -> tuple[Lapsed, ...]:
-    which = "outcome IS NULL AND sink = ? AND born_s <= ?"
+    which = "outcome IS NULL AND held IS NULL AND sink = ? AND born_s <= ?"
     return _lapse(db, which, (sink, lived_s - age_s), lived_s)
 
 
@@ -193,16 +224,17 @@ def _backlog(db: sqlite3.Connection, lately_s: float) -> tuple[Backlog, ...]:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone() is None:
         return ()  # looked at before a daemon has brought an older journal up to date
     since_s = _clock(db) - lately_s
+    due = "outcome IS NULL AND held IS NULL" if held.is_known(db) else "outcome IS NULL"
     sinks = db.execute(
-        """SELECT DISTINCT sink FROM deliveries WHERE outcome IS NULL
-        UNION SELECT DISTINCT sink FROM deliveries WHERE outcome = 'given_up' AND ended_s > ? ORDER BY 1""",
+        f"""SELECT DISTINCT sink FROM deliveries WHERE {due}
+        UNION SELECT DISTINCT sink FROM deliveries WHERE outcome = 'given_up' AND ended_s > ? ORDER BY 1""",  # noqa: S608
         (since_s,),
     )
-    return tuple(_backlog_of(db, sink, since_s) for (sink,) in sinks.fetchall())
+    return tuple(_backlog_of(db, sink, since_s, due) for (sink,) in sinks.fetchall())
 
 
-def _backlog_of(db: sqlite3.Connection, sink: str, since_s: float) -> Backlog:
-    waits = "sink = ? AND outcome IS NULL"
+def _backlog_of(db: sqlite3.Connection, sink: str, since_s: float, due: str) -> Backlog:
+    waits = f"sink = ? AND {due}"
     count, tries, oldest = db.execute(
         f"SELECT count(*), coalesce(sum(tries), 0), min(notice) FROM deliveries WHERE {waits}",  # noqa: S608
         (sink,),

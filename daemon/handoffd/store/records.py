@@ -7,7 +7,7 @@ needs neither a database nor a thread.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -182,6 +182,8 @@ class Outgoing:
     """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
 
     `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
+    `held` says of sinks why they are not told yet. `waits`: what it tells of waits for a person from now on.
+    `climbed`: the id of the notice that it reminds of, and how far the ladder is climbed with it.
     """
 
     id: str
@@ -190,6 +192,50 @@ class Outgoing:
     body: str
     sinks: tuple[str, ...]
     effect: int | None
+    held: Mapping[str, str] = field(default_factory=dict)
+    waits: bool = False
+    climbed: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMatter:
+    """Something that waits for a person. `notice` is the id of the notice that says so."""
+
+    key: TrackKey
+    notice: str
+    since: datetime
+    reached_min: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatterNow:
+    """What can be known of a matter: its notice, how its track stands, whether anybody looks after it.
+
+    `track` is None for one about the project as a whole.
+    """
+
+    body: str
+    track: Track | None
+    supervised: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """What one sink is not told yet for one reason. `oldest` is when the first of it came about."""
+
+    sink: str
+    reason: str
+    count: int
+    oldest: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLot:
+    """What is held back up to a number: how many, and the first of them as recorded."""
+
+    upto: int
+    count: int
+    bodies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,20 @@ _SCHEDULES: Step = (
         PRIMARY KEY (project, schedule)) STRICT, WITHOUT ROWID""",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES)
+_HELD_BACK: Step = (
+    # Why a delivery is not to be sent yet: quiet, digest or burst; over when a digest has taken its place.
+    "ALTER TABLE deliveries ADD COLUMN held TEXT",
+    """CREATE INDEX deliveries_held ON deliveries (sink, held, number)
+        WHERE outcome IS NULL AND held IS NOT NULL""",
+    # What waits for a person, from the notice that says so until it is known to be over. `reached_min`:
+    # how far the ladder of reminders was climbed.
+    """CREATE TABLE matters (
+        project TEXT NOT NULL, track TEXT NOT NULL, notice INTEGER NOT NULL REFERENCES notices (number),
+        since TEXT NOT NULL, reached_min REAL NOT NULL DEFAULT 0, PRIMARY KEY (project, track)) STRICT""",
+    "CREATE INDEX matters_by_notice ON matters (notice)",
+)
+
+STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK)
 VERSION = len(STEPS)
 
 

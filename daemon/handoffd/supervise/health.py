@@ -9,7 +9,8 @@ import structlog
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.supervise.notices import condition_notice
+from handoffd.supervise.notices import condition_notice, trust_notice
+from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -25,6 +26,8 @@ class Health:
         self.detail: str | None = None
         self.since: datetime | None = None
         """Since when it has a condition that is not good."""
+        self._edit: str | None = None
+        """The edit that waits for trust, if one does."""
 
     def mark(self, condition: Condition, detail: str | None = None) -> None:
         """Take a condition; what is news is logged, and people are told unless it is good."""
@@ -39,6 +42,15 @@ class Health:
         elif condition != self.condition:
             self.since = self._services.clock.now()
         self.condition, self.detail = condition, detail
+
+    def mark_held(self, files: ProjectFiles) -> None:
+        """Take whether edits wait for trust; people are told of each such edit, and again while it waits."""
+        before, self._edit = self._edit, files.edit if files.held else None
+        if self._edit is None:
+            self._services.notifier.settle(self._root)
+        elif self._edit != before:
+            notice = trust_notice(self._root, files.held, files.edit, self._services.clock)
+            self._services.notifier.send(notice, waits=True)
 
     def mark_error(self, error: HandoffdError) -> None:
         """Take the condition that an error on looking at the project stands for."""

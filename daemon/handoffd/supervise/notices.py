@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from hashlib import sha256
@@ -116,6 +116,19 @@ def unpriced_notice(place: str, model: str | None, clock: Clock) -> Notice:
     notice = _warning("unpriced", place, clock, text=text, why=why, action="handoffd config show")
     return replace(notice, id=f"unpriced-{sha256(named.encode()).hexdigest()[:12]}", name="handoffd")
 
+
+def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Notice:
+    """Return the notice for edits that wait for trust; the same edit has the same id."""
+    more = len(keys) - _MOST_KEYS
+    named = ", ".join(keys[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
+    text = "edits of its settings or step table wait for your trust; what was trusted before stays in force"
+    why = f"agents can write these files, and this may run commands, spend money or weaken a gate: {named}"
+    notice = _warning("trust", root, clock, text=text, why=why, action=command_for(root, "trust"))
+    mark = sha256(f"{root}\0{edit}".encode("utf-8", "replace")).hexdigest()[:16]
+    return replace(notice, id=f"trust-{mark}", kind="needs_human")
+
+
+_MOST_KEYS = 10
 
 _CONDITIONS: Mapping[Condition, str] = {
     "not_initialized": "the project has no STATE.json",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 import structlog
 
 from handoffd.engine.track import TrackKey
-from handoffd.notify.box import Expired, Opened, Parcel
+from handoffd.engine.waiting import still_waits
+from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Parcel
+from handoffd.notify.hours import Reason
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Waiting
 from handoffd.store.journal import Journal
-from handoffd.store.records import Lapsed, Outgoing
+from handoffd.store.records import Lapsed, Outgoing, StoredMatter
 
 log = structlog.get_logger(__name__)
+
+_REASONS: Final[tuple[Reason, ...]] = ("quiet", "digest", "burst")
 
 
 class Postbox:
@@ -27,9 +32,10 @@ class Postbox:
         lived_s, dropped = await self._outbox.open(sinks)
         return Opened(lived_s=lived_s, dropped=dropped)
 
-    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> None:
-        """Record notices for their sinks, and their orders as done."""
-        await self._outbox.keep([_outgoing(parcel) for parcel in parcels], lived_s)
+    async def keep(self, parcels: Sequence[Parcel], lived_s: float) -> tuple[Matter, ...]:
+        """Record notices for their sinks, and their orders as done; return what waits from now on."""
+        opened = await self._outbox.keep([_outgoing(parcel) for parcel in parcels], lived_s)
+        return tuple(map(_matter, opened))
 
     async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
         """Return what waits for a sink, in order."""
@@ -39,13 +45,48 @@ class Postbox:
     async def read(self, number: int) -> Notice | None:
         """Return the notice with this number; None when it cannot be read any more."""
         text = await self._outbox.text(number)
-        if text is None:
+        return None if text is None else _notice(text)
+
+    async def held(self) -> tuple[Held, ...]:
+        """Return what is held back; of reasons that a later release knows, nothing."""
+        found = await self._outbox.held_back()
+        return tuple(
+            Held(sink=one.sink, reason=reason, count=one.count, since=one.oldest)
+            for one in found
+            for reason in _REASONS
+            if reason == one.reason
+        )
+
+    async def lot(self, sink: str, reason: Reason, limit: int) -> Lot | None:
+        """Return what a sink is not told for a reason, with the first `limit` that can be read."""
+        found = await self._outbox.held_lot(sink, reason, limit)
+        if found is None:
             return None
-        try:
-            return Notice.from_json(text)
-        except ValueError as error:
-            log.warning("a recorded notice cannot be read", number=number, error=str(error))
+        notices = tuple(filter(None, map(_notice, found.bodies)))
+        return Lot(upto=found.upto, count=found.count, notices=notices)
+
+    async def fold(self, sink: str, reason: Reason, upto: int, instead: Notice, lived_s: float) -> None:
+        """Have one notice take the place of all that is held back up to a number."""
+        parcel = _outgoing(Parcel(notice=instead, sinks=(sink,)))
+        await self._outbox.fold(sink, reason, upto, parcel, lived_s)
+
+    async def matters(self) -> tuple[Matter, ...]:
+        """Return all that waits for a person."""
+        return tuple(map(_matter, await self._outbox.matters()))
+
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return the notice of a matter that still waits; None when that is over."""
+        now = await self._outbox.matter_now(notice)
+        told = None if now is None else _notice(now.body)
+        if now is None or told is None or not now.supervised:
             return None
+        if told.track and (now.track is None or not still_waits(now.track, told.story, told.step)):
+            return None
+        return told
+
+    async def settle(self, notices: Sequence[str]) -> None:
+        """Forget matters that are over."""
+        await self._outbox.settle(notices)
 
     async def delivered(self, number: int, lived_s: float) -> None:
         """Mark a notice as taken by its sink."""
@@ -73,7 +114,22 @@ def _outgoing(parcel: Parcel) -> Outgoing:
         body=notice.as_json().encode("utf-8", "replace").decode(),
         sinks=parcel.sinks,
         effect=parcel.order,
+        held=parcel.held,
+        waits=parcel.waits,
+        climbed=parcel.climbed,
     )
+
+
+def _notice(text: str) -> Notice | None:
+    try:
+        return Notice.from_json(text)
+    except ValueError as error:
+        log.warning("a recorded notice cannot be read", error=str(error))
+        return None
+
+
+def _matter(stored: StoredMatter) -> Matter:
+    return Matter(notice=stored.notice, lane=stored.key, since=stored.since, reached_min=stored.reached_min)
 
 
 def _expired(lapsed: Lapsed) -> Expired:

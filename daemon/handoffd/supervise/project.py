@@ -372,6 +372,7 @@ class Project:
         return await self.files.trust()
 
     def _mark_as_found(self) -> None:
+        self._health.mark_held(self.files)
         if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:
             self._health.mark("io_error", trouble[0])
         elif problems := self.files.problems:

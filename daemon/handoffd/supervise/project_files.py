@@ -22,6 +22,7 @@ from handoffd.inspection.templates import templates_for
 from handoffd.protocol.rulebook import Layer, merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings import ProjectSettings
+from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
 from handoffd.store.projection import write_project_file
 
@@ -66,6 +67,12 @@ class ProjectFiles:
         """The files that a person trusted and somebody has deleted: what they said stays in force."""
         texts, trusted = self._texts or {}, self._trusted or {}
         return tuple(name for name, text in texts.items() if text is None and trusted.get(name))
+
+    @property
+    def edit(self) -> str:
+        """What tells this version of the files from others."""
+        texts = self._texts or {}
+        return digest_of("\0".join(f"{name}\0{text}" for name, text in sorted(texts.items())).encode())
 
     async def refresh(self) -> bool:
         """Take over what changed on the disk; return whether anything did.

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 LOOK_S = 1.0
 """How often the file is looked at. It must have been the same at two looks: writing it takes a moment."""
 
-RESTART = ("state_dir", "runtime_dir", "control.", "notify.", "watch.backend")
+RESTART = ("state_dir", "runtime_dir", "control.", "watch.backend")
 """Keys, and beginnings of keys, whose values a daemon keeps to its end."""
 
 Mark = tuple[tuple[str, int, int, int], ...]
@@ -68,7 +68,7 @@ def live_part(wanted: Settings, running: Settings) -> Settings:
     watch = wanted.watch.model_copy(update={"backend": running.watch.backend})
     kept = {
         "state_dir": running.state_dir, "runtime_dir": running.runtime_dir, "control": running.control,
-        "notify": running.notify, "watch": watch,
+        "watch": watch,
     }  # fmt: skip
     return wanted.model_copy(update=kept)
 

@@ -130,6 +130,18 @@ async def _notices(journal: Journal) -> None:
     await journal.outbox.give_up(lost.number, "https://example.org answered 422", 104)
 
 
+async def _held(journal: Journal) -> None:
+    """A gate that waits, told of to the command, held back from the webhook, and reminded of once."""
+    gate = Outgoing(
+        id="held", key=SHOP, at=_at(18), body='{"id": "held"}', sinks=("command", "webhook"), effect=None,
+        held={"webhook": "quiet"}, waits=True,
+    )  # fmt: skip
+    reminder = Outgoing(
+        id="reminder", key=SHOP, at=_at(19), body="{}", sinks=(), effect=None, climbed=("held", 60.0)
+    )
+    await journal.outbox.keep([gate, reminder], 105)
+
+
 async def _make(path: Path, version: int) -> None:
     journal = Journal(path, _opened(path, version), 0)
     try:
@@ -167,6 +179,8 @@ async def _make(path: Path, version: int) -> None:
         await journal.trust("/srv/shop", RULES, "steps: {}\n", _at(0))
         if version >= 3:
             await _notices(journal)
+        if version >= 8:
+            await _held(journal)
     finally:
         await journal.close()
 

@@ -8,9 +8,8 @@ from typing import Any
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.cli.asking import NO_DAEMON
 from handoffd.cli.schedule import report
-from handoffd.cli.wording import moment
+from handoffd.cli.wording import NO_DAEMON, moment
 
 AT = datetime(2026, 1, 31, 3, tzinfo=UTC).isoformat()
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.notices import MemoryDesk
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.store.making import NOW, dispatch, opened, record, track
 
@@ -51,7 +52,7 @@ async def test_status_tells_what_people_have_not_been_told(
 ) -> None:
     """And, from a daemon, when it is tried again."""
     told = Outgoing(id="a", key=TrackKey("/srv/shop"), at=NOW, body="{}", sinks=("web",), effect=None)
-    asked = Reads(supervision, journal, SystemClock(), RUNS, daemon=True, next_tries=lambda: {"web": 4.25})
+    asked = Reads(supervision, journal, SystemClock(), RUNS, daemon=True, desk=MemoryDesk({"web": 4.25}))
     assert [] == (await asked.status())["notices"]
 
     await journal.outbox.keep([told], 1)

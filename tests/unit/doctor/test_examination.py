@@ -25,7 +25,7 @@ from handoffd.store.lock import acquire, daemon_lock_path
 from handoffd.watch.demand import LIMIT_REACHED
 
 CHECKS = ["settings", "daemon", "state", "projects", "watches", "descriptors", "executors"]
-CHECKS += ["git", "hooks", "account", "sandbox", "supervision"]
+CHECKS += ["notices", "git", "hooks", "account", "sandbox", "supervision"]
 
 
 @pytest.fixture

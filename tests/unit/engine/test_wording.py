@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 from tests.support.playbook import T0, shipped_rules, track_at
 
+from handoffd.engine import wording
 from handoffd.engine.decision import Situation
 from handoffd.engine.events import NoticeGivenUp
 from handoffd.engine.results import Accepted, NeedsHuman, Refusal
@@ -92,3 +96,26 @@ def test_that_people_could_not_be_told_is_remembered_and_changes_nothing() -> No
     assert "a notice was given up, webhook did not take it: no route" == one.why
     assert "2 notices were given up, webhook did not take them: no route" == two.why
     assert (True, (), situation.track) == (one.memorable, one.effects, one.track)
+
+
+def orders_to_tell() -> list[tuple[str, ast.Call]]:
+    """Return every place in the engine that orders to tell a person, with the name of its module."""
+    folder = Path(wording.__file__).parent
+    found = [
+        (module.name, node)
+        for module in sorted(folder.glob("*.py"))
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "notice"
+    ]
+    assert len(found) > 8
+    return found
+
+
+def test_every_order_to_tell_a_person_says_why_and_what_to_type() -> None:
+    """Project, story and step are those of the track; what happened is the text."""
+    said = {
+        (f"{name}:{call.lineno}", keyword.arg) for name, call in orders_to_tell() for keyword in call.keywords
+    }
+
+    places = {f"{name}:{call.lineno}" for name, call in orders_to_tell()}
+    assert set() == {(place, part) for place in places for part in ("why", "action")} - said

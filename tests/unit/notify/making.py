@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import anyio
 from tests.support.notices import NOTICE, MemoryBox
@@ -13,9 +15,32 @@ from handoffd.clock import SystemClock
 from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.line import GivenUp
 from handoffd.notify.notice import Notice
-from handoffd.settings import NotifySettings
+from handoffd.settings_notify import NotifySettings, RemindSettings
 
-QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05)
+QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05, remind=RemindSettings(after_min=()))
+
+
+NOON = datetime(2026, 1, 12, 12, tzinfo=UTC)
+NIGHT = NOON + timedelta(hours=11)
+
+
+class WallClock:
+    """The machine's clock, and a wall clock that is put by hand."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def move(self, **by: float) -> None:
+        """Put it forward, or back."""
+        self._now += timedelta(**by)
+
+    def now(self) -> datetime:
+        """Return what it shows."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return seconds since boot."""
+        return time.monotonic()
 
 
 class Recording:
@@ -27,6 +52,8 @@ class Recording:
         self.dead: Exception | None = None
         self.tries = 0
         self.got: list[str] = []
+        self.notices: list[Notice] = []
+        self.closed = 0
         self.gate = anyio.Event()
         self.gate.set()
 
@@ -43,6 +70,11 @@ class Recording:
         if self.failures:
             raise self.failures.pop(0)
         self.got.append(notice.id)
+        self.notices.append(notice)
+
+    def close(self) -> None:
+        """Let go."""
+        self.closed += 1
 
 
 @asynccontextmanager

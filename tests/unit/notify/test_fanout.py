@@ -13,7 +13,7 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 from handoffd.clock import SystemClock
 from handoffd.notify.fanout import Notifier
 from handoffd.notify.sink import Undelivered
-from handoffd.settings import NotifySettings
+from handoffd.settings_notify import NotifySettings
 
 
 async def test_every_sink_gets_every_notice_in_order() -> None:

@@ -11,7 +11,7 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 from handoffd.notify.line import GivenUp, attempt
 from handoffd.notify.sink import Undelivered
 from handoffd.notify.webhook import WebhookSink
-from handoffd.settings import NotifySettings, WebhookSettings
+from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 NO_ROUTE = Undelivered("no route")
 DAY_S = 24 * 3600.0

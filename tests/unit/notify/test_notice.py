@@ -27,6 +27,9 @@ def test_the_json_holds_every_field_under_its_name() -> None:
         "action": "handoffd approve /srv/shop",
         "review": ["docs/bdd/US-005.md"],
         "track": "main",
+        "of": None,
+        "count": 1,
+        "lines": [],
     } == json.loads(NOTICE.as_json())
 
 

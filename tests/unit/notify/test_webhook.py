@@ -16,7 +16,7 @@ from tests.support.notices import NOTICE, serving
 
 from handoffd.notify.sink import Undelivered
 from handoffd.notify.webhook import WebhookSink
-from handoffd.settings import WebhookSettings
+from handoffd.settings_notify import WebhookSettings
 
 
 @contextmanager

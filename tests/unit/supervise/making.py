@@ -26,7 +26,8 @@ from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
-from handoffd.settings import CapSettings, ExecuteSettings, NotifySettings, SchedulingSettings, Settings
+from handoffd.settings import CapSettings, ExecuteSettings, SchedulingSettings, Settings
+from handoffd.settings_notify import NotifySettings
 from handoffd.store.journal import Journal
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.loops import REST_AFTER_S
@@ -88,6 +89,9 @@ class Told:
     async def deliver(self, notice: Notice) -> None:
         """Take a notice."""
         self.notices.append(notice)
+
+    def close(self) -> None:
+        """Hold nothing."""
 
 
 @dataclass(frozen=True, slots=True)

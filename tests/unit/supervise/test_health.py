@@ -7,12 +7,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.eventually import eventually
 from tests.unit.supervise.making import NOW, house
 from tests.unit.supervise.test_machine import fail
 
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.health import Health
+from handoffd.supervise.project_files import ProjectFiles
 
 
 @pytest.mark.parametrize(
@@ -78,3 +80,31 @@ async def test_since_when_it_is_wrong_is_known(tmp_path: Path) -> None:
         assert NOW + timedelta(seconds=60) == health.since
         health.mark("ok")
         assert health.since is None
+
+
+async def test_an_edit_that_waits_for_trust_is_told_of_until_it_is_trusted_or_gone(tmp_path: Path) -> None:
+    """Once for each edit, also by the next daemon; it counts as something that waits for a person."""
+    root = tmp_path / "shop"
+    (root / ".ai").mkdir(parents=True)
+    settings = root / ".ai" / "handoffd.yaml"
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        notifier = here.services.notifier
+        tasks.start_soon(notifier.run)
+        files = ProjectFiles(str(root), here.services.journal, here.clock)
+        await files.refresh()
+        await files.trust()
+        for edit in ("auto: true", "auto: true\nexecutor: x"):
+            settings.write_text(edit)
+            await files.refresh()
+            for health in (Health(str(root), here.services), Health(str(root), here.services)):
+                health.mark_held(files)
+                health.mark_held(files)
+        assert await notifier.drain(60)
+        assert ["auto", "auto, executor"] == [str(one.why).partition(": ")[2] for one in here.told.notices]
+        assert f"handoffd trust {root}" == here.told.notices[0].action
+        assert [here.told.notices[1].id] == list(notifier.reminders())
+
+        await files.trust()
+        Health(str(root), here.services).mark_held(files)
+        await eventually(lambda: {} == notifier.reminders())
+        tasks.cancel_scope.cancel()

@@ -8,12 +8,24 @@ from datetime import timedelta
 import pytest
 from tests.unit.supervise.making import NOW, MovableClock, track_of
 
+from handoffd.engine.caps import Finding
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Condition
 from handoffd.notify.notice import Notice
 from handoffd.store.records import PendingEffect
-from handoffd.supervise.notices import condition_notice, notice_of
+from handoffd.supervise import notices
+from handoffd.supervise.notices import (
+    cap_notice,
+    condition_notice,
+    crash_notice,
+    machine_notice,
+    notice_of,
+    room_notice,
+    survivors_notice,
+    trust_notice,
+    unpriced_notice,
+)
 
 ORDER = Notify(
     notice="needs_human", story="US-001", step="review", text="review waits", why="a human step",
@@ -50,3 +62,41 @@ def test_each_condition_has_words_of_its_own(condition: Condition) -> None:
     assert ("warning", "line 3", "handoffd status /srv/shop") == (notice.kind, notice.why, notice.action)
     assert notice.text
     assert notice.id != condition_notice("/srv/shop", condition, "line 3", MovableClock()).id
+
+
+CLOCK = MovableClock()
+EVERY = {
+    "condition_notice": condition_notice("/srv/shop", "missing", "no such folder", CLOCK),
+    "crash_notice": crash_notice("/srv/shop", "ValueError", CLOCK),
+    "survivors_notice": survivors_notice("/srv/shop", "d1", 2, CLOCK),
+    "room_notice": room_notice("/srv/shop", "3 MiB are free", "df -h /srv", CLOCK),
+    "machine_notice": machine_notice("/state", "the journal cannot be written", CLOCK),
+    "cap_notice": cap_notice(
+        Finding(scope="story", unit="usd", spent=2, cap=1), "/srv/shop", track_of(), "", CLOCK
+    ),
+    "unpriced_notice": unpriced_notice("/state", None, CLOCK),
+    "trust_notice": trust_notice("/srv/shop", ("auto", "test.command"), "1", CLOCK),
+}
+
+
+def test_every_notice_names_project_what_why_and_what_to_type() -> None:
+    """Whoever makes one; there are no others."""
+    makers = {name for name in vars(notices) if name.endswith("_notice")}
+
+    assert makers == set(EVERY)
+    for name, notice in EVERY.items():
+        said = (notice.project, notice.name, notice.text, notice.why, notice.action)
+        assert all(said), name
+        assert notice.action is not None
+        assert notice.action.split()[0] in {"handoffd", "df", "ps"}, name
+
+
+def test_the_same_edit_is_the_same_notice() -> None:
+    """Another one is another; of many keys some are named."""
+    keys = tuple(f"key{number}" for number in range(30))
+    one, again, other = (trust_notice("/srv/shop", keys, edit, CLOCK) for edit in ("1", "1", "2"))
+
+    assert (one.id, "needs_human", "") == (again.id, one.kind, one.track)
+    assert one.id != other.id
+    assert one.why is not None
+    assert one.why.endswith("key9 and 20 more")

@@ -15,7 +15,7 @@ from handoffd.configure import Given, load
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile
 from handoffd.notify.notice import Notice
-from handoffd.settings import NotifySettings, Settings, WatchSettings
+from handoffd.settings import Settings, WatchSettings
 from handoffd.supervise.reloading import Reloading, live_part, marks, needs_restart, usable
 
 
@@ -195,7 +195,7 @@ def test_what_only_a_restart_can_change_stays_as_it_is() -> None:
         live.state_dir, live.control, live.execute.slots, live.log.level,
     )  # fmt: skip
     assert WatchSettings(sweep_s=5) == live.watch
-    assert NotifySettings() == live.notify
+    assert 3 == live.notify.command_timeout_s
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from handoffd.control.api.shapes import (
     Removed,
     ResultOfVerb,
     Stopping,
+    Tested,
     Trusted,
 )
 from handoffd.control.history import Json
@@ -49,6 +50,10 @@ async def _lift_limit(asked: Asked) -> Json:
 
 async def _add_many(asked: Asked) -> Json:
     return await asked.service.add_many(asked.given["projects"], asked.caller)
+
+
+async def _test_notices(asked: Asked) -> Json:
+    return await asked.service.test_notices(asked.given["sink"], asked.caller)
 
 
 async def _reload(asked: Asked) -> Json:
@@ -86,6 +91,12 @@ ORDERS: Final = (
             BY,
         ),
         answer=_add_many, shape=AddedMany, hint="handoffd scan DIR --add",
+    ),
+    Endpoint(
+        name="test_notices", path="/v1/notices/test", method="POST",
+        help="Tell people a sample by each sink, or by one, and say how it went: as `notify test --json`.",
+        body=(Parameter(name="sink", type="text", help="the name of one sink; all without it"),),
+        keyed=False, answer=_test_notices, shape=Tested, hint="handoffd notify test",
     ),
     Endpoint(
         name="reload", path="/v1/reload", method="POST",

@@ -11,6 +11,7 @@ from handoffd.control.api.shapes import (
     BacklogAnswer,
     Health,
     LimitsAnswer,
+    NoticesAnswer,
     PeekAnswer,
     ProjectsAnswer,
     RunsAnswer,
@@ -59,6 +60,10 @@ async def _limits(asked: Asked) -> Json:
 
 async def _slots(asked: Asked) -> Json:
     return await asked.service.slots()
+
+
+async def _notices(asked: Asked) -> Json:
+    return await asked.service.notices_in_full()
 
 
 async def _runs(asked: Asked) -> Json:
@@ -113,6 +118,11 @@ READS: Final = (
     Endpoint(
         name="slots", path="/v1/slots", help="Who may run, who does, and who waits: as `slots --json`.",
         answer=_slots, shape=SlotsAnswer,
+    ),
+    Endpoint(
+        name="notices", path="/v1/notices",
+        help="What people have not been told yet, and what they will be told again: as `notices --json`.",
+        answer=_notices, shape=NoticesAnswer,
     ),
     Endpoint(
         name="usage", path="/v1/usage", help="What ended runs used: as `usage --json`.",

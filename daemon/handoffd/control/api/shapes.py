@@ -48,6 +48,64 @@ class SinkBacklog:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """Notices that one sink is not told yet; `until` is null while no daemon runs."""
+
+    sink: str
+    reason: Literal["quiet", "digest", "burst"]
+    count: int
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingMatter:
+    """What waits for a person: how far they were reminded, and when they are again."""
+
+    project: str
+    track: str
+    name: str | None
+    story: str | None
+    kind: str | None
+    text: str | None
+    next: str | None
+    since: datetime
+    reminded_min: float | None
+    again_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoticesAnswer:
+    """What people have not been told yet, and what they will be told again."""
+
+    at: datetime
+    sinks: list[SinkBacklog]
+    held: list[HeldBack]
+    waiting: list[WaitingMatter]
+    more_waiting: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedSink:
+    """How a sample went through one sink."""
+
+    sink: str
+    form: str
+    ok: bool
+    why: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """How a sample went through each sink."""
+
+    type: Literal["tested"]
+    ok: bool
+    sinks: list[TriedSink]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StatusAnswer:
     """Where every project stands."""
 

@@ -26,7 +26,18 @@ def told(answer: Any, path: str, method: str = "get", status: str = "200") -> li
 
 @pytest.mark.parametrize(
     "path",
-    ["health", "status", "projects", "limits", "slots", "usage", "runs", "events", "peek?project=shop"],
+    [
+        "health",
+        "status",
+        "projects",
+        "limits",
+        "slots",
+        "notices",
+        "usage",
+        "runs",
+        "events",
+        "peek?project=shop",
+    ],
 )
 def test_a_question_is_answered_in_its_shape(control: Controlled, path: str) -> None:
     """As the document says."""

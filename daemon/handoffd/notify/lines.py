@@ -1,0 +1,109 @@
+"""The lines that deliver, one for each sink, as the settings have them now.
+
+A sink that the settings leave as it was goes on undisturbed when they change. One that is changed has a new
+line, which finds in the box what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+
+from handoffd.clock import Clock
+from handoffd.notify.box import Box
+from handoffd.notify.line import GivenUp, Line, Terms
+from handoffd.notify.sink import Sink
+from handoffd.notify.unkept import Unkept
+from handoffd.settings_notify import SinkSettings
+
+
+@dataclass(slots=True, kw_only=True)
+class _Way:
+    settings: SinkSettings
+    line: Line
+    unkept: Unkept
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    begun: bool = False
+
+
+class Lines:
+    """The lines by the names of their sinks. They deliver while `run` runs, and once the box is `opened`."""
+
+    def __init__(self, box: Box, clock: Clock, lived_s: Callable[[], float]) -> None:
+        self._box = box
+        self._clock = clock
+        self._lived_s = lived_s
+        self._ways: dict[str, _Way] = {}
+        self._changed = anyio.Event()
+        self.opened = anyio.Event()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sinks there are."""
+        return tuple(self._ways)
+
+    @property
+    def sinks(self) -> Mapping[str, SinkSettings]:
+        """Their settings."""
+        return {name: way.settings for name, way in self._ways.items()}
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter([way.line for way in self._ways.values()])
+
+    def configure(
+        self, wanted: Mapping[str, SinkSettings], made: Callable[[str, SinkSettings], Sink], terms: Terms
+    ) -> None:
+        """Have these sinks from now on, in this order; `made` returns one that is new or changed."""
+        before, self._ways = self._ways, {}
+        for name, settings in wanted.items():
+            way = before.pop(name, None)
+            if way is None or way.settings != settings:
+                if way is not None:
+                    way.scope.cancel()
+                sink = made(name, settings)
+                line = Line(sink, self._box, self._clock, terms, self._lived_s)
+                way = _Way(settings=settings, line=line, unkept=Unkept(sink, terms))
+            way.line.terms = way.unkept.terms = terms
+            self._ways[name] = way
+        for way in before.values():
+            way.scope.cancel()
+        self._changed.set()
+
+    def hint(self, name: str | None = None) -> None:
+        """Tell the line of a sink, or all, that the box may hold more."""
+        for way in [way for other, way in self._ways.items() if name in {None, other}]:
+            way.line.hint()
+
+    def unkept(self, name: str) -> Unkept | None:
+        """Return what tells a sink of that which cannot be recorded."""
+        way = self._ways.get(name)
+        return None if way is None else way.unkept
+
+    async def run(self, given_up: Callable[[GivenUp], None]) -> None:
+        """Deliver until cancelled; `given_up` hears of what will not be delivered."""
+        try:
+            await self._run(given_up)
+        finally:
+            self.opened = anyio.Event()
+            for way in self._ways.values():
+                way.begun, way.scope = False, anyio.CancelScope()
+
+    async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
+        async with anyio.create_task_group() as group:
+            while True:
+                self._changed = anyio.Event()
+                for name, way in self._ways.items():
+                    if not way.begun:
+                        way.begun = True
+                        group.start_soon(self._follow, way, given_up, name=f"notify by {name}")
+                await self._changed.wait()  # without a limit: settings may never change
+
+    async def _follow(self, way: _Way, given_up: Callable[[GivenUp], None]) -> None:
+        with way.scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(way.unkept.run, name=f"notify by {way.line.sink.name} from memory")
+                await self.opened.wait()
+                group.start_soon(way.line.run, given_up, name=f"notify by {way.line.sink.name}")

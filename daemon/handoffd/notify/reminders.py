@@ -1,0 +1,182 @@
+"""Telling people again of what waits for them.
+
+What waits is in the box; here is only when each matter is due, in a heap, so that this costs by what waits
+and by nothing else. Whether a matter still waits is asked when it is due, and not before: nobody has to
+say that a gate was decided, with a daemon or without one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+
+import anyio
+import structlog
+
+from handoffd.clock import Clock
+from handoffd.errors import StoreError
+from handoffd.notify.box import Box, Matter
+from handoffd.notify.ladder import Due, due, next_at
+from handoffd.notify.notice import Notice
+from handoffd.settings_notify import RemindSettings
+
+log = structlog.get_logger(__name__)
+
+LOOK_S = 60.0
+"""The wall clock is looked at this often while something waits: it may be put, and machines sleep."""
+
+_STEP = timedelta(seconds=5)
+"""Clocks are put right by less than this all the time."""
+
+Remind = Callable[[Notice, Matter, Due], None]
+
+
+class Reminders:
+    """What waits for a person, and when they are told again. `remind` takes what is due; it never blocks."""
+
+    def __init__(
+        self, box: Box, clock: Clock, ladder: RemindSettings, remind: Remind, retry_s: float
+    ) -> None:
+        self._box = box
+        self._clock = clock
+        self._ladder = ladder
+        self._remind = remind
+        self._retry_s = retry_s
+        self._matters: dict[str, Matter] = {}
+        self._by_lane: dict[tuple[str, str], str] = {}
+        self._heap: list[tuple[datetime, int, str]] = []
+        self._order = count()
+        self._seen = clock.now()
+        self._news = anyio.Event()
+
+    def configure(self, ladder: RemindSettings) -> None:
+        """Go on by another ladder."""
+        self._ladder, self._heap = ladder, []
+        for matter in self._matters.values():
+            self._arm(matter)
+
+    def add(self, matters: Iterable[Matter]) -> None:
+        """Take matters that are recorded; each takes the place of what its track waited for before."""
+        now = self._clock.now()
+        for matter in matters:
+            self._forget(self._by_lane.get(matter.lane))
+            # Of the future: the clock was put back, and people wait by the one that they see.
+            self._matters[matter.notice] = kept = replace(matter, since=min(matter.since, now))
+            self._by_lane[matter.lane] = matter.notice
+            self._arm(kept)
+
+    def upcoming(self) -> tuple[tuple[Matter, datetime | None], ...]:
+        """Return all that waits as far as is known, the oldest first, with when people are told again."""
+        matters = sorted(self._matters.values(), key=lambda matter: matter.since)
+        return tuple((one, next_at(one.since, one.reached_min, self._ladder)) for one in matters)
+
+    def waiting_at(self, lane: tuple[str, str]) -> str | None:
+        """Return the id of the notice of what a track waits for."""
+        return self._by_lane.get(lane)
+
+    async def settle(self, notices: Iterable[str]) -> None:
+        """Forget matters. Raises StoreError; they are looked at again then."""
+        over = tuple(notices)
+        if not over:
+            return
+        try:
+            await self._box.settle(over)
+        except StoreError:
+            for matter in filter(None, map(self._matters.get, over)):
+                self._arm(matter)
+            raise
+        for notice in over:
+            self._forget(notice)
+
+    async def run(self) -> None:
+        """Tell people again, until cancelled."""
+        while True:
+            self._news = anyio.Event()
+            try:
+                await self.settle(await self._look())
+            except StoreError as error:
+                log.warning("reminders wait for the journal", error=error.message)
+                await anyio.sleep(self._retry_s)
+                continue
+            with anyio.move_on_after(self._pause_s()):
+                await self._news.wait()
+
+    def _pause_s(self) -> float:
+        if not self._heap:
+            return float("inf")  # nothing waits, perhaps for days
+        ahead_s = (self._heap[0][0] - self._clock.now()).total_seconds()
+        return min(max(ahead_s, 0.0), LOOK_S)
+
+    async def _look(self) -> list[str]:
+        """Tell of what is due; return the notices of what turned out to be over."""
+        over: list[str] = []
+        now = self._clock.now()
+        self._follow(now)
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            matter = self._matters.get(entry[2])
+            try:
+                if matter is not None and not await self._tell(matter, now):
+                    over.append(matter.notice)
+            except StoreError:
+                heapq.heappush(self._heap, entry)
+                raise
+        return over
+
+    def _follow(self, now: datetime) -> None:
+        """Go on from here if the clock was put back: what was to come then may be years ahead."""
+        if now + _STEP < self._seen:
+            matters = [replace(one, since=min(one.since, now)) for one in self._matters.values()]
+            self._matters = {one.notice: one for one in matters}
+            self.configure(self._ladder)
+        self._seen = now
+
+    async def _tell(self, matter: Matter, now: datetime) -> bool:
+        """Tell of a matter if one of its rungs is reached; return whether it still waits."""
+        found = due(matter.since, now, matter.reached_min, self._ladder)
+        if found is None:
+            return True  # an entry that is overtaken; its other one is in the heap
+        notice = await self._box.outlook(matter.notice)
+        if notice is None:
+            return False
+        self._remind(notice, matter, found)
+        self._matters[matter.notice] = climbed = replace(matter, reached_min=found.reached_min)
+        self._arm(climbed)
+        return True
+
+    def _arm(self, matter: Matter) -> None:
+        upcoming = next_at(matter.since, matter.reached_min, self._ladder)
+        if upcoming is not None:
+            heapq.heappush(self._heap, (upcoming, next(self._order), matter.notice))
+            self._news.set()
+
+    def _forget(self, notice: str | None) -> None:
+        matter = None if notice is None else self._matters.pop(notice, None)
+        if matter is not None and self._by_lane.get(matter.lane) == notice:
+            del self._by_lane[matter.lane]
+
+
+def reminders_of(notice: Notice, matter: Matter, found: Due, now: datetime) -> tuple[Notice, Notice]:
+    """Return the reminder and the escalation of a matter. The same rung has the same ids."""
+    words = f"{notice.text} (it has waited for {span(now - matter.since)})"
+    reminder = replace(
+        notice,
+        id=f"reminder-{found.reached_min:g}-{notice.id}",
+        at=now,
+        kind="reminder",
+        text=words,
+        of=notice.id,
+    )
+    return reminder, replace(reminder, id=f"escalation-{found.reached_min:g}-{notice.id}", kind="escalation")
+
+
+def span(length: timedelta) -> str:
+    """Return a length in words: 45 min, 2 h, 3 days."""
+    minutes = int(length.total_seconds() // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 48 else f"{hours // 24} days"

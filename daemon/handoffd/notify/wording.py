@@ -1,0 +1,59 @@
+"""A notice in words, for sinks that show text: a headline, and all that a tired person needs below it."""
+
+from __future__ import annotations
+
+from handoffd.notify.notice import Notice
+
+MOST_HEADLINE = 120
+MOST_BYTES = 3500
+"""Of a message: ntfy makes a file of what is longer than 4096, other services refuse it."""
+_MOST_FILES = 10
+
+_HEADS = {
+    "needs_human": "needs you",
+    "timeout": "ran out of time",
+    "blocked": "is blocked",
+    "done": "is done",
+    "warning": "has a warning",
+    "reminder": "still waits for you",
+    "escalation": "waits, and nobody has answered",
+    "digest": "has news",
+    "test": "tests this way of telling you",
+}
+
+
+def headline(notice: Notice) -> str:
+    """Return who and what, in one short line."""
+    who = f"{notice.name} {notice.story}" if notice.story else notice.name
+    return cut(f"{who} {_HEADS.get(notice.kind, notice.kind)}", MOST_HEADLINE)
+
+
+def message(notice: Notice) -> str:
+    """Return what happened, why, where, and what to type; at most MOST_BYTES bytes of UTF-8."""
+    paragraphs = [notice.text]
+    if notice.why:
+        paragraphs.append(f"Why: {notice.why}")
+    paragraphs += notice.lines
+    if notice.review:
+        more = len(notice.review) - _MOST_FILES
+        files = ", ".join(notice.review[:_MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+        paragraphs.append(f"To look at: {files}")
+    where = f"{notice.project} ({notice.step})" if notice.step else notice.project
+    end = [f"Where: {where}", *([f"Next: {notice.action}"] if notice.action else [])]
+    return _fitted("\n".join(paragraphs), "\n".join(end))
+
+
+def _fitted(body: str, end: str) -> str:
+    """Join the two, of which the end, with what to type, is never cut for the body's sake."""
+    last = end.encode("utf-8", "replace")[: MOST_BYTES // 2]
+    room = MOST_BYTES - len(last) - 1
+    first = body.encode("utf-8", "replace")
+    if len(first) > room:
+        first = first[: room - 4] + "…".encode()
+    return b"\n".join((first, last)).decode("utf-8", "ignore")
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text as one line of at most `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

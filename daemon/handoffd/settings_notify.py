@@ -1,0 +1,294 @@
+"""The settings of notices: by which sinks people are told, of what, and when.
+
+A sink is given in one of four forms, either as the one of its form (`notify.ntfy`, whose name is then
+`ntfy`) or with a name of one's own (`notify.sinks.phone.ntfy`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+from handoffd.sections import AbsolutePath, Secret, Section
+
+NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder", "escalation"]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+FORMS = ("command", "webhook", "ntfy", "apprise")
+"""The four forms of a sink; also the names of those that are given without one."""
+
+_T = TypeVar("_T")
+
+_SINK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+
+
+def _time_of_day(text: str) -> str:
+    if not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", text):
+        raise ValueError("must be a time of the day from 00:00 to 23:59")
+    return text
+
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, LookupError) as error:
+        raise ValueError("is no time zone that this machine knows, such as Europe/Berlin") from error
+    return name
+
+
+TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
+"""`HH:MM`."""
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+"""A name of the tz database."""
+
+
+def _some(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    if not values:
+        raise ValueError("must not be empty")
+    return values
+
+
+Some = Annotated[tuple[_T, ...], AfterValidator(_some)]
+"""A list that is not empty; one whose only item is wrong is told of as that."""
+
+
+def _web_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        proper = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        proper = False
+    # The text itself must not be quoted: messages are logged.
+    if not proper:
+        raise ValueError("must be a whole address that begins with https:// or http://")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ValueError("must not hold blanks or letters that are not ASCII")
+    return text
+
+
+def _one_of(section: Section, *names: str) -> None:
+    """Raise ValueError unless exactly one of these keys is given."""
+    if sum(getattr(section, name) is not None for name in names) != 1:
+        raise ValueError(f"needs exactly one of these: {', '.join(names)}")
+
+
+class WebhookSettings(Section):
+    """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
+
+    url: Secret
+    timeout_s: float = Field(10, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _must_be_web_address(cls, url: SecretStr) -> SecretStr:
+        _web_address(url.get_secret_value())
+        return url
+
+
+class NtfySettings(Section):
+    """A topic of an ntfy server. The topic is a secret, too: whoever knows it can read along."""
+
+    server: Annotated[str, AfterValidator(_web_address)] = "https://ntfy.sh"
+    topic: Secret | None = None
+    topic_file: AbsolutePath | None = None
+    token: Secret | None = None
+    token_file: AbsolutePath | None = None
+    """Files are read for each notice, so that a secret can be changed under a running daemon."""
+    priority: Mapping[NoticeKind, Annotated[int, Field(ge=1, le=5)]] = Field(default_factory=dict)
+    """1 to 5 by kind, where it is to be another one than ours."""
+    tags: tuple[str, ...] = ()
+    click: Annotated[str, AfterValidator(_web_address)] | None = None
+    """An address that is opened when the notice is tapped."""
+    timeout_s: float = Field(10, gt=0)
+
+    @model_validator(mode="after")
+    def _must_name_a_topic(self) -> NtfySettings:
+        _one_of(self, "topic", "topic_file")
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("takes token or token_file, not both")
+        return self
+
+
+class AppriseSettings(Section):
+    """Addresses of apprise, which knows more than a hundred services. They are secrets."""
+
+    urls: Some[Secret] | None = None
+    urls_file: AbsolutePath | None = None
+    """One address a line; what begins with # is none."""
+    config_file: AbsolutePath | None = None
+    """A configuration of apprise's own, in its text or YAML form."""
+    tags: tuple[str, ...] = ()
+    """Of the configuration, only addresses with one of these tags."""
+    timeout_s: float = Field(30, gt=0)
+
+    @model_validator(mode="after")
+    def _must_have_addresses(self) -> AppriseSettings:
+        _one_of(self, "urls", "urls_file", "config_file")
+        return self
+
+
+class Forms(Section):
+    """The four forms of a sink."""
+
+    command: Some[str] | None = None
+    """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
+    command_timeout_s: float = Field(30, gt=0)
+    webhook: WebhookSettings | None = None
+    ntfy: NtfySettings | None = None
+    apprise: AppriseSettings | None = None
+
+
+class SinkSettings(Forms):
+    """One way to reach people, in one of the four forms."""
+
+    quiet: bool = True
+    """Whether the quiet hours hold for it."""
+    digest: bool = True
+    """Whether it gets the kinds of the digest collected."""
+    burst: bool | None = None
+    """Whether many at once are folded into one; by itself for ntfy and apprise, which reach people."""
+
+    @model_validator(mode="after")
+    def _must_have_one_form(self) -> SinkSettings:
+        _one_of(self, *FORMS)
+        return self
+
+    @property
+    def folds(self) -> bool:
+        """Whether many notices at once are folded into one."""
+        return self.burst if self.burst is not None else bool(self.ntfy or self.apprise)
+
+
+class RouteSettings(Section):
+    """Which notices go to which sinks. What is left out is no condition."""
+
+    kinds: Some[NoticeKind] | None = None
+    projects: Some[str] | None = None
+    """Patterns (`*`, `?`, `[…]`) of a project's name or of its path."""
+    to: tuple[str, ...]
+    """Names of sinks; none of them: nobody is told."""
+
+
+class QuietSettings(Section):
+    """Hours in which nobody is told of anything but what is urgent."""
+
+    start: TimeOfDay
+    end: TimeOfDay
+    """Before `start`: of the day after."""
+    timezone: TimeZone | None = None
+    days: Some[Day] | None = None
+    """The days on which quiet hours begin; None: all."""
+    urgent: tuple[NoticeKind, ...] = ()
+    """The kinds that are told at once all the same."""
+
+    @model_validator(mode="after")
+    def _must_end(self) -> QuietSettings:
+        if self.start == self.end and len(set(self.days or range(7))) == 7:
+            raise ValueError("must not be the whole of every day: nothing would ever be told")
+        return self
+
+
+class DigestSettings(Section):
+    """Notices that are collected and told of together."""
+
+    at: TimeOfDay | None = None
+    every_h: Annotated[float, Field(gt=0)] | None = None
+    timezone: TimeZone | None = None
+    kinds: Some[NoticeKind] = ("done", "warning")
+
+    @model_validator(mode="after")
+    def _must_have_a_time(self) -> DigestSettings:
+        _one_of(self, "at", "every_h")
+        return self
+
+
+Minutes = Annotated[float, Field(gt=0)]
+
+
+class EscalationSettings(Section):
+    """Who else is told of what has waited for so long."""
+
+    after_min: Minutes
+    to: Some[str]
+    """Names of sinks. They are told whatever the routes and `events` say."""
+
+
+class RemindSettings(Section):
+    """When people are told again of what waits for them, each time once."""
+
+    after_min: tuple[Minutes, ...] = (60, 240, 1440)
+    escalate: tuple[EscalationSettings, ...] = ()
+
+
+class BurstSettings(Section):
+    """How many notices of one kind a sink gets at once; the rest are folded into one."""
+
+    most: int = Field(10, ge=1)
+    within_s: float = Field(60, gt=0)
+
+
+class NotifySettings(Forms):
+    """Who is told of what needs a person."""
+
+    sinks: Mapping[str, SinkSettings] = Field(default_factory=dict)
+    """Further sinks, by name."""
+    events: tuple[NoticeKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning", "reminder")
+    routes: tuple[RouteSettings, ...] = ()
+    quiet: QuietSettings | None = None
+    digest: DigestSettings | None = None
+    remind: RemindSettings = RemindSettings()
+    burst: BurstSettings = BurstSettings()
+    backoff_s: float = Field(5, gt=0)
+    """Pause after a first failure; twice as long after each further one in a row."""
+    backoff_max_s: float = Field(900, gt=0)
+    give_up_h: float = Field(24, gt=0)
+    """Hours of a running daemon after which a notice that could not be delivered is given up."""
+
+    @field_validator("sinks")
+    @classmethod
+    def _must_be_names(cls, sinks: Mapping[str, SinkSettings], info: ValidationInfo) -> Mapping[str, Any]:
+        for name in sinks:
+            if not _SINK_NAME.fullmatch(name):
+                raise ValueError("names of sinks are small letters, digits, - and _, 32 at most")
+            if name in FORMS and info.data.get(name) is not None:
+                raise ValueError(f"{name} is there twice: as notify.{name} and as notify.sinks.{name}")
+        return sinks
+
+    @field_validator("routes")
+    @classmethod
+    def _must_lead_somewhere(
+        cls, routes: tuple[RouteSettings, ...], info: ValidationInfo
+    ) -> tuple[RouteSettings, ...]:
+        _check_names((name for route in routes for name in route.to), info)
+        return routes
+
+    @field_validator("remind")
+    @classmethod
+    def _must_escalate_to_somebody(cls, remind: RemindSettings, info: ValidationInfo) -> RemindSettings:
+        _check_names((name for rung in remind.escalate for name in rung.to), info)
+        return remind
+
+    def named(self) -> dict[str, SinkSettings]:
+        """Return every sink by its name, those of the simple forms first."""
+        simple = {form: getattr(self, form) for form in FORMS if getattr(self, form) is not None}
+        limits = {"command": {"command_timeout_s": self.command_timeout_s}}
+        made = {
+            form: SinkSettings.model_validate({form: value, **limits.get(form, {})})
+            for form, value in simple.items()
+        }
+        return {**made, **self.sinks}
+
+
+def _check_names(names: Iterable[str], info: ValidationInfo) -> None:
+    """Raise ValueError for a sink that is not there; of sinks that are wrong themselves, say nothing."""
+    if not {"sinks", *FORMS} <= info.data.keys():
+        return
+    known = [*(form for form in FORMS if info.data[form] is not None), *info.data["sinks"]]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no sink {name[:32]!r} (sinks: {', '.join(known) or 'none'})")

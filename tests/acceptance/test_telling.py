@@ -1,0 +1,141 @@
+"""People are told again, and at the right time, by the real daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.daemon import Daemon, running, sample
+from tests.support.eventually import eventually_sync
+from tests.support.notices import Server, serving
+
+Json = dict[str, Any]
+KEY = "s3cr3t-k3y"
+SOON_MIN = 0.02
+
+
+def telling(server: Server, **more: object) -> Callable[[Daemon], Json]:
+    """Return settings that tell a web address, and what `more` says."""
+    return lambda _: {"notify": {"webhook": {"url": server.address("/hook")}, **more}}
+
+
+def told(server: Server) -> list[tuple[str, str]]:
+    """Return kind and id of every notice that the address got."""
+    return [(body["kind"], body["id"]) for _, _, _, body in server.requests]
+
+
+def to_review(daemon: Daemon, project: Path) -> None:
+    """Go to the first step that needs a person."""
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_at(project, "review", "needs_human")
+
+
+def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_path: Path) -> None:
+    """Until it is decided: without a daemon, too."""
+    project = sample(tmp_path)
+    ladder = {"after_min": [SOON_MIN, 2 * SOON_MIN], "escalate": [{"after_min": SOON_MIN, "to": ["boss"]}]}
+    with serving(200) as server, serving(200) as boss:
+        sinks = {"boss": {"webhook": {"url": boss.address("/boss")}}}
+        routes = [{"to": ["webhook"]}]
+        with running(tmp_path, telling(server, remind=ladder, sinks=sinks, routes=routes)) as daemon:
+            to_review(daemon, project)
+            eventually_sync(lambda: "reminder" in dict(told(server)) and boss.requests)
+            (waiting,) = daemon.get("/v1/notices")["waiting"]
+            assert (f"handoffd approve {project}", "US-001") == (waiting["next"], waiting["story"])
+            daemon.kill()
+            daemon.start()
+            eventually_sync(lambda: 2 == [kind for kind, _ in told(server)].count("reminder"))
+            daemon.verb("approve", project)
+            eventually_sync(lambda: [] == daemon.get("/v1/notices")["waiting"])
+
+        ids = [name for kind, name in told(server) if kind == "reminder"]
+        assert 2 == len(set(ids))
+        assert {"escalation"} == {body["kind"] for _, _, _, body in boss.requests}
+
+
+def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice(tmp_path: Path) -> None:
+    """By the next daemon, whose settings have none: it is held back in the journal."""
+    project = sample(tmp_path)
+    now = datetime.now(UTC)  # noqa: TID251  (the daemon goes by the real clock)
+    quiet = {
+        "start": f"{now - timedelta(hours=2):%H:%M}",
+        "end": f"{now + timedelta(hours=6):%H:%M}",
+        "timezone": "UTC",
+    }
+    with serving(200) as server:
+        with running(tmp_path, telling(server, quiet=quiet, remind={"after_min": [SOON_MIN]})) as daemon:
+            to_review(daemon, project)
+            (held,) = eventually_sync(
+                lambda: [one for one in daemon.get("/v1/notices")["held"] if one["count"] > 1]
+            )
+            assert ("webhook", "quiet", quiet["end"]) == (held["sink"], held["reason"], held["until"][11:16])
+            assert [] == server.requests
+            assert [] == daemon.get("/v1/status")["notices"]  # nothing failed, so nobody is warned
+
+        with running(tmp_path, telling(server)) as daemon:
+            eventually_sync(lambda: server.requests)
+            eventually_sync(lambda: [] == daemon.get("/v1/notices")["held"])
+
+        ((_, _, _, digest),) = server.requests
+        assert ("digest", "handoffd") == (digest["kind"], digest["name"])
+        assert f"handoffd approve {project}" in "".join(digest["lines"])
+
+
+def test_other_settings_count_under_the_running_daemon(tmp_path: Path) -> None:
+    """A mended address gets what waited for the old one, without a restart; a new sink is there, too."""
+    project = sample(tmp_path)
+    with serving(500) as dead, serving(200) as server:
+        settings = {"webhook": {"url": dead.address("/hook")}, "backoff_s": 0.2, "backoff_max_s": 0.2}
+        with running(tmp_path, {"notify": settings}) as daemon:
+            to_review(daemon, project)
+            eventually_sync(lambda: dead.requests)
+            pid = daemon.pid
+            mended = {"webhook": {"url": server.address("/hook")}}
+            daemon.configure(
+                {"notify": {**mended, "sinks": {"more": {"webhook": {"url": server.address("/more")}}}}}
+            )
+            eventually_sync(lambda: "needs_human" in dict(told(server)))
+            eventually_sync(lambda: [] == daemon.get("/v1/status")["notices"])
+            eventually_sync(
+                lambda: "more" in [one["sink"] for one in daemon.post("/v1/notices/test", {})["sinks"]]
+            )
+            assert pid == daemon.pid
+
+        assert {"/hook", "/more"} == {path for _, path, _, _ in server.requests}
+
+
+@pytest.mark.slow
+def test_apprise_runs_beside_the_daemon_and_its_secrets_are_nowhere_to_be_seen(tmp_path: Path) -> None:
+    """Neither in arguments nor in environments, nor in the log, nor in what status says when it fails."""
+    project = sample(tmp_path)
+    with serving(500) as server:
+        url = f"json://127.0.0.1:{server.server_address[1]}/{KEY}"
+        settings = {"notify": {"apprise": {"urls": [url]}, "backoff_s": 0.2, "backoff_max_s": 0.2}}
+        with running(tmp_path, settings) as daemon:
+            to_review(daemon, project)
+            eventually_sync(lambda: daemon.get("/v1/status")["notices"], within_s=120)
+            eventually_sync(lambda: daemon.get("/v1/status")["notices"][0]["failed_tries"], within_s=120)
+            assert f"/{KEY}" in {path for _, path, _, _ in server.requests}
+            error = daemon.get("/v1/status")["notices"][0]["last_error"]
+            assert "JSON: " in error
+            seen = [error, (tmp_path / "daemon.log").read_text(), shown_of(daemon)]
+            assert not [text for text in seen if KEY in text]
+            assert "apprise_worker" in seen[2]
+            assert "/apprise/" not in Path(f"/proc/{daemon.pid}/maps").read_text()
+            server.status = 200
+            eventually_sync(lambda: not daemon.get("/v1/status")["notices"], within_s=120)
+
+
+def shown_of(daemon: Daemon) -> str:
+    """Return the arguments and environments of the daemon's children, as others of this account see them."""
+    shown = b""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if f"\nPPid:\t{daemon.pid}\n" in status.read_text():
+                shown += (status.parent / "cmdline").read_bytes() + (status.parent / "environ").read_bytes()
+        except OSError:  # it has ended
+            continue
+    return shown.decode("utf-8", "replace")

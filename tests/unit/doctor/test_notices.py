@@ -1,0 +1,65 @@
+"""Whether people would be told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handoffd.doctor.finding import Finding
+from handoffd.doctor.notices import SinkFacts, check, gather, silent
+from handoffd.settings_notify import NotifySettings
+
+
+def found(environ: dict[str, str] | None = None, **values: Any) -> list[tuple[str, str, str | None]]:
+    """Return severity, what and why of what is found about settings."""
+    settings = NotifySettings.model_validate(values)
+    given = dict(os.environ) if environ is None else environ
+    facts = tuple(gather(name, sink, given) for name, sink in settings.named().items())
+    return [(one.severity, one.what, one.why) for one in check(settings, facts)]
+
+
+def test_a_program_must_be_there() -> None:
+    """On the PATH that the daemon gives it."""
+    assert [("ok", "people are told by command (nothing was sent: handoffd notify test)", None)] == found(
+        command=["sh"]
+    )
+    assert [("fault", "nobody is told by command", "sh is not found")] == found(
+        {"PATH": "/none"}, command=["sh"]
+    )
+
+
+def test_files_with_secrets_must_be_readable_and_ours_alone(tmp_path: Path) -> None:
+    """Each is named."""
+    token = tmp_path / "token"
+    ntfy = {"topic": "t", "token_file": str(token)}
+    assert [("fault", "nobody is told by ntfy", f"{token} cannot be read")] == found(ntfy=ntfy)
+    token.write_text("x")
+    token.chmod(0o644)
+    why = "it holds a secret, and other accounts may read it"
+    assert [("warning", f"{token} is open to others", why)] == found(ntfy=ntfy)
+    token.chmod(0o600)
+    assert ["ok"] == [severity for severity, _, _ in found(ntfy=ntfy)]
+
+
+@pytest.mark.slow
+def test_apprise_must_know_its_addresses() -> None:
+    """By their numbers: they are secrets. Nothing is sent."""
+    assert ["ok"] == [severity for severity, _, _ in found(apprise={"urls": ["json://127.0.0.1:9/"]})]
+    why = "address 2: apprise does not know such an address"
+    wrong = {"urls": ["json://127.0.0.1:9/", "nosuch://key"]}
+    assert [("fault", "nobody is told by x", why)] == found(sinks={"x": {"apprise": wrong}})
+
+
+def test_nobody_to_tell_is_worth_a_warning() -> None:
+    """Whoever sleeps learns of nothing then."""
+
+    def told(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+        return [(one.severity, one.what) for one in findings]
+
+    nothing = ("warning", "people are told of nothing")
+    assert [nothing] == told(check(NotifySettings(), ()))
+    assert [nothing] == told(check(NotifySettings(events=()), (SinkFacts(name="x"),)))
+    assert ["fault"] == [one.severity for one in check(NotifySettings(), (silent("x"),))]

@@ -1,0 +1,204 @@
+"""The apprise sink, with the real worker and the real apprise, against servers on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.notices import NOTICE, Server, serving
+
+from handoffd.notify.apprise import ARGV, AppriseSink
+from handoffd.notify.sink import Undelivered
+from handoffd.notify.worker import Worker
+from handoffd.settings_notify import AppriseSettings
+
+pytestmark = pytest.mark.slow
+
+KEY = "s3cr3t-k3y"
+
+
+def address(server: Server, path: str = KEY) -> str:
+    """Return apprise's address of a server on loopback."""
+    return f"json://127.0.0.1:{server.server_address[1]}/{path}"
+
+
+def sink(worker: Worker | None = None, **values: Any) -> AppriseSink:
+    """Return a sink; with loopback for a proxy that is none."""
+    settings = AppriseSettings.model_validate({"timeout_s": 60, **values})
+    return AppriseSink(settings, os.environ, worker=worker)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that takes what it gets."""
+    with serving(200) as running:
+        yield running
+
+
+def workers() -> list[int]:
+    """Return the workers of this process."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if f"\nPPid:\t{os.getpid()}\n" in status.read_text():
+                line = (status.parent / "cmdline").read_bytes()
+                found += [int(status.parent.name)] if b"apprise_worker" in line else []
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def shown_of(pid: int) -> bytes:
+    """Return what others can see of a process."""
+    return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+
+
+async def test_a_notice_is_sent_in_words(server: Server) -> None:
+    """Title, message and kind, as apprise has them; one worker does several."""
+    one = sink(urls=[address(server)])
+    try:
+        for _ in range(2):
+            await one.deliver(NOTICE)
+    finally:
+        one.close()
+
+    (_, path, _, body), _ = server.requests
+    assert (f"/{KEY}", "shop US-005 needs you", "warning") == (path, body["title"], body["type"])
+    assert body["message"].endswith("Next: handoffd approve /srv/shop")
+
+
+async def test_only_those_that_did_not_take_it_get_it_again() -> None:
+    """A mailbox is not filled because a chat is down."""
+    with serving(200) as fine, serving(500) as broken:
+        one = sink(urls=[address(fine), address(broken)])
+        try:
+            for _ in range(2):
+                with pytest.raises(Undelivered, match=r"JSON: .*error=500") as caught:
+                    await one.deliver(NOTICE)
+                assert KEY not in caught.value.why
+            broken.status = 200
+            await one.deliver(NOTICE)
+        finally:
+            one.close()
+
+        assert (1, 3) == (len(fine.requests), len(broken.requests))
+
+
+async def test_addresses_may_be_in_a_file_or_a_configuration(server: Server, tmp_path: Path) -> None:
+    """One a line, with remarks; or apprise's own form, of which tags select."""
+    lines, config = tmp_path / "urls", tmp_path / "apprise.yaml"
+    lines.write_text(f"# ours\n\n{address(server, 'lines')}\n")
+    tagged = "".join(f"  - {address(server, tag)}:\n    tag: {tag}\n" for tag in ("shop", "blog"))
+    config.write_text(f"urls:\n{tagged}")
+    sinks = [sink(urls_file=str(lines)), sink(config_file=str(config), tags=["blog"])]
+    for one in sinks:
+        try:
+            await one.deliver(NOTICE)
+        finally:
+            one.close()
+
+    assert ["/lines", "/blog"] == [path for _, path, _, _ in server.requests]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"urls": [f"nosuch://{KEY}"]}, "address 1: apprise does not know"),
+        ({"urls_file": "/no/such/file"}, "cannot be read"),
+        ({"config_file": "/no/such/file"}, "is no file"),
+    ],
+)
+async def test_what_is_wrong_with_addresses_is_told(values: dict[str, Any], why: str) -> None:
+    """Without the address."""
+    one = sink(**values)
+    try:
+        with pytest.raises(Undelivered, match=why) as caught:
+            await one.deliver(NOTICE)
+    finally:
+        one.close()
+    assert KEY not in caught.value.why
+
+
+async def test_addresses_can_be_checked_without_sending(server: Server) -> None:
+    """For doctor."""
+    one = sink(urls=[address(server), f"nosuch://{KEY}"])
+    try:
+        assert ["address 2: apprise does not know such an address"] == await one.check()
+    finally:
+        one.close()
+
+    assert [] == server.requests
+
+
+async def test_a_worker_that_is_killed_while_it_sends_fails_the_delivery_and_is_replaced(
+    server: Server,
+) -> None:
+    """The next try has another one."""
+    server.hold.clear()
+    one = sink(urls=[address(server)])
+    failures: list[str] = []
+
+    async def deliver() -> None:
+        try:
+            await one.deliver(NOTICE)
+        except Undelivered as failure:
+            failures.append(failure.why)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(deliver)
+            await eventually(lambda: server.requests, within_s=60)
+            (pid,) = workers()
+            os.kill(pid, signal.SIGKILL)
+        assert ["the worker of apprise failed: it ended without an answer (signal 9)"] == failures
+
+        server.hold.set()
+        await deliver()
+        assert 1 == len(failures)
+    finally:
+        one.close()
+
+
+async def test_a_service_that_hangs_is_left_at_the_time_limit(server: Server) -> None:
+    """With the worker."""
+    one = sink(urls=[address(server)], timeout_s=1)
+    try:
+        await one.check()  # it is slow to start
+        server.hold.clear()
+        with pytest.raises(Undelivered, match="within 1 s"):
+            await one.deliver(NOTICE)
+    finally:
+        one.close()
+    await eventually(lambda: [] == workers())
+
+
+async def test_no_address_is_to_be_seen_in_the_process_list(server: Server) -> None:
+    """Neither among its arguments nor in its environment."""
+    server.hold.clear()
+    one = sink(urls=[address(server)])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.deliver, NOTICE)
+        await eventually(lambda: server.requests, within_s=60)
+        (pid,) = workers()
+        seen = shown_of(pid)
+        assert b"apprise_worker" in seen
+        assert KEY.encode() not in seen
+        tasks.cancel_scope.cancel()
+    await eventually(lambda: [] == workers())
+
+
+async def test_without_apprise_it_is_told_what_to_install() -> None:
+    """In the daemon's own environment."""
+    bare = Worker((ARGV[0], "-I", "-S", ARGV[2]), {})
+    one = sink(bare, urls=["json://127.0.0.1/"])
+    try:
+        with pytest.raises(Undelivered, match=r"pip install 'handoffd\[apprise\]'"):
+            await one.deliver(NOTICE)
+    finally:
+        one.close()

@@ -1,0 +1,169 @@
+"""Quiet hours and digests: by the clock on the wall, also when it is put forward or back."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from handoffd.notify.hours import Reason, digest_at, is_stale, quiet_until, release_at
+from handoffd.settings_notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+
+BERLIN = "Europe/Berlin"
+SINK = SinkSettings.model_validate({"command": ["true"]})
+EXEMPT = SinkSettings.model_validate({"command": ["true"], "quiet": False, "digest": False})
+
+
+def utc(text: str) -> datetime:
+    """Return an instant."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def quiet(start: str, end: str, **more: object) -> QuietSettings:
+    """Return quiet hours in Berlin: UTC+1, in summer UTC+2."""
+    return QuietSettings.model_validate({"start": start, "end": end, "timezone": BERLIN, **more})
+
+
+NIGHT = quiet("22:00", "07:00")
+
+
+@pytest.mark.parametrize(
+    ("now", "until"),
+    [
+        ("2026-01-10T20:59:59", None),
+        ("2026-01-10T21:00:00", "2026-01-11T06:00:00"),
+        ("2026-01-11T03:00:00", "2026-01-11T06:00:00"),
+        ("2026-01-11T06:00:00", None),
+        ("2026-07-10T20:00:00", "2026-07-11T05:00:00"),
+        ("2026-03-28T21:30:00", "2026-03-29T05:00:00"),  # clocks go forward in it: an hour less
+        ("2026-10-24T20:30:00", "2026-10-25T06:00:00"),  # and back: an hour more
+    ],
+)
+def test_a_night_ends_when_the_wall_clock_says_so(now: str, until: str | None) -> None:
+    """Whatever the zone did meanwhile."""
+    assert (None if until is None else utc(until)) == quiet_until(NIGHT, utc(now))
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "until"),
+    [
+        (quiet("12:00", "13:00"), "2026-01-10T11:30:00", "2026-01-10T12:00:00"),
+        (quiet("02:10", "02:50"), "2026-03-29T01:20:00", "2026-03-29T01:50:00"),  # neither is on the clock
+        (quiet("01:00", "02:30"), "2026-10-25T00:20:00", "2026-10-25T00:30:00"),  # the first 02:30
+        (quiet("01:00", "02:30"), "2026-10-25T01:00:00", None),  # at the second one it is over
+    ],
+)
+def test_hours_that_the_clock_skips_or_shows_twice(hours: QuietSettings, now: str, until: str | None) -> None:
+    """Quiet hours end in any case, and once."""
+    assert (None if until is None else utc(until)) == quiet_until(hours, utc(now))
+
+
+def test_days_are_those_on_which_quiet_hours_begin() -> None:
+    """Friday's reach into Saturday; whole days that follow each other are one."""
+    friday = quiet("22:00", "07:00", days=["fri"])
+    weekend = quiet("00:00", "00:00", days=["sat", "sun"])
+
+    assert utc("2026-01-10T06:00:00") == quiet_until(friday, utc("2026-01-10T02:00:00"))  # a Saturday
+    assert quiet_until(friday, utc("2026-01-10T22:00:00")) is None
+    assert utc("2026-01-11T23:00:00") == quiet_until(weekend, utc("2026-01-10T11:00:00"))
+    assert quiet_until(weekend, utc("2026-01-12T11:00:00")) is None
+    assert quiet_until(None, utc("2026-01-12T11:00:00")) is None
+
+
+def test_every_minute_of_a_year_agrees_with_the_wall_clock() -> None:
+    """Quiet is exactly when the local time is past 22:00 or before 07:00."""
+    for quarter in range(0, 366 * 96, 7):
+        now = utc("2026-01-01T00:00:00") + timedelta(minutes=15 * quarter)
+        hour = now.astimezone(ZoneInfo(BERLIN)).hour
+        assert (hour >= 22 or hour < 7) == (quiet_until(NIGHT, now) is not None), now
+
+
+@pytest.mark.parametrize(
+    ("since", "at"),
+    [
+        ("2026-01-10T06:29:00", "2026-01-10T06:30:00"),
+        ("2026-01-10T06:30:00", "2026-01-11T06:30:00"),
+        ("2026-01-10T23:30:00", "2026-01-11T06:30:00"),
+        ("2026-03-28T12:00:00", "2026-03-29T05:30:00"),
+        ("2026-10-24T12:00:00", "2026-10-25T06:30:00"),
+    ],
+)
+def test_a_digest_is_told_at_its_time_of_the_day(since: str, at: str) -> None:
+    """The next one after what it collects."""
+    digest = DigestSettings.model_validate({"at": "07:30", "timezone": BERLIN})
+
+    assert utc(at) == digest_at(digest, utc(since))
+
+
+def test_a_digest_is_told_every_so_many_hours() -> None:
+    """From the first thing on that it collects."""
+    assert utc("2026-01-10T08:00:00") == digest_at(DigestSettings(every_h=2), utc("2026-01-10T06:00:00"))
+
+
+MORNING = utc("2026-01-10T08:00:00")
+NIGHTLY = utc("2026-01-10T23:00:00")
+ALL = NotifySettings.model_validate(
+    {
+        "quiet": {"start": "22:00", "end": "07:00", "timezone": BERLIN},
+        "digest": {"at": "06:00", "timezone": BERLIN},
+        "burst": {"within_s": 60},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "sink", "settings", "now", "at"),
+    [
+        ("quiet", SINK, ALL, NIGHTLY, "2026-01-11T06:00:00"),
+        ("quiet", SINK, ALL, MORNING, "2026-01-10T08:00:00"),
+        ("quiet", EXEMPT, ALL, NIGHTLY, "2026-01-10T23:00:00"),
+        ("quiet", SINK, NotifySettings(), NIGHTLY, "2026-01-10T23:00:00"),
+        ("digest", SINK, ALL, MORNING, "2026-01-11T06:00:00"),  # 06:00 there is in the quiet hours
+        ("digest", EXEMPT, ALL, MORNING, "2026-01-10T08:00:00"),
+        ("digest", SINK, NotifySettings(), MORNING, "2026-01-10T08:00:00"),
+        ("burst", SINK, ALL, MORNING, "2026-01-10T08:01:00"),
+        ("burst", SINK, ALL, NIGHTLY, "2026-01-11T06:00:00"),
+        ("burst", EXEMPT, ALL, NIGHTLY, "2026-01-10T23:01:00"),
+    ],
+)
+def test_what_is_held_back_is_told_when_nothing_holds_it_any_more(
+    reason: Reason, sink: SinkSettings, settings: NotifySettings, now: datetime, at: str
+) -> None:
+    """What no setting holds back is told at once; and nothing but at a time that is not quiet."""
+    assert utc(at) == release_at(reason, sink, settings, now, now)
+
+
+def test_a_time_that_has_passed_is_now() -> None:
+    """The daemon was down when the digest was due; or the clock was put back since."""
+    late = MORNING + timedelta(days=3)
+
+    assert late == release_at("digest", EXEMPT.model_copy(update={"digest": True}), ALL, MORNING, late)
+    assert MORNING + timedelta(minutes=1) == release_at("burst", SINK, ALL, late, MORNING)
+
+
+def test_a_moment_too_far_ahead_is_one_of_another_clock() -> None:
+    """Nothing is held for longer than a week of quiet days and a digest."""
+    reasons: tuple[Reason, ...] = ("quiet", "digest", "burst")
+    for reason, now in itertools.product(reasons, (MORNING, NIGHTLY)):
+        assert not is_stale(release_at(reason, SINK, ALL, now, now), now, ALL)
+    assert is_stale(MORNING + timedelta(days=30), MORNING, ALL)
+
+
+def test_without_a_zone_the_machines_counts() -> None:
+    """With its summer time."""
+    code = (
+        "from datetime import datetime; from handoffd.notify.hours import quiet_until;"
+        "from handoffd.settings_notify import QuietSettings;"
+        "q = QuietSettings(start='22:00', end='07:00');"
+        "print(*(quiet_until(q, datetime.fromisoformat(t)) for t in"
+        " ('2026-01-10T21:30:00+00:00', '2026-07-10T20:30:00+00:00')))"
+    )
+    there = {**os.environ, "TZ": BERLIN}
+
+    told = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True)
+    assert "2026-01-11 06:00:00+00:00 2026-07-11 05:00:00+00:00" == told.stdout.strip()

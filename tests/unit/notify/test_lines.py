@@ -1,0 +1,104 @@
+"""The lines of the sinks that there are, while settings change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+from tests.support.eventually import eventually
+from tests.support.notices import NOTICE, MemoryBox
+from tests.unit.notify.making import QUICK, Recording
+
+from handoffd.clock import SystemClock
+from handoffd.notify.box import Parcel
+from handoffd.notify.fanout import terms_of
+from handoffd.notify.lines import Lines
+from handoffd.notify.sink import Undelivered
+from handoffd.settings_notify import SinkSettings
+
+ONE, OTHER = SinkSettings(command=("one",)), SinkSettings(command=("other",))
+
+
+class Rooms:
+    """Lines over a box, and every sink that was made for them."""
+
+    def __init__(self) -> None:
+        self.box = MemoryBox()
+        self.made: list[Recording] = []
+        self.lines = Lines(self.box, SystemClock(), lambda: 0.0)
+
+    def configure(self, **sinks: SinkSettings) -> None:
+        """Have these sinks."""
+
+        def make(name: str, _: SinkSettings) -> Recording:
+            self.made.append(Recording(name))
+            return self.made[-1]
+
+        self.lines.configure(sinks, make, terms_of(QUICK))
+
+    async def keep(self, name: str, *sinks: str) -> None:
+        """Record a notice, and say so."""
+        await self.box.keep([Parcel(notice=replace(NOTICE, id=name), sinks=sinks)], 0)
+        self.lines.hint()
+
+
+@asynccontextmanager
+async def rooms() -> AsyncIterator[Rooms]:
+    """Run lines for as long as the block lasts."""
+    there = Rooms()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(there.lines.run, lambda _: None)
+            yield there
+            group.cancel_scope.cancel()
+
+
+async def test_nothing_is_sent_before_the_box_is_opened() -> None:
+    """What waits from an earlier life may not be for these sinks."""
+    async with rooms() as there:
+        there.configure(a=ONE)
+        await there.keep("1", "a")
+        await anyio.wait_all_tasks_blocked()
+        assert [] == there.made[0].got
+        there.lines.opened.set()
+        await eventually(lambda: there.made[0].got)
+
+
+async def test_a_sink_that_stays_as_it_was_goes_on_undisturbed() -> None:
+    """A notice that it has in hand is not sent again because another sink was changed."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE, b=ONE)
+        a, b = there.made
+        a.shut()
+        await there.keep("1", "a", "b")
+        await eventually(lambda: a.tries and b.got)
+        there.configure(b=OTHER, c=ONE, a=ONE)
+        assert (4, ("b", "c", "a")) == (len(there.made), there.lines.names)
+        a.gate.set()
+        await eventually(lambda: a.got)
+        await there.keep("2", "a", "b", "c")
+        await eventually(lambda: there.made[2].got and there.made[3].got and 2 == len(a.got))
+
+    assert (["1", "2"], 2, ["1"], ["2"], ["2"]) == (
+        a.got, a.tries, b.got, there.made[2].got, there.made[3].got,
+    )  # fmt: skip
+    assert all(sink.closed for sink in there.made)
+
+
+async def test_what_waits_for_a_changed_sink_goes_to_the_new_one() -> None:
+    """A mended address gets all that the old one did not take; a sink that is gone gets nothing more."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE, gone=ONE)
+        for sink in there.made:
+            sink.dead = Undelivered("no route")
+        await there.keep("1", "a", "gone")
+        await eventually(lambda: all(sink.tries for sink in there.made))
+        there.configure(a=OTHER)
+        await eventually(lambda: ["1"] == there.made[2].got)
+        await eventually(lambda: all(sink.closed for sink in there.made[:2]))
+        assert there.lines.unkept("gone") is None
+        assert {"a": OTHER} == there.lines.sinks

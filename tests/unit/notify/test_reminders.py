@@ -1,0 +1,217 @@
+"""People are told again of what waits for them, each time once, until it is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.notices import NOTICE, MemoryBox
+from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
+from tests.unit.notify.test_releases import QUIET, telling
+
+from handoffd.notify.fanout import Notifier
+from handoffd.notify.reminders import span
+from handoffd.settings_notify import NotifySettings
+
+LADDER = {"after_min": [60, 240], "escalate": [{"after_min": 120, "to": ["boss"]}]}
+GATE = replace(NOTICE, id="gate", at=NOON)
+
+
+def settings(**values: Any) -> NotifySettings:
+    """Return settings with a ladder of reminders; `boss` gets escalations only."""
+    form = {"command": ["true"]}
+    given = {"routes": [{"to": ["me"]}], "remind": LADDER, "sinks": {"me": form, "boss": form}, **values}
+    return NotifySettings.model_validate(given)
+
+
+async def later(notifier: Notifier, clock: WallClock, **by: float) -> None:
+    """Move the clock, and have it looked at."""
+    clock.move(**by)
+    notifier.configure(settings())
+    await anyio.wait_all_tasks_blocked()
+    assert await notifier.drain(60)
+
+
+async def test_a_gate_is_told_of_again_rung_by_rung() -> None:
+    """To those who were told, with what to type; after a while to others too."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        await later(notifier, clock, minutes=59)
+        assert ["gate"] == me.got
+        await later(notifier, clock, minutes=1)
+        await later(notifier, clock, minutes=60)
+        await later(notifier, clock, minutes=120)
+        await later(notifier, clock, days=30)
+
+    assert ["gate", "reminder-60-gate", "reminder-240-gate"] == me.got
+    assert ["escalation-120-gate"] == boss.got
+    reminder = me.notices[1]
+    assert ("reminder", "gate", clock.now().replace(month=1, day=12, hour=13)) == (
+        reminder.kind, reminder.of, reminder.at,
+    )  # fmt: skip
+    assert "US-005 waits for a review (it has waited for 60 min)" == reminder.text
+    assert NOTICE.action == reminder.action == boss.notices[0].action
+
+
+async def test_what_is_over_is_told_of_no_more() -> None:
+    """Nobody has to say so: it is asked when it is due, and forgotten then."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        await later(notifier, clock, minutes=60)
+        box.over.add("gate")
+        await later(notifier, clock, minutes=60)
+        await eventually(lambda: {} == box.waiting_matters)
+        assert {} == notifier.reminders()
+
+    assert (["gate", "reminder-60-gate"], []) == (me.got, boss.got)
+
+
+async def test_a_restart_repeats_nothing_and_makes_up_for_what_was_passed_as_one() -> None:
+    """Also when the clock was put forward, or back."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        await later(notifier, clock, minutes=60)
+    clock.move(minutes=10)
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        await later(notifier, clock, minutes=1)
+        assert ["gate", "reminder-60-gate"] == me.got
+    clock.move(days=2)
+    async with telling(settings(), clock, box, me, boss):
+        await eventually(lambda: boss.got and 3 == len(me.got))
+    clock.move(days=-900)
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        await later(notifier, clock, minutes=1)
+
+    assert ["gate", "reminder-60-gate", "reminder-240-gate"] == me.got
+    assert ["escalation-240-gate"] == boss.got
+
+
+async def test_a_clock_that_is_put_back_does_not_put_reminders_off_for_years() -> None:
+    """It has waited since then, by the clock that people see."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        await later(notifier, clock, days=-900)
+        assert [clock.now() + timedelta(minutes=60)] == list(notifier.reminders().values())
+        await later(notifier, clock, minutes=60)
+
+    assert ["gate", "reminder-60-gate"] == me.got
+
+
+async def test_only_what_comes_from_a_decision_waits_and_only_for_a_person() -> None:
+    """What is done, and warnings, are told of once. A person's gate may be told of by others too."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(replace(GATE, id="done", kind="done", track="a"), 7)
+        notifier.send(replace(GATE, id="full", kind="needs_human", track="b"))
+        notifier.send(replace(GATE, id="trust", kind="needs_human", track=""), waits=True)
+        assert await notifier.drain(60)
+
+        assert ["trust"] == list(notifier.reminders())
+        notifier.settle("/srv/shop", "nobody")
+        notifier.settle("/srv/shop")
+        await eventually(lambda: {} == notifier.reminders() and {} == box.waiting_matters)
+
+
+async def test_the_same_notice_opens_nothing_twice() -> None:
+    """Each daemon finds the same edit that waits for trust; who decided it once is not asked again."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        for _ in range(2):
+            notifier.send(GATE, waits=True)
+            assert await notifier.drain(60)
+            notifier.settle(GATE.project, GATE.track)
+            await eventually(lambda: {} == box.waiting_matters)
+
+    assert ["gate"] == me.got
+
+
+async def test_a_track_waits_for_one_thing_at_a_time() -> None:
+    """The next gate takes the place of the last."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        assert await notifier.drain(60)
+        clock.move(minutes=30)
+        notifier.send(replace(GATE, id="next", at=clock.now()), 8)
+        assert await notifier.drain(60)
+        await later(notifier, clock, minutes=40)
+        assert ["gate", "next"] == me.got
+        await later(notifier, clock, minutes=30)
+
+    assert ["gate", "next", "reminder-60-next"] == me.got
+
+
+async def test_at_night_reminders_wait_for_the_morning_in_one_notice() -> None:
+    """Which lists the gate once, however often it would have been told of."""
+    clock, box, me, boss = WallClock(NIGHT), MemoryBox(), Recording("me"), Recording("boss")
+    night = settings(quiet={**QUIET, "urgent": ["escalation"]})
+    async with telling(night, clock, box, me, boss) as notifier:
+        notifier.send(replace(GATE, at=NIGHT), 7)
+        for _ in range(4):
+            clock.move(hours=1)
+            notifier.configure(night)
+            await anyio.wait_all_tasks_blocked()
+            assert await notifier.drain(60)
+        assert ([], ["escalation-120-gate"]) == (me.got, boss.got)
+        clock.move(hours=5)
+        notifier.configure(night)
+        await eventually(lambda: me.got)
+
+    (digest,) = me.notices
+    assert (3, 2) == (digest.count, len(digest.lines))
+    assert "4 h" in digest.lines[1]
+
+
+async def test_a_box_that_cannot_be_asked_is_asked_again() -> None:
+    """The rung is told of all the same, and once."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(GATE, 7)
+        assert await notifier.drain(60)
+        box.broken = True
+        clock.move(minutes=60)
+        notifier.configure(settings())
+        await anyio.wait_all_tasks_blocked()
+        box.broken = False
+        await eventually(lambda: 2 == len(me.got))
+        box.over.add("gate")
+        box.broken = True
+        clock.move(minutes=60)
+        notifier.configure(settings())
+        await anyio.wait_all_tasks_blocked()
+        box.broken = False
+        await eventually(lambda: {} == box.waiting_matters)
+
+    assert ["gate", "reminder-60-gate"] == me.got
+
+
+async def test_without_sinks_nothing_waits() -> None:
+    """There would be nobody to remind."""
+    clock, box = WallClock(NOON), MemoryBox()
+    async with telling(NotifySettings(), clock, box) as notifier:
+        notifier.send(GATE, 7)
+        assert await notifier.drain(60)
+
+    assert ({}, [7]) == (box.waiting_matters, box.orders)
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (timedelta(minutes=119, seconds=59), "119 min"),
+        (timedelta(hours=2), "2 h"),
+        (timedelta(hours=47, minutes=59), "47 h"),
+        (timedelta(hours=50), "2 days"),
+    ],
+)
+def test_lengths_in_words(length: timedelta, words: str) -> None:
+    """No more exact than people want."""
+    assert words == span(length)

@@ -1,0 +1,95 @@
+"""The settings of notices: sinks and their names, where routes lead, times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from handoffd.settings_notify import NotifySettings
+
+NTFY = {"topic": "shop-4711"}
+NIGHT = {"start": "22:00", "end": "07:00"}
+
+
+def notify(**values: Any) -> NotifySettings:
+    """Return settings of notices."""
+    return NotifySettings.model_validate(values)
+
+
+def test_the_simple_forms_are_sinks_with_the_name_of_their_form() -> None:
+    """Beside those that have names of their own."""
+    settings = notify(command=["true"], command_timeout_s=5, ntfy=NTFY, sinks={"phone": {"ntfy": NTFY}})
+
+    sinks = settings.named()
+    assert ["command", "ntfy", "phone"] == list(sinks)
+    assert (("true",), 5) == (sinks["command"].command, sinks["command"].command_timeout_s)
+    assert sinks["ntfy"] == sinks["phone"]
+    assert {} == notify().named()
+
+
+def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
+    """A program can count by itself; either can be said otherwise."""
+    sinks = notify(
+        command=["true"], ntfy=NTFY,
+        sinks={"a": {"apprise": {"urls": ["json://x"]}}, "b": {"ntfy": NTFY, "burst": False},
+               "c": {"webhook": {"url": "http://x/"}, "burst": True}},
+    ).named()  # fmt: skip
+
+    folding = {name: sink.folds for name, sink in sinks.items()}
+    assert {"command": False, "ntfy": True, "a": True, "b": False, "c": True} == folding
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "words"),
+    [
+        ({"sinks": {"phone": {}}}, "sinks.phone", "exactly one of these: command, webhook, ntfy, apprise"),
+        ({"sinks": {"x": {"ntfy": NTFY, "command": ["a"]}}}, "sinks.x", "exactly one"),
+        ({"sinks": {"Phone!": {"ntfy": NTFY}}}, "sinks", "small letters"),
+        ({"ntfy": NTFY, "sinks": {"ntfy": {"ntfy": NTFY}}}, "sinks", "twice"),
+        ({"ntfy": {}}, "ntfy", "exactly one of these: topic, topic_file"),
+        ({"ntfy": {**NTFY, "token": "a", "token_file": "/a"}}, "ntfy", "not both"),
+        ({"ntfy": {**NTFY, "server": "ntfy.sh"}}, "ntfy.server", "whole address"),
+        ({"ntfy": {**NTFY, "priority": {"done": 6}}}, "ntfy.priority.done", "less than or equal to 5"),
+        ({"ntfy": {**NTFY, "token_file": "token"}}, "ntfy.token_file", "whole path"),
+        ({"apprise": {}}, "apprise", "exactly one of these: urls, urls_file, config_file"),
+        ({"routes": [{"to": ["phone"]}]}, "routes", "no sink 'phone' (sinks: none)"),
+        ({"ntfy": NTFY, "routes": [{"to": ["phone"]}]}, "routes", "(sinks: ntfy)"),
+        ({"remind": {"escalate": [{"after_min": 5, "to": ["x"]}]}}, "remind", "no sink 'x'"),
+        ({"remind": {"after_min": [0]}}, "remind.after_min.0", "greater than 0"),
+        ({"quiet": {"start": "22", "end": "07:00"}}, "quiet.start", "from 00:00 to 23:59"),
+        ({"quiet": {"start": "22:00", "end": "24:00"}}, "quiet.end", "from 00:00 to 23:59"),
+        ({"quiet": {**NIGHT, "timezone": "Europe/Bonn"}}, "quiet.timezone", "no time zone"),
+        ({"quiet": {**NIGHT, "timezone": "../etc"}}, "quiet.timezone", "no time zone"),
+        ({"quiet": {"start": "07:00", "end": "07:00"}}, "quiet", "nothing would ever be told"),
+        ({"digest": {}}, "digest", "exactly one of these: at, every_h"),
+        ({"digest": {"at": "07:30", "every_h": 2}}, "digest", "exactly one"),
+        ({"burst": {"most": 0}}, "burst.most", "greater than or equal to 1"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(values: dict[str, Any], key: str, words: str) -> None:
+    """With its key."""
+    with pytest.raises(ValidationError) as caught:
+        notify(**values)
+
+    (error,) = caught.value.errors()
+    assert (key, True) == (".".join(map(str, error["loc"])), words in error["msg"]), error["msg"]
+
+
+def test_one_mistake_in_a_sink_is_not_told_as_another_of_the_routes() -> None:
+    """Which would be there if it were right."""
+    with pytest.raises(ValidationError) as caught:
+        notify(sinks={"phone": {"ntfy": {}}}, routes=[{"to": ["phone"]}])
+
+    assert [("sinks", "phone", "ntfy")] == [error["loc"] for error in caught.value.errors()]
+
+
+def test_secrets_are_not_shown_by_accident() -> None:
+    """Topics, tokens and addresses are keys."""
+    settings = notify(
+        ntfy={"topic": "key1", "token": "key2"}, apprise={"urls": ["tgram://key3/key4"]},
+        sinks={"x": {"ntfy": {"topic": "key5"}}},
+    )  # fmt: skip
+
+    assert "key" not in f"{settings!r} {settings}"
