@@ -36,7 +36,7 @@ from handoffd.notify.fanout import Notifier
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
-from handoffd.settings import LogSettings, Settings
+from handoffd.settings import LogSettings, SchedulingSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record
 from handoffd.supervise.budgets import Budgets
@@ -220,7 +220,7 @@ async def _services(base: Path) -> AsyncIterator[Services]:
             launcher=Launcher(settings.launcher_socket),
             executors=load_book(shipped_layer()),
             notifier=notifier,
-            slots=Slots(settings.execute.slots),
+            slots=Slots(settings.execute.slots, SchedulingSettings(min_free_memory_mb=0)),
             budgets=Budgets(settings.caps, _CLOCK, notifier.send, str(settings.state_dir)),
             clock=_CLOCK,
             environment={},

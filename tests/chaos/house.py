@@ -78,6 +78,7 @@ class House:
                 "env_allow": list(_ALLOWED),
                 "min_free_mb": 0,
             },
+            "scheduling": {"min_free_memory_mb": 0},
         }
 
     def order(self, **more: object) -> Json:

@@ -41,7 +41,10 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     base = Path(tempfile.mkdtemp(prefix="handoffd-demo-"))
     project = str(sample.create(directory.absolute() if directory else base / "shop"))
     progress.print(f"A small shop in [bold]{project}[/] gets the story [bold]{sample.STORY}[/].\n")
-    settings = {"executor": "rehearsal", "schedule": {"poll_s": 1}, "execute": {"min_free_mb": 0}}
+    settings = {
+        "executor": "rehearsal", "schedule": {"poll_s": 1}, "execute": {"min_free_mb": 0},
+        "scheduling": {"min_free_memory_mb": 0},
+    }  # fmt: skip
     played = play(project, sample.STORY, base=base, settings=settings, yes=yes, by="demo")
     proof = tell(played, as_json=as_json, prove=_prove)
     if not as_json:

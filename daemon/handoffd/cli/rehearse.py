@@ -135,4 +135,5 @@ def _settings() -> dict[str, Any]:
     with remedies("/"):
         settings = load().settings
     wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
-    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}}
+    free = {"min_free_memory_mb": 0}  # a rehearsal takes next to none
+    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}, "scheduling": free}

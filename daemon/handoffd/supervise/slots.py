@@ -117,8 +117,8 @@ class Slots:
         self._let_in(but=key)
         if news and self._queue.waits(key):
             full = self._queue.running.full(entry)
-            limit = " ".join(full) if full is not None else "machine"
-            log.info("waits for a slot", project=key.project, track=key.track, limit=limit)
+            limit = " ".join(full).strip() if full is not None else "machine"
+            log.debug("waits for a slot", project=key.project, track=key.track, limit=limit)
         return key in self._queue.running
 
     def occupy(self, bid: Bid) -> None:
