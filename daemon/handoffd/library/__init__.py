@@ -41,6 +41,7 @@ from handoffd.library.verbs import (
     rollback,
     run_post_check,
     start_custom,
+    start_next,
     start_story,
 )
 from handoffd.protocol.state import Reason, State, Status
@@ -83,6 +84,7 @@ __all__ = [
     "rollback",
     "run_post_check",
     "start_custom",
+    "start_next",
     "start_story",
     "triage",
 ]

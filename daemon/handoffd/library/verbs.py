@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from handoffd.inspection.query import state_of
 from handoffd.library.asking import Root, path_of, verb
 from handoffd.library.results import (
@@ -33,18 +35,34 @@ def start_story(
     agent_teams: bool = False,
     blocked_by: tuple[str, ...] = (),
     automatic: bool = False,
+    then: tuple[str, ...] = (),
+    queue: bool = False,
+    priority: int | None = None,
+    complexity: Literal["S", "M", "L"] | None = None,
 ) -> State:
     """Begin a story; a project that is not initialised yet is, first.
 
-    The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by itself.
-    Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY).
+    Those of `then` wait in the backlog behind it, and with `queue` all of them do while another story is
+    in flight. The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by
+    itself.
+    Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY, BLOCKED_IN_CIRCLE).
     """
     accepted(
         verb(
             "start", root, story=story, force=force, agent_teams=agent_teams,
-            blocked_by=list(blocked_by), manual=not automatic,
+            blocked_by=list(blocked_by), manual=not automatic, then=list(then), queue=queue,
+            priority=priority, complexity=complexity,
         )
     )  # fmt: skip
+    return state_of(path_of(root))
+
+
+def start_next(root: Root) -> State:
+    """Begin the next story of the backlog.
+
+    Raises Refused (STORY_IN_PROGRESS, BACKLOG_EMPTY, BLOCKED, PAUSED).
+    """
+    accepted(verb("continue", root))
     return state_of(path_of(root))
 
 

@@ -60,6 +60,25 @@ def _slots(place: Place, _: Json) -> Answer:
     return asked(place, lambda client: client.get("/v1/slots"), lambda service: service.slots())
 
 
+def _backlog(place: Place, given: Json) -> Answer:
+    project = project_of(given)
+    assert project is not None  # the schema requires it
+    return asked(
+        place,
+        lambda client: client.get("/v1/backlog", project=project),
+        lambda service: service.backlog(project),
+    )
+
+
+def _schedule(place: Place, given: Json) -> Answer:
+    project = project_of(given)
+    return asked(
+        place,
+        lambda client: client.get("/v1/schedules", project=project),
+        lambda service: service.schedules(project),
+    )
+
+
 def _peek(place: Place, given: Json) -> Answer:
     project = project_of(given)
     assert project is not None  # the schema requires it
@@ -165,6 +184,21 @@ READS: Final = (
             "by": {"type": "string", "enum": list(get_args(Grouping)), "description": "What to sum up by."},
             "since": {"type": "string", "description": "7d, 12h, 2w, or a date like 2026-01-31."},
         },
+    ),
+    _read(
+        "backlog",
+        "Backlog",
+        "The stories that wait in a project, in the order in which they are started, and what keeps each.",
+        _backlog,
+        {"project": PROJECT},
+        "project",
+    ),
+    _read(
+        "schedule",
+        "Schedule",
+        "What the clock starts: when it is due next, and what became of it last.",
+        _schedule,
+        {"project": _OF},
     ),
     _read("limits", "Limits", "The accounts that are at a usage limit, and since when.", _limits, {}),
     _read("slots", "Slots", "Who may run, who does, and what each of the others waits for.", _slots, {}),

@@ -21,8 +21,10 @@ from handoffd import (
     rollback,
     run_post_check,
     start_custom,
+    start_next,
     start_story,
 )
+from handoffd.library.asking import verb
 
 PASS = "---\nstatus: pass\n---\nDone.\n"
 
@@ -62,6 +64,24 @@ def test_a_story_by_hand(shop: Path) -> None:
     apply_handoff(shop)
     assert "done" == dispatch(shop).type
     assert ("bdd", "bdd") == (reopen(shop, "bdd", "Once more.").step, read_state(shop).reopened_from)
+
+
+def test_stories_wait_behind_one_another_until_the_next_is_asked_for(shop: Path) -> None:
+    """As urgent as was said; while one is in flight, nothing of the backlog starts."""
+    init_state(shop)
+    start_story(shop, "US-001", then=("US-002",), complexity="L")
+    assert "US-001" == start_story(shop, "US-003", queue=True, priority=5).story
+    with pytest.raises(Refused) as refused:
+        start_next(shop)
+    assert "STORY_IN_PROGRESS" == refused.value.code
+    verb("abort", shop)
+    assert "US-003" == start_next(shop).story
+    verb("abort", shop)
+    assert "US-002" == start_next(shop).story
+    verb("abort", shop)
+    with pytest.raises(Refused) as refused:
+        start_next(shop)
+    assert "BACKLOG_EMPTY" == refused.value.code
 
 
 def test_what_is_refused_is_raised(shop: Path) -> None:

@@ -56,6 +56,8 @@ def test_what_is_asked_of_the_daemon_is_answered(control: Controlled) -> None:
     assert "shop" == _ask(control.runtime, "projects").json["projects"][0]["name"]
     assert "# Do bdd" in _ask(control.runtime, "peek", project="shop").json["prompt"]
     assert [] == _ask(control.runtime, "limits").json["limits"]
+    assert "US-2" == _ask(control.runtime, "backlog", project="shop").json["next_story"]
+    assert [] == _ask(control.runtime, "schedule", project="shop").json["schedules"]
     assert [] == _ask(control.runtime, "runs", project="shop", limit=3).json["runs"]
     assert "day" == _ask(control.runtime, "usage", by="day", since="7d").json["by"]
 
@@ -74,7 +76,7 @@ def test_events_are_short_unless_asked_for_whole(control: Controlled) -> None:
 @pytest.mark.parametrize(
     ("name", "key"),
     [("status", "projects"), ("projects", "projects"), ("events", "events"), ("runs", "runs"),
-     ("usage", "rows"), ("limits", "limits")],
+     ("usage", "rows"), ("limits", "limits"), ("schedule", "schedules")],
 )  # fmt: skip
 def test_without_a_daemon_the_journal_answers(alone: Path, name: str, key: str) -> None:
     """Also where nothing was ever recorded; and nothing is made."""

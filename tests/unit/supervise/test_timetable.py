@@ -264,6 +264,21 @@ async def test_an_edited_schedule_begins_anew(tmp_path: Path) -> None:
             assert datetime(2026, 2, 1, 22, tzinfo=UTC) == view.next_at
 
 
+async def test_settings_that_change_are_followed(tmp_path: Path) -> None:
+    """Without a restart: what comes is begun with, what goes is told no more."""
+    async with house(tmp_path) as here, timetable(here) as (table, projects):
+        assert () == await table.views()
+        projects.services.settings = with_starts(here, DAILY).settings
+        await table.look()
+        set_clock(here, MIDNIGHT)
+        await table.look()
+        assert 1 == len(projects.asked)
+        projects.services.settings = here.services.settings
+        await table.look()
+        assert () == await table.views()
+        assert () == await here.journal.schedules.all()
+
+
 async def test_one_project_that_hangs_keeps_no_other_one_waiting(tmp_path: Path) -> None:
     """Both are asked at the same time."""
     async with house(tmp_path) as here:
