@@ -17,8 +17,6 @@ def still_waits(track: Track, story: str | None, step: str) -> bool:
         return False
     if ledger.held_edit is not None:
         return True
-    if ledger.dispatch is not None:
-        return False
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return True
     paused = ledger.paused_by is not None and ledger.remedy is not None  # by us, for want of something

@@ -78,6 +78,7 @@ async def test_a_restart_repeats_nothing_and_makes_up_for_what_was_passed_as_one
     async with telling(settings(), clock, box, me, boss) as notifier:
         notifier.send(GATE, 7)
         await later(notifier, clock, minutes=60)
+    assert [60.0] == [matter.reached_min for matter in box.waiting_matters.values()]
     clock.move(minutes=10)
     async with telling(settings(), clock, box, me, boss) as notifier:
         await later(notifier, clock, minutes=1)
@@ -98,6 +99,7 @@ async def test_a_clock_that_is_put_back_does_not_put_reminders_off_for_years() -
     clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
     async with telling(settings(), clock, box, me, boss) as notifier:
         notifier.send(GATE, 7)
+        assert await notifier.drain(60)
         await later(notifier, clock, days=-900)
         assert [clock.now() + timedelta(minutes=60)] == list(notifier.reminders().values())
         await later(notifier, clock, minutes=60)

@@ -15,12 +15,14 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE
 from tests.unit.notify.making import QUICK, Recording, notices
-from tests.unit.store.making import opened
+from tests.unit.store.making import KEY, opened, record
+from tests.unit.supervise.making import track_of
 
 from handoffd.clock import SystemClock
-from handoffd.notify.box import Expired, Opened, Parcel
+from handoffd.notify.box import Expired, Held, Matter, Opened, Parcel
 from handoffd.notify.fanout import Notifier
 from handoffd.notify.sink import Undelivered
+from handoffd.protocol.state import Status
 from handoffd.store.journal import Journal
 from handoffd.supervise.postbox import Postbox
 
@@ -69,6 +71,53 @@ async def test_a_record_that_cannot_be_read_is_none(tmp_path: Path) -> None:
 
         assert await box.read(waiting.number) is None
         assert await box.read(99) is None
+
+
+async def test_what_is_held_back_is_folded_into_one(tmp_path: Path) -> None:
+    """It comes out as it went in; what cannot be read is left out of it, and counted."""
+    path = tmp_path / "journal.db"
+    async with opened(path) as journal:
+        box = Postbox(journal)
+        kept = [replace(NOTICE, id=name) for name in "abc"]
+        await box.keep([Parcel(notice=one, sinks=("web",), held={"web": "quiet"}) for one in kept], 1)
+        assert (Held(sink="web", reason="quiet", count=3, since=NOTICE.at),) == await box.held()
+        with closing(sqlite3.connect(path)) as saboteur:
+            saboteur.execute("UPDATE notices SET body = '{' WHERE id = 'a'")
+            saboteur.commit()
+
+        lot = await box.lot("web", "quiet", 2)
+        assert lot is not None
+        assert (3, (kept[1],)) == (lot.count, lot.notices)
+        await box.fold("web", "quiet", lot.upto, replace(NOTICE, id="digest"), 2)
+        (waiting,) = await box.waiting("web", 0, 10)
+        assert replace(NOTICE, id="digest") == await box.read(waiting.number)
+        assert ((), None) == (await box.held(), await box.lot("web", "quiet", 2))
+
+
+async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: Path) -> None:
+    """The track as decided last, by whomever; and whether anybody looks after the project."""
+    async with opened(tmp_path / "journal.db") as journal:
+        box = Postbox(journal)
+        waiting = track_of(Status.NEEDS_HUMAN)
+        gate = replace(NOTICE, id="gate", story="US-001", step="bdd", project=KEY.project, track=KEY.track)
+        (matter,) = await box.keep([Parcel(notice=gate, sinks=("web",), waits=True)], 1)
+        assert Matter(notice="gate", lane=(KEY.project, KEY.track), since=NOTICE.at) == matter
+        assert await box.outlook("gate") is None  # nobody looks after it
+        await journal.add_project(KEY.project, "shop", NOTICE.at)
+        assert await box.outlook("gate") is None  # nothing is known of its track
+
+        await journal.commit(replace(record(), track=waiting))
+        assert gate == await box.outlook("gate")
+        await box.keep([Parcel(notice=replace(gate, id="r"), sinks=("web",), climbed=("gate", 60.0))], 2)
+        assert (replace(matter, reached_min=60.0),) == await box.matters()
+        await journal.commit(replace(record(), track=track_of(Status.RUNNING)))
+        assert await box.outlook("gate") is None
+        await box.settle(["gate"])
+        assert () == await box.matters()
+
+        trust = replace(gate, id="trust", track="")
+        await box.keep([Parcel(notice=trust, sinks=(), waits=True)], 3)
+        assert trust == await box.outlook("trust")  # until somebody says that it is over
 
 
 def resident_bytes() -> int:
