@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Container, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -306,6 +306,8 @@ class Daemon:
         """Take what is up by then out of its sight: it stays for long, and looking at it all is a pause."""
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
+            with suppress(HandoffdError):
+                await self._roster.views()  # whoever asks for the first status of thousands need not wait
         gc.collect()
         gc.freeze()
 

@@ -58,6 +58,7 @@ class Scale:
         self.daemon.start()
         found["ready_s"] = round(time.monotonic() - began, 2)
         process = psutil.Process(self.daemon.pid)
+        found["ready_cpu_s"] = round(cpu_s(process), 2)
         found["settled_s"] = round(self._settle(process), 2)
         found["start_lag_ms"] = self._observed()["lag_ms"]
         found["rss_mb"] = _mb(process)
@@ -73,16 +74,16 @@ class Scale:
         return found | _judged(found)
 
     def _settle(self, process: psutil.Process) -> float:
-        """Wait until it used less than a twentieth of a core for a second; return when that began."""
+        """Wait until it used less than a twentieth of a core for two seconds; return when that began."""
         began, limit = time.monotonic(), time.monotonic() + LIMIT_S
-        used, quiet = 1.0, 0.0
-        while used > 0.05:
+        quiet = 0.0
+        while True:
             if time.monotonic() > limit:
                 raise TimeoutError("the daemon did not come to rest")
             before, quiet = cpu_s(process), time.monotonic() - began
-            time.sleep(1)
-            used = cpu_s(process) - before
-        return quiet
+            time.sleep(2)
+            if cpu_s(process) - before < 0.1:
+                return quiet
 
     def _rest(self, process: psutil.Process) -> Json:
         os.kill(self.daemon.pid, signal.SIGUSR2)

@@ -23,7 +23,8 @@ from handoffd.supervise.reporting import view_of
 from handoffd.supervise.resting import Row
 from handoffd.supervise.services import Services
 
-AT_ONCE = 50
+AT_ONCE = 20
+"""After so many others have their turn."""
 LIMIT_S = 0.5
 """How long those that are read at once may take; then they are told of by the journal alone."""
 
@@ -59,7 +60,7 @@ async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, 
         views[root] = await view_of(project, services.slots)
         if row.hints == hints[root]:  # else what was read may be of before that
             row.view = views[root]
-        await checkpoint()  # others have their turn
+    await checkpoint()
     return views
 
 

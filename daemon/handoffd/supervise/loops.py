@@ -14,6 +14,7 @@ from typing import Protocol
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import structlog
 
 from handoffd.engine.commands import command_for
@@ -34,6 +35,8 @@ log = structlog.get_logger(__name__)
 BACK_OFF_S = (1.0, 5.0, 30.0, 60.0)
 STEADY_S = 600.0
 """A project that ran for so long crashes for the first time again."""
+
+_AT_ONCE = 100
 
 END_LIMIT_S = 30.0
 """How long the end of one loop is waited for: a thread may hang in the project's folder."""
@@ -103,8 +106,10 @@ class Loops:
                 self._tasks, self._watching = tasks, watching
                 for root in tuple(self._register.awake):
                     self.begin(root, pending.get(root, ()))
-                for root in self._register.resting:
+                for number, root in enumerate(tuple(self._register.resting)):
                     self.visit(root)
+                    if number % _AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()  # whoever is to answer people begins now, too
                 tasks.start_soon(self.rounds.run, name="rounds")
                 await anyio.sleep_forever()
         finally:
