@@ -28,6 +28,7 @@ from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
+from handoffd.errors import HandoffdError
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
@@ -318,6 +319,7 @@ class Daemon:
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
         self._services.notifier.configure(settings.notify)
+        self._roster.forget_views()
         self._watcher.configure(settings.watch)
         self._scheduler.change("poll", settings.schedule.poll_s)
         self._service.configure(settings.language)
