@@ -319,6 +319,7 @@ class Daemon:
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
         self._services.notifier.configure(settings.notify)
+        self._roster.forget_views()
         self._watcher.configure(settings.watch)
         self._scheduler.change("poll", settings.schedule.poll_s)
         self._service.configure(settings.language)

@@ -49,6 +49,10 @@ class Row:
     hints: int = 0
     """How many there were: what was read before the latest one may be old."""
 
+    def forget_view(self) -> None:
+        """Forget what is told of it, also what is being read just now."""
+        self.view, self.hints = None, self.hints + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackActivity:

@@ -183,6 +183,10 @@ class Roster:
         """Return every project, by root."""
         return await self._viewing.all()
 
+    def forget_views(self) -> None:
+        """Have everything that is told looked up anew: the daemon's settings have changed."""
+        self._viewing.forget()
+
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
         return await self._viewing.one(project)

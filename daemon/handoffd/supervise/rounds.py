@@ -55,7 +55,7 @@ class Rounds:
         """Have a project visited soon."""
         row = self._register.resting.get(root)
         if row is not None:
-            row.view, row.hints = None, row.hints + 1
+            row.forget_view()
             self._hinted[root] = None
             self._filled.set()
 
@@ -147,6 +147,7 @@ class Rounds:
         except Locked:
             return False  # it says so itself
         row.trace, row.folder, row.states = trace, found.lock.name, None
+        self._services.notifier.settle(root)  # an edit that an earlier life told of waits no more
         return True
 
     async def _usual(self, texts: Mapping[str, Texts], rows: Mapping[str, Row]) -> Collection[str]:
@@ -171,8 +172,8 @@ def _as_told(row: Row, found: Found | None) -> bool:
 
 
 def _asks_nothing(files: ProjectFiles, texts: Texts, trusted: Trusted, row: Row) -> bool:
-    settings, _, problems, _ = files.judged(texts, trusted)
-    return not problems and (row.automatic or not settings.auto)
+    settings, _, problems, held = files.judged(texts, trusted)
+    return not problems and not held and (row.automatic or not settings.auto)
 
 
 def _those(judge: Mapping[str, Callable[[], bool]]) -> list[str]:

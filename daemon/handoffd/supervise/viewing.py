@@ -39,6 +39,11 @@ class Viewing:
             await anyio.lowlevel.checkpoint()
         return tuple(views)
 
+    def forget(self) -> None:
+        """Forget what is kept of those at rest."""
+        for row in self._register.resting.values():
+            row.forget_view()
+
     async def one(self, root: str) -> ProjectView:
         """Return one project. Raises NotFound, StoreError."""
         if found := await self._of([root]):

@@ -106,7 +106,9 @@ async def test_files_that_ask_for_something_wake(tmp_path: Path) -> None:
         plain = make_project(tmp_path / "a", settings="language: zh-TW\n")
         broken = make_project(tmp_path / "b")
         auto = make_project(tmp_path / "c")
-        await known(here, plain, broken, auto)
+        held = make_project(tmp_path / "d")
+        await known(here, plain, broken, auto, held)
+        at(held, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
         at(broken, ".ai/handoffd.yaml").write_text("tset: {}\n")
         for name in (".ai/handoffd.yaml",):
             at(auto, name).write_text("auto: true\n")
@@ -114,7 +116,7 @@ async def test_files_that_ask_for_something_wake(tmp_path: Path) -> None:
         walk = Walk(here)
         await walk.load()
 
-        assert {broken, auto} == set(await walk.look(plain, broken, auto))
+        assert {broken, auto, held} == set(await walk.look(plain, broken, auto, held))
 
 
 async def test_two_paths_to_one_folder_are_one_project(tmp_path: Path) -> None:

@@ -48,3 +48,19 @@ async def test_many_are_told_of_in_turns(tmp_path: Path) -> None:
             assert [f"/srv/{number:04}" for number in range(AT_ONCE + 1)] == [
                 view.project for view in await roster.views()
             ]
+
+
+async def test_what_is_kept_can_be_forgotten(tmp_path: Path) -> None:
+    """It also tells what follows from the daemon's settings, which change."""
+    async with house(tmp_path) as here, daemon(here, rest_after_s=0.01) as roster:
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await eventually(lambda: roster.resting == 1)
+        row = roster._register.resting[root]
+        before = await roster.view(root)
+        assert row.view
+
+        roster.forget_views()
+
+        assert not row.view
+        assert before == await roster.view(root)
