@@ -131,6 +131,9 @@ def odd_tracks() -> Iterator[Track]:
             yield track_at("impl", status, ledger=ledger)
             yield track_at("review", status, ledger=ledger)
         yield track_at("bootstrap", status, story=None)
+        yield track_at(
+            "bootstrap", status, story=None, ledger=Ledger(automatic=True, backlog=(Queued(story="US-2"),))
+        )
         yield track_at("impl", status, task_type="hotfix", reopened_from="bdd")
     for ledger in ledgers():
         yield track_at("done", Status.PASS, ledger=ledger, story="C-1")

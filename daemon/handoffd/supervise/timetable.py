@@ -112,11 +112,10 @@ class Timetable:
         self._seen, self._planned_at = seen, now
 
     async def _enter(self, entries: dict[Key, Planned], now: datetime) -> None:
-        """Take over which schedules there are. What comes in this life begins now, known before or not."""
+        """Take over which schedules there are. What is gone is forgotten: it begins anew if it comes back."""
         schedules = self._services.journal.schedules
-        stored = {(one.project, one.schedule): one for one in await schedules.all()}
-        came = entries.keys() - self._entries.keys() if self._seen is not None else frozenset()
-        await schedules.forget([key for key in stored if key not in entries or key in came])
+        known = await schedules.all()
+        await schedules.forget([key for one in known if (key := (one.project, one.schedule)) not in entries])
         await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
         self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
         self._entries = entries

@@ -12,6 +12,7 @@ from handoffd.engine.requests import (
     BacklogRemoved,
     Continued,
     Paused,
+    Started,
 )
 from handoffd.engine.results import Accepted
 from handoffd.engine.track import Ledger, Parked, Queued
@@ -147,6 +148,14 @@ def test_a_person_may_choose_whether_it_goes_on_by_itself() -> None:
     assert isinstance(play.decision.result, Accepted)
     for on in (False, None):
         assert on is play.given(AutoContinueChosen(on=on)).ledger.auto_continue
+
+
+def test_what_a_person_chose_outlives_a_task_in_between() -> None:
+    """It is the project's, and no story's."""
+    play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
+    play.given(AutoContinueChosen(on=True)).step_passes().step_passes().turn().turn()
+    play.expect(story="US-1", step="impl")
+    assert play.ledger.auto_continue is True
 
 
 def test_the_next_story_starts_at_its_turn() -> None:

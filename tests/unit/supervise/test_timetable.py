@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
 
 from handoffd.control.service import Service
@@ -198,14 +199,15 @@ async def test_a_project_that_cannot_be_asked_just_now_is_asked_again(tmp_path: 
             assert ("missed", passing.message, None) == (view.last_outcome, view.last_why, view.waits_for)
 
 
-async def test_a_start_whose_answer_was_lost_is_not_repeated(tmp_path: Path) -> None:
-    """The journal knows that it was committed."""
+@pytest.mark.parametrize("error", [StoreError("STATE.json is gone"), Refused("odd", code="ODD")])
+async def test_a_start_whose_answer_was_lost_is_not_repeated(tmp_path: Path, error: HandoffdError) -> None:
+    """The journal knows that it was committed, and nothing is told instead of that."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
         taken = projects.begin
 
         async def lost(root: str, event: Started) -> Result:
             await taken(root, event)
-            raise StoreError("STATE.json could not be written")
+            raise error
 
         table.begin = lost
         for seconds in (1, 30, 60):
