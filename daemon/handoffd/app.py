@@ -28,6 +28,7 @@ from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
+from handoffd.credentials import opened
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
@@ -177,8 +178,7 @@ async def _lock(settings: Settings, within_s: float) -> FileLock:
 
 def _services(settings: Settings, journal: Journal, descriptors: Descriptors | None = None) -> Services:
     clock = SystemClock()
-    keys = {name: key.get_secret_value() for name, key in settings.execute.keys.items()}
-    environment = {**os.environ, **keys}
+    environment = {**os.environ, **opened(settings.execute.keys)}
     managed = ServiceManager.from_environment(environment, clock).present
     notifier = Notifier(settings.notify, clock, Postbox(journal))
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
@@ -311,6 +311,7 @@ class Daemon:
     def _configure(self, settings: Settings) -> None:
         """Have every part that keeps some of the settings follow those that come into force."""
         self._settings = settings
+        self._services.environment = {**os.environ, **opened(settings.execute.keys)}
         self._services.slots.configure(settings.execute.slots, settings.scheduling)
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
