@@ -238,6 +238,18 @@ class NotifySettings(_Section):
     """Hours of a running daemon after which a notice that could not be delivered is given up."""
 
 
+class RetentionSettings(_Section):
+    """How long is kept what nobody needs any more; None: for ever."""
+
+    runs_days: float | None = Field(30, ge=1)
+    runs_keep: int = Field(20, ge=0)
+    """The newest runs of each project, which are kept however old they are."""
+    notices_days: float | None = Field(30, ge=1)
+    journal_days: float | None = Field(365, ge=7)
+    """Since a story ended; only whole stories go."""
+    daily: bool = True
+
+
 class LogSettings(_Section):
     """How the daemon logs; `auto` is text on a terminal and JSON under systemd."""
 
@@ -330,6 +342,7 @@ class Settings(_Section):
     """Prices by pattern of the model's name, before those that ship (config/prices.yaml)."""
     notify: NotifySettings = NotifySettings()
     control: ControlSettings = ControlSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
 
     @property

@@ -44,6 +44,16 @@ def lift_limit(settings: Settings, account: str, by: str) -> Json:
     return alone(settings, lambda service: service.lift_limit(account, caller))
 
 
+def gc(settings: Settings, *, dry_run: bool, by: str) -> Json:
+    """Return what was removed, or would be. Raises Locked while a daemon runs."""
+    caller = Caller(pid=os.getpid(), by=by)
+
+    def work(service: Service) -> Awaitable[Json]:
+        return service.gc(caller, dry_run=dry_run)
+
+    return look(settings, work) if dry_run else alone(settings, work)
+
+
 def alone(settings: Settings, work: Work[_T]) -> _T:
     """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
 
@@ -79,6 +89,7 @@ def _service(settings: Settings, parts: app.Offline) -> Service:
         SystemClock(),
         runs_dir=settings.runs_dir,
         language=settings.language,
+        cleaner=parts.housekeeping,
         schedules=parts.timetable.views,
     )
 
