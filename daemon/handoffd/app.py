@@ -28,6 +28,7 @@ from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor
+from handoffd.credentials import opened
 from handoffd.errors import HandoffdError
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
@@ -47,6 +48,7 @@ from handoffd.supervise.descriptors import RESERVE, Descriptors
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.gauges import gauges
 from handoffd.supervise.heartbeats import POLL, beats_of, stuck
+from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.machine import Machine
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.postbox import Postbox
@@ -56,7 +58,7 @@ from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
-from handoffd.supervise.statusline import Overview, status_line
+from handoffd.supervise.statusline import overview_of, status_line
 from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
 from handoffd.watch.watcher import Watcher
 
@@ -66,6 +68,9 @@ DRAIN_S = 5.0
 """How long a stopping daemon waits for notices on their way."""
 
 STATUS_EVERY_S = 10.0
+
+HOUSEKEEPING_EVERY_S = 3600.0
+"""How often it is looked whether a day has passed since it was cleaned up."""
 
 MACHINE_EVERY_S = 2.0
 """How often the daemon looks whether it can still write its journal and open files."""
@@ -93,6 +98,7 @@ class Offline:
     supervision: Roster
     journal: Journal
     timetable: Timetable
+    housekeeping: Housekeeping
 
 
 @asynccontextmanager
@@ -102,11 +108,15 @@ async def offline(settings: Settings) -> AsyncIterator[Offline]:
         roster = Roster(services)
         await roster.load()
         try:
-            yield Offline(roster, services.journal, Timetable(services, roster))
+            yield Offline(roster, services.journal, Timetable(services, roster), _keeping(services, roster))
         finally:
             roster.close()
             if services.launcher.started:  # for checks; nobody else needs it
                 await services.launcher.retire()
+
+
+def _keeping(services: Services, roster: Roster) -> Housekeeping:
+    return Housekeeping(services, roster.names)
 
 
 @asynccontextmanager
@@ -122,7 +132,7 @@ async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncItera
         await roster.load()
         try:
             await roster.inspect(silent)
-            yield Offline(roster, journal, Timetable(services, roster))
+            yield Offline(roster, journal, Timetable(services, roster), _keeping(services, roster))
         finally:
             roster.close()
     finally:
@@ -178,8 +188,7 @@ async def _lock(settings: Settings, within_s: float) -> FileLock:
 
 def _services(settings: Settings, journal: Journal, descriptors: Descriptors | None = None) -> Services:
     clock = SystemClock()
-    keys = {name: key.get_secret_value() for name, key in settings.execute.keys.items()}
-    environment = {**os.environ, **keys}
+    environment = {**os.environ, **opened(settings.execute.keys)}
     managed = ServiceManager.from_environment(environment, clock).present
     notifier = Notifier(settings.notify, clock, Postbox(journal), place=str(settings.state_dir))
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
@@ -220,6 +229,7 @@ class Daemon:
         self._services = services
         self._counted = counted
         self._roster = Roster(services)
+        self._housekeeping = Housekeeping(services, self._roster.names)
         self._enrolling = Enrolling(services, self._roster)
         self._renewal = Renewal(reloading, self._enrolling, self._roster)
         reloading.followers.append(self._configure)
@@ -247,6 +257,7 @@ class Daemon:
             gc.enable()
             await self._enrolling.named()
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
+        self._scheduler.every("housekeeping", HOUSEKEEPING_EVERY_S, self._housekeeping.daily)
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
@@ -259,6 +270,7 @@ class Daemon:
             schedules=self._timetable.views,
             inside=partial(inside_executor, witness=self._services.launcher.witness),
             renewing=self._renewal,
+            cleaner=self._housekeeping,
         )  # fmt: skip
         self._timetable.begin = service.start_due
         self._scheduler.every("timetable", LOOK_EVERY_S, self._timetable.look)
@@ -315,6 +327,7 @@ class Daemon:
     def _configure(self, settings: Settings) -> None:
         """Have every part that keeps some of the settings follow those that come into force."""
         self._settings = settings
+        self._services.environment = {**os.environ, **opened(settings.execute.keys)}
         self._services.slots.configure(settings.execute.slots, settings.scheduling)
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
@@ -366,18 +379,10 @@ class Daemon:
             await self._tell_manager()
 
     def _summary(self) -> str:
-        accounts = self._services.accounts.views(self._services.clock.now())
-        conditions = self._roster.conditions()
-        usable = conditions.get("ok", 0) + conditions.get("not_initialized", 0)
-        overview = Overview(
-            projects=self._roster.count,
-            running=self._roster.running,
-            queued=self._services.slots.queued + sum(account.waiting for account in accounts),
-            gates=self._gates,
-            unusable=self._roster.count - usable,
-            trouble=self._machine.trouble,
-            settings=self._renewal.trouble,
-        )
+        overview = replace(
+            overview_of(self._services, self._roster, self._roster.count),
+            gates=self._gates, trouble=self._machine.trouble, settings=self._renewal.trouble,
+        )  # fmt: skip
         return status_line(overview)
 
     async def _wind_down(self) -> None:

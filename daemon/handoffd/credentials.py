@@ -49,6 +49,12 @@ def fetched(values: Mapping[str, Any], vault: Vault, report: Report) -> dict[str
     }
 
 
+def opened(keys: Mapping[str, SecretStr]) -> dict[str, str]:
+    """Return the texts of secrets by name, but for those that only have a stand-in here."""
+    texts = {name: key.get_secret_value() for name, key in keys.items()}
+    return {name: text for name, text in texts.items() if not text.startswith(STAND_IN)}
+
+
 def _fetched(value: Any, key: str, vault: Vault, report: Report) -> Any:
     if isinstance(value, list):
         return [_fetched(item, f"{key}.{index}", vault, report) for index, item in enumerate(value)]

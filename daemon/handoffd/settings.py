@@ -165,6 +165,18 @@ class LimitSettings(_Section):
     """False: it is a failed attempt as any other."""
 
 
+class RetentionSettings(_Section):
+    """How long is kept what nobody needs any more; None: for ever."""
+
+    runs_days: float | None = Field(30, ge=1)
+    runs_keep: int = Field(20, ge=0)
+    """The newest runs of each project, which are kept however old they are."""
+    notices_days: float | None = Field(30, ge=1)
+    journal_days: float | None = Field(365, ge=7)
+    """Since a story ended; only whole stories go."""
+    daily: bool = True
+
+
 class LogSettings(_Section):
     """How the daemon logs; `auto` is text on a terminal and JSON under systemd."""
 
@@ -257,6 +269,7 @@ class Settings(_Section):
     """Prices by pattern of the model's name, before those that ship (config/prices.yaml)."""
     notify: NotifySettings = NotifySettings()
     control: ControlSettings = ControlSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
 
     @property

@@ -66,3 +66,24 @@ def test_without_the_credential_the_daemon_does_not_start(tmp_path: Path) -> Non
 
     log = (tmp_path / "daemon.log").read_text()
     assert "execute.keys.AGENT_KEY: the service was not given the credential agent" in log
+
+
+def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
+    """With the settings that name another file, and no restart."""
+    project = make_project(tmp_path)
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(f"key-{name}\n")
+    wanted = _settings(tmp_path)
+    wanted["execute"]["keys"] = {"AGENT_KEY": {"file": "first"}}
+    daemon = Daemon(tmp_path, wanted)
+    try:
+        daemon.start()
+        text = daemon.config.read_text()
+        daemon.config.write_text(text.replace('"first"', '"second"'))
+        assert "reloaded" == daemon.post("/v1/reload", {})["type"]
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+    finally:
+        daemon.close()
+
+    assert "AGENT_KEY=key-second" in (tmp_path / "env-bdd").read_text().splitlines()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from handoffd.credentials import STAND_IN, Vault, fetched
+from handoffd.credentials import STAND_IN, Vault, fetched, opened
 
 Problems = list[tuple[str, str, tuple[str, ...]]]
 
@@ -105,3 +105,8 @@ def test_outside_of_the_service_there_are_stand_ins(base: Path) -> None:
     assert ["the credential hook is for the service, and this daemon is not run by it"] == [
         said for _, said, _ in refused
     ]
+
+
+def test_a_stand_in_is_handed_to_nobody() -> None:
+    """What the environment has under that name is right then."""
+    assert {"A": "sk-1"} == opened({"A": SecretStr("sk-1"), "B": SecretStr(f"{STAND_IN}b")})

@@ -79,6 +79,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "journal": ("handoffd.cli.journal:journal", "Verify the journal, back it up, or restore a backup."),
     "hook": ("handoffd.cli.hook:hook", "Answer a hook of Claude Code; `hooks install` puts it there."),
     "hooks": ("handoffd.cli.hooks:hooks", "Install, remove or show the hooks in Claude Code's settings."),
+    "gc": ("handoffd.cli.gc:gc", "Remove what nobody needs any more; or say what, and what takes how much."),
     "run": ("handoffd.cli.run:run", "Be the daemon, in the foreground."),
     "stop": ("handoffd.cli.stop:stop", "End the daemon; executors go on unless asked otherwise."),
     "service": ("handoffd.cli.service:service", "Install, remove or show the daemon as a systemd service."),
@@ -108,6 +109,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "The daemon": (
         "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "token", "metrics",
         "notify",
+        "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "gc", "token",
+        "metrics",
     ),
     "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),

@@ -25,6 +25,7 @@ from handoffd.engine.views import (
     SlotsView,
 )
 from handoffd.errors import HandoffdError
+from handoffd.store.gc import Cleaned
 
 
 class Renewing(Protocol):
@@ -36,6 +37,13 @@ class Renewing(Protocol):
 
     async def renew(self) -> Renewed:
         """Read the settings, where projects lie, and every project's files again."""
+
+
+class Cleaner(Protocol):
+    """What removes what nobody needs any more."""
+
+    async def clean(self, *, dry_run: bool) -> Cleaned:
+        """Return what went, or would."""
 
 
 class Supervision(Protocol):

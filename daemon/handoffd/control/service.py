@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -23,7 +23,7 @@ from handoffd.control.inspecting import folder_at
 from handoffd.control.manual import APPLY_S, applied_json, checked_json
 from handoffd.control.notices import trials_json
 from handoffd.control.peer import inside_executor
-from handoffd.control.ports import Desk, Renewing, Supervision, Try
+from handoffd.control.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.control.reads import Reads, ToldSchedules, plain
 from handoffd.control.renewing import added_json, renewed_json
 from handoffd.control.verbs import EVENTS, checked, spec_of, usage
@@ -83,6 +83,7 @@ class Service(Reads):
         recorder: Recorder | None = None,
         exposition: Callable[[], Awaitable[bytes]] | None = None,
         renewing: Renewing | None = None,
+        cleaner: Cleaner | None = None,
     ) -> None:
         daemon = stop is not None
         super().__init__(
@@ -91,6 +92,7 @@ class Service(Reads):
         )  # fmt: skip
         self._try_sinks = try_sinks
         self._stop = stop
+        self._cleaner = cleaner
         self._inside = inside
         self._recorder = recorder or Uncounted()
         self._exposition = exposition
@@ -331,6 +333,17 @@ class Service(Reads):
         await self._keep_out(caller, "telling people is for people", hint)
         assert self._try_sinks is not None
         return trials_json(await self._try_sinks(sink))
+
+    async def gc(self, caller: Caller, *, dry_run: bool = False) -> Json:
+        """Remove what nobody needs any more, or say what. Refused to executors, but for a dry run."""
+        if self._cleaner is None:
+            raise NotFound("nothing is kept here", hint="handoffd run")
+        if not dry_run:
+            hint = "handoffd gc  # in a terminal of your own"
+            await self._keep_out(caller, "removing what was kept is for people", hint)
+        cleaned = await self._cleaner.clean(dry_run=dry_run)
+        freed = sum(one.bytes for one in cleaned.doomed)
+        return {"type": "cleaned", "freed_bytes": freed, **asdict(cleaned)}
 
     async def lift_limit(self, account: str, caller: Caller) -> Json:
         """Have nobody wait for an account any more. Refused to executors."""

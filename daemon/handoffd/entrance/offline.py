@@ -57,6 +57,16 @@ def test_notices(settings: Settings, sink: str | None) -> Json:
     return _run(run)
 
 
+def gc(settings: Settings, *, dry_run: bool, by: str) -> Json:
+    """Return what was removed, or would be. Raises Locked while a daemon runs."""
+    caller = Caller(pid=os.getpid(), by=by)
+
+    def work(service: Service) -> Awaitable[Json]:
+        return service.gc(caller, dry_run=dry_run)
+
+    return look(settings, work) if dry_run else alone(settings, work)
+
+
 def alone(settings: Settings, work: Work[_T]) -> _T:
     """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
 
@@ -92,6 +102,7 @@ def _service(settings: Settings, parts: app.Offline) -> Service:
         SystemClock(),
         runs_dir=settings.runs_dir,
         language=settings.language,
+        cleaner=parts.housekeeping,
         schedules=parts.timetable.views,
     )
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import anyio.lowlevel
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +32,24 @@ _DEFAULTS = {
     "max_instances": 1,
     "misfire_grace_time": None,  # the default of 1 s skips the run when the loop stalled or the machine slept
 }
+
+
+class _Every(BaseTrigger):  # type: ignore[misc]  # the library has no types
+    """Fires every so many seconds; what was missed is one fire.
+
+    The library's own trigger is asked for each missed one in turn, which takes it a minute of the event
+    loop once a clock that had stopped for months is set right.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._interval = timedelta(seconds=seconds)
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """Return the next time after `previous_fire_time` that is still to come."""
+        if previous_fire_time is None:
+            return now + self._interval
+        missed = max(0, (now - previous_fire_time) // self._interval)
+        return previous_fire_time + (missed + 1) * self._interval
 
 
 @dataclass(slots=True)
@@ -84,9 +103,7 @@ class Scheduler:
 
 def _arm(scheduler: AsyncIOScheduler, beat: _Beat) -> None:
     """Let the beat ring from one interval from now on."""
-    scheduler.add_job(
-        beat.ring, "interval", seconds=beat.seconds, id=beat.name, name=beat.name, replace_existing=True
-    )
+    scheduler.add_job(beat.ring, _Every(beat.seconds), id=beat.name, name=beat.name, replace_existing=True)
 
 
 async def _keep(scheduler: AsyncIOScheduler, beat: _Beat) -> None:

@@ -21,6 +21,7 @@ import anyio.to_thread
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store import queries, soundness, tables, usage
+from handoffd.store.cleaning import Cleaning
 from handoffd.store.counts import Counts, counts, gates
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
@@ -63,6 +64,8 @@ class Journal:
         self._writer = None if connection is None else Writer(connection, path, self._committed)
         self.outbox = Outbox(self._readers.run, self._write)
         """Notices on their way to people."""
+        self.cleaning = Cleaning(self._readers.run, self._write)
+        """What is dropped of it in time."""
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""
         self.schedules = Schedules(self._readers.run, self._write)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from handoffd.supervise.gauges import Fleet
+from handoffd.supervise.services import Services
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
@@ -38,3 +41,16 @@ def status_line(overview: Overview) -> str:
     )
     counts += [f"{count} {what}" for count, what in more if count]
     return "; ".join(part for part in (*first, ", ".join(counts)) if part)
+
+
+def overview_of(services: Services, fleet: Fleet, count: int) -> Overview:
+    """Return what is told of `count` projects; what is wrong with all of them is not in it."""
+    accounts = services.accounts.views(services.clock.now())
+    conditions = fleet.conditions()
+    usable = conditions.get("ok", 0) + conditions.get("not_initialized", 0)
+    return Overview(
+        projects=count,
+        running=fleet.running,
+        queued=services.slots.queued + sum(account.waiting for account in accounts),
+        unusable=count - usable,
+    )

@@ -12,7 +12,7 @@ import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from tests.support.eventually import eventually
 
-from handoffd.schedule.poller import Scheduler, _arm, _Beat, _keep
+from handoffd.schedule.poller import Scheduler, _arm, _Beat, _Every, _keep
 
 QUICK_S = 0.02
 
@@ -164,3 +164,17 @@ async def test_a_job_may_get_another_interval() -> None:
         await anyio.lowlevel.checkpoint()
         scheduler.change("job", QUICK_S)
         await eventually(lambda: 3 <= count.runs)
+
+
+@pytest.mark.parametrize("missed_s", [0, 0.1, 0.2, 7.05, 40 * 365 * 24 * 3600.0])
+def test_however_much_was_missed_it_is_one_run(missed_s: float) -> None:
+    """A clock that had stopped for years and is set right costs one step, and the beat is kept."""
+    every, began = _Every(0.2), datetime(2026, 1, 1, tzinfo=UTC)
+    now = began + timedelta(seconds=missed_s)
+
+    following = every.get_next_fire_time(began, now)
+
+    assert now < following <= now + timedelta(seconds=0.2)
+    assert timedelta(0) == (following - began) % timedelta(seconds=0.2)
+    assert now + timedelta(seconds=0.2) == every.get_next_fire_time(None, now)
+    assert began + timedelta(seconds=0.2) == every.get_next_fire_time(began, began - timedelta(days=1))

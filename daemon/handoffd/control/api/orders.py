@@ -10,6 +10,7 @@ from handoffd.control.api.endpoint import BY, Asked, Endpoint
 from handoffd.control.api.shapes import (
     Added,
     AddedMany,
+    Cleaned,
     Initialised,
     Lifted,
     Reloaded,
@@ -60,6 +61,10 @@ async def _reload(asked: Asked) -> Json:
     return await asked.service.reload()
 
 
+async def _gc(asked: Asked) -> Json:
+    return await asked.service.gc(asked.caller, dry_run=asked.given["dry_run"])
+
+
 async def _stop(asked: Asked) -> Json:
     return await asked.service.stop(asked.caller, executors=asked.given["executors"])
 
@@ -102,6 +107,12 @@ ORDERS: Final = (
         name="reload", path="/v1/reload", method="POST",
         help="Read the settings, where projects lie, and every project's files again; tells what came of it.",
         body=(), answer=_reload, shape=Reloaded,
+    ),
+    Endpoint(
+        name="gc", path="/v1/gc", method="POST",
+        help="Remove what nobody needs any more, or say what would be removed: as `gc --json`.",
+        body=(Parameter(name="dry_run", type="flag", help="only say it"), BY),
+        answer=_gc, shape=Cleaned,
     ),
     Endpoint(
         name="stop", path="/v1/stop", method="POST",

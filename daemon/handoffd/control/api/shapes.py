@@ -21,6 +21,7 @@ from handoffd.engine.views import (
     SlotLimitView,
     SlotWaitView,
 )
+from handoffd.store.gc import Doomed, Size
 
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
@@ -343,6 +344,19 @@ class Stopping:
 
     type: Literal["stopping"]
     executors: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """What was removed, or in a dry run would be; what there was before; how many runs stay, by reason."""
+
+    type: Literal["cleaned"]
+    dry_run: bool
+    freed_bytes: int
+    doomed: list[Doomed]
+    sizes: list[Size]
+    kept: dict[str, int]
+    problems: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)

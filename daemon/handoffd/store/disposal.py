@@ -1,0 +1,133 @@
+"""Removing what is left of runs: a crash leaves all of it, or a remainder that is known by its name.
+
+Nothing is followed that is a link. In a project, where anybody may have put something, only the names that
+the daemon itself gives are touched, one by one; a folder that holds anything else stays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from handoffd.store.faults import storage_error
+from handoffd.store.rooted import open_parent
+
+RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+"""What the daemon calls a dispatch; its checks have a suffix in the state directory."""
+
+_COPY = re.compile(r"prompt\.md|[a-z]+\.log")
+_GONE = ".gone-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A run's folder in its project. `strangers`: names in it that we have not given."""
+
+    id: str
+    bytes: int
+    changed: float
+    strangers: tuple[str, ...]
+
+
+def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
+    """Return the folders of the state directory by dispatch: its own, and those of its checks."""
+    found: dict[str, list[Path]] = {}
+    try:
+        names = sorted(os.listdir(runs_dir))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise storage_error("list the runs", runs_dir, error) from error
+    for name in names:
+        dispatch = name.partition(".")[0]
+        if RUN_ID.fullmatch(dispatch):
+            found.setdefault(dispatch, []).append(runs_dir / name)
+    return found
+
+
+def bytes_below(path: Path) -> int:
+    """Return what a folder takes on the disk; what goes meanwhile counts nothing."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in (".", *files):
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def dispose(folders: list[Path]) -> None:
+    """Remove the folders of one dispatch. Raises StoreError."""
+    for folder in folders:
+        # Renamed first: what is half removed must not be taken for a run.
+        away = folder.with_name(f"{_GONE}{folder.name}")
+        try:
+            shutil.rmtree(away, ignore_errors=True)
+            folder.rename(away)
+            shutil.rmtree(away)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise storage_error("remove", folder, error) from error
+
+
+def dispose_remainders(runs_dir: Path) -> None:
+    """Remove what a crash has left of removals."""
+    for path in runs_dir.glob(f"{_GONE}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def copies(root: Path, folder: str) -> Iterator[Copy]:
+    """Yield the runs that `folder`, below a project's root, has copies of. Raises StoreError."""
+    with open_parent(root, f"{folder}/any") as handle:
+        names = [] if handle is None else sorted(os.listdir(handle))
+        for name in names:
+            if handle is not None and RUN_ID.fullmatch(name) and (copy := _copy(handle, name)):
+                yield copy
+
+
+def _copy(parent: int, name: str) -> Copy | None:
+    try:
+        handle = os.open(name, _FOLDER, dir_fd=parent)
+    except OSError:  # a link, a file, or gone
+        return None
+    try:
+        seen = os.fstat(handle)
+        found = {one: os.stat(one, dir_fd=handle, follow_symlinks=False) for one in os.listdir(handle)}
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    strangers = [one for one, status in found.items() if not _is_ours(one, status)]
+    weight = seen.st_blocks + sum(status.st_blocks for status in found.values())
+    return Copy(id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)))
+
+
+def _is_ours(name: str, status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and _COPY.fullmatch(name) is not None
+
+
+def dispose_copy(root: Path, folder: str, run: str) -> bool:
+    """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError."""
+    with open_parent(root, f"{folder}/{run}/any") as handle:
+        if handle is None:
+            return True
+        try:
+            for name in os.listdir(handle):
+                if _is_ours(name, os.stat(name, dir_fd=handle, follow_symlinks=False)):
+                    os.unlink(name, dir_fd=handle)
+        except OSError as error:
+            raise storage_error("remove what is in", root / folder / run, error) from error
+    with open_parent(root, f"{folder}/{run}") as parent:
+        try:
+            os.rmdir(run, dir_fd=parent)
+        except OSError:  # somebody has put something into it
+            return False
+    return True

@@ -1,0 +1,206 @@
+"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `store/gc.py`.
+
+Facts are gathered, decided on, and carried out in the order in which a crash does least harm: copies in
+the projects, then the records they are copies of, then what the journal keeps. What is about to go is
+looked at once more; a project that does not answer keeps its copies until the next time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.errors import HandoffdError
+from handoffd.execute.process import claimed
+from handoffd.store import disposal
+from handoffd.store.cleaning import End
+from handoffd.store.gc import Cleaned, Condition, Doomed, Past, Size, plan, sizes
+from handoffd.supervise.reach import Reach
+from handoffd.supervise.runfolders import RUNS
+from handoffd.supervise.services import Services
+
+log = structlog.get_logger(__name__)
+
+DAY = timedelta(days=1)
+PROJECT_LIMIT_S = 30.0
+"""How long a project's folder may take to be looked at, and to be cleaned."""
+
+
+class Housekeeping:
+    """Cleans up when asked, and once a day; `roots` are the supervised projects."""
+
+    def __init__(self, services: Services, roots: Callable[[], Iterable[str]]) -> None:
+        self._services = services
+        self._roots = roots
+        self._one = anyio.Lock()
+
+    async def daily(self) -> None:
+        """Clean up if that was not done in the last 24 hours; to be called more often."""
+        now = self._services.clock.now()
+        last = await self._services.journal.cleaning.last()
+        if not self._services.settings.retention.daily or (last is not None and now - last < DAY):
+            return
+        cleaned = await self.clean(dry_run=False)
+        freed = sum(doomed.bytes for doomed in cleaned.doomed)
+        log.info("cleaned up", removed=len(cleaned.doomed), bytes=freed, problems=len(cleaned.problems))
+
+    async def clean(self, *, dry_run: bool) -> Cleaned:
+        """Return what went, or would. Raises StoreError when runs or journal cannot be read."""
+        async with self._one:
+            runs_dir = self._services.settings.runs_dir
+            folders = await to_thread.run_sync(disposal.run_folders, runs_dir)
+            copies, problems = await self._copies()
+            ids = sorted({*folders, *(copy.id for _, copy in copies)})
+            ends = await self._services.journal.cleaning.ends(ids)
+            found = [
+                *(self._copy(root, copy, ends.get(copy.id)) for root, copy in copies),
+                *await to_thread.run_sync(_runs, folders, ends),
+            ]
+            return await self._cleaned(found, folders, problems, dry_run)
+
+    async def _cleaned(
+        self, found: Sequence[Past], folders: Mapping[str, list[Path]], problems: list[str], dry_run: bool
+    ) -> Cleaned:
+        keep, now = self._services.settings.retention, self._services.clock.now()
+        planned = plan(found, now, keep.runs_days, keep.runs_keep)
+        doomed = []
+        for past, why in planned.doomed:
+            if dry_run or await self._gone(past, folders, problems):
+                doomed.append(self._told(past, why))
+        doomed += await self._notices(now, dry_run)
+        if not dry_run:
+            await to_thread.run_sync(disposal.dispose_remainders, self._services.settings.runs_dir)
+            await self._services.journal.cleaning.note(now)
+        return Cleaned(
+            dry_run=dry_run,
+            doomed=tuple(doomed),
+            sizes=(*sizes(found), *await to_thread.run_sync(_journal_sizes, self._services)),
+            kept=planned.kept,
+            problems=tuple(problems),
+        )
+
+    async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], list[str]]:
+        found: list[tuple[str, disposal.Copy]] = []
+        problems: list[str] = []
+        for root in sorted(self._roots()):
+            look = partial(_copies_in, root)
+            try:
+                copies = await Reach(root, self._services).asked(look, PROJECT_LIMIT_S)
+            except HandoffdError as error:
+                problems.append(f"{root} was left alone: {error.message}")
+            else:
+                found += [(root, copy) for copy in copies]
+        return found, problems
+
+    def _copy(self, root: str, copy: disposal.Copy, end: End | None) -> Past:
+        condition = _condition(end)
+        if copy.strangers or (end is not None and end.project != root):
+            condition = "foreign"
+        changed = datetime.fromtimestamp(copy.changed, UTC)
+        since = changed if end is None or end.ended_at is None else end.ended_at
+        return Past(kind="copy", id=copy.id, project=root, condition=condition, since=since, bytes=copy.bytes)
+
+    async def _gone(self, past: Past, folders: Mapping[str, list[Path]], problems: list[str]) -> bool:
+        """Remove what a run has left; tell whether it is gone."""
+        try:
+            if past.kind == "copy":
+                assert past.project is not None
+                clean = partial(disposal.dispose_copy, Path(past.project), RUNS, past.id)
+                return await Reach(past.project, self._services).asked(clean, PROJECT_LIMIT_S)
+            return await to_thread.run_sync(_dispose, folders[past.id])
+        except HandoffdError as error:
+            problems.append(error.message)
+            return False
+
+    def _told(self, past: Past, why: str) -> Doomed:
+        copied = past.kind == "copy" and past.project is not None
+        folder = Path(past.project or "", RUNS) if copied else self._services.settings.runs_dir
+        return Doomed(
+            kind=past.kind, what=str(folder / past.id), project=past.project, bytes=past.bytes, why=why
+        )
+
+    async def _notices(self, now: datetime, dry_run: bool) -> list[Doomed]:
+        days = self._services.settings.retention.notices_days
+        if days is None:
+            return []
+        before, cleaning = now - timedelta(days=days), self._services.journal.cleaning
+        count, weight = await cleaning.notices(before)
+        while not dry_run and await cleaning.drop_notices(before):
+            continue
+        if not count:
+            return []
+        why = f"older than {days:g} days, and not waiting for anybody (retention.notices_days)"
+        return [Doomed(kind="notice", what=f"{count} notices", project=None, bytes=weight, why=why)]
+
+
+def _copies_in(root: str) -> list[disposal.Copy]:
+    return list(disposal.copies(Path(root), RUNS))
+
+
+def _runs(folders: Mapping[str, list[Path]], ends: Mapping[str, End]) -> list[Past]:
+    return [_run(one, paths, ends.get(one)) for one, paths in folders.items()]
+
+
+def _run(one: str, paths: list[Path], end: End | None) -> Past:
+    running = any(_lives(path) for path in paths)
+    since = None if end is None else end.ended_at
+    return Past(
+        kind="run",
+        id=one,
+        project=None if end is None else end.project,
+        condition="running" if running else _condition(end),
+        since=since or datetime.fromtimestamp(max(_changed(path) for path in paths), UTC),
+        bytes=sum(disposal.bytes_below(path) for path in paths),
+    )
+
+
+def _condition(end: End | None) -> Condition:
+    if end is None:
+        return "unknown"
+    return "ended" if end.judged else "unjudged"
+
+
+def _lives(run_dir: Path) -> bool:
+    run = claimed(run_dir)
+    return run is not None and run.lives()
+
+
+def _dispose(paths: list[Path]) -> bool:
+    if any(_lives(path) for path in paths):  # since it was looked at
+        return False
+    disposal.dispose(paths)
+    return True
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _journal_sizes(services: Services) -> list[Size]:
+    """Return what the journal takes, and what restores of backups have put aside."""
+    journal = services.settings.journal
+    beside = {path: _bytes(path) for path in journal.parent.glob(f"{journal.name}*")}
+    own = {path: size for path, size in beside.items() if not path.name.startswith(f"{journal.name}.before")}
+    aside = beside.keys() - own.keys()
+    found = [Size(kind="journal", project=None, count=1, bytes=sum(own.values()))]
+    if aside:
+        weight = sum(beside[path] for path in aside)
+        found.append(Size(kind="replaced journals", project=None, count=len(aside), bytes=weight))
+    return found
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return os.stat(path).st_blocks * 512
+    except OSError:
+        return 0
