@@ -36,7 +36,7 @@ from tests.support.daemon import Daemon, Json
 
 from handoffd.execute.base import EXIT, START, ExitRecord, StartRecord
 
-LIMIT_S = 120
+LIMIT_S = 300
 """The whole benchmark gives up after this."""
 LAP = 25
 """Hand-offs in a lap; then it is the other's turn."""

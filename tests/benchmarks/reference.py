@@ -20,7 +20,7 @@ from handoffd.clock import SystemClock, rfc3339
 
 Json = dict[str, Any]
 
-LIMIT_S = 120
+LIMIT_S = 300
 HERE = Path(__file__).parent
 _STEPS = ("impl", "verify", "commit")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from handoffd.engine.advice import next_command, raising
@@ -11,6 +10,7 @@ from handoffd.engine.aftermath import paused
 from handoffd.engine.backlog import startable
 from handoffd.engine.budgeting import cap_ground, news_of
 from handoffd.engine.caps import SHARED, Finding
+from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import MeasureBaseline, Spawn
@@ -59,7 +59,7 @@ def take_turn(
         return _waits_for_person(here)
     taken = _open_gate(here) if here.rule.requires_human else dispatch(here)
     why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
-    return replace(taken, why=why).because(*moved.grounds)
+    return changed(taken, why=why).because(*moved.grounds)
 
 
 def wants_turn(track: Track, *, auto_continue: bool = False) -> bool:
@@ -158,7 +158,7 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
         return decision
     told = situation.track.with_ledger(told=reason)
     why = "it goes on by itself when that is done"
-    return replace(decision, track=told).also(
+    return changed(decision, track=told).also(
         notice(told, "blocked", reason, why=why, action=command("status"))
     )
 
@@ -229,7 +229,7 @@ def _over_budget(situation: Situation, finding: Finding) -> Decision:
     if not news_of(finding, situation.ledger.capped):
         return waits
     track = situation.track.with_ledger(capped=finding)
-    decision = replace(waits, track=track)
+    decision = changed(waits, track=track)
     if finding.scope in SHARED:
         return decision
     return decision.also(notice(track, "blocked", finding.text, why=_NOTHING_STARTS, action=action))
@@ -297,7 +297,7 @@ def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision
             f"the tests of {state.project} cannot be run: {event.fault}",
             why="an unusable test command is a fault of the environment; no attempt was spent",
         ).because(row(state.step, "tests", "red"))
-    starting = replace(dispatch, phase=Phase.STARTING, mark=event.mark)
+    starting = changed(dispatch, phase=Phase.STARTING, mark=event.mark)
     track = situation.track.with_ledger(dispatch=starting)
     return accept(track, f"baseline measured, {state.step} starts").also(_spawn(track))
 
@@ -307,7 +307,7 @@ def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
     dispatch = situation.dispatch
     if dispatch.phase is not Phase.STARTING:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} is known to run")
-    track = situation.track.with_ledger(dispatch=replace(dispatch, phase=Phase.EXECUTING))
+    track = situation.track.with_ledger(dispatch=changed(dispatch, phase=Phase.EXECUTING))
     return accept(track, f"{dispatch.executor} runs as process {event.pid}")
 
 

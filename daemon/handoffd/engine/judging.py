@@ -6,12 +6,11 @@ nothing raises it. What ended for our own reasons costs no attempt.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.aftermath import asked_again, spared
 from handoffd.engine.budgeting import cap_ground, capped, spend
 from handoffd.engine.caps import Finding
+from handoffd.engine.changing import changed
 from handoffd.engine.decision import Decision, Ground, Situation, ground, row
 from handoffd.engine.dispatching import time_limit_min, timed_out
 from handoffd.engine.effects import RunChecks, StopTree
@@ -174,7 +173,7 @@ def _hear(situation: Situation, claim: Handoff) -> Decision:
         post_check=post_check,
         post_check_timeout_s=rule.post_check_timeout_s,
     )
-    checking = replace(dispatch, phase=Phase.CHECKING, claim=claim)
+    checking = changed(dispatch, phase=Phase.CHECKING, claim=claim)
     track = situation.track.with_ledger(dispatch=checking)
     checks = _checks_of(state.step, tests, post_check)
     return accept(track, f"{claim.status} claimed, now checked").also(order).because(*checks)
@@ -218,7 +217,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         last_error=verdict.error, human_note=None if passed else state.human_note,
     ).with_ledger(
         free_repeats=0, asking=None, measured=verdict.measured,
-        facts=replace(verdict.facts, attempts=attempts),
+        facts=changed(verdict.facts, attempts=attempts),
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
     ).without_dispatch()  # fmt: skip
@@ -282,7 +281,7 @@ def stop(
         advice = way_on(situation.track, situation.rules)
         return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", advice)
     phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
-    stopping = replace(
+    stopping = changed(
         dispatch, phase=phase, stop=reason, stopped_by=by, stop_detail=detail, cap=cap or dispatch.cap
     )
     track = situation.track.with_ledger(dispatch=stopping)

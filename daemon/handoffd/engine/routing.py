@@ -6,12 +6,12 @@ come next, or to a stop. It starts nothing; `dispatching.py` does that with what
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from handoffd.engine.advice import ONLY_A_PERSON, next_command
 from handoffd.engine.backlog import startable, waits_in_words
 from handoffd.engine.caps import Cap, Scope
+from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import WriteChecklist
@@ -228,7 +228,7 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
             agent_teams=queued.agent_teams, blocked_by=queued.blocked_by, reopened_from=None,
             dispatched_at=None, completed_at=None,
         ),
-        ledger=replace(
+        ledger=changed(
             _without(lasting(situation.ledger), queued.story),
             executor=queued.executor, complexity=queued.complexity, schedule=queued.schedule,
         ),
@@ -260,7 +260,7 @@ def _only_project(ledger: Ledger) -> dict[Scope, Cap]:
 
 def _without(ledger: Ledger, story: str | None) -> Ledger:
     """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
-    return replace(
+    return changed(
         ledger,
         backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
         parked=tuple(parked for parked in ledger.parked if parked.state.story != story),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from handoffd.engine.changing import changed
 from handoffd.engine.events import ChecksFinished
 from handoffd.engine.evidence import green_problem, red_problem
 from handoffd.engine.measurements import PostCheck, TestEvidence
@@ -58,7 +59,7 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
         lint_pass=post.passed if post and not post.fault else None,
     )
     if evidence is None and _is_red_without_tests(claim, rule):
-        return replace(
+        return changed(
             verdict, status=Status.PASS, why="failing tests are what this step is for", red_shown=True
         )
     if claim.status is not Status.PASS:
@@ -80,7 +81,7 @@ def _claimed_tests(claim: Handoff) -> TestCounts | None:
 def _fault(verdict: Verdict, what: str, fault: str) -> Verdict:
     """Ask a person: what cannot be run says nothing about the agent's work."""
     error = f"{what} could not be run: {fault}"
-    return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
+    return changed(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
 
 
 def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
@@ -94,7 +95,7 @@ def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEviden
         return _fault(verdict, "the tests", with_tail(evidence.fault, evidence.tail))
     if evidence.timed_out:
         error = "the tests did not end in time"
-        return replace(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
+        return changed(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
     if rule.tests == "red":
         return _expect_red(verdict, ledger, evidence)
     problem = green_problem(evidence)
@@ -108,12 +109,12 @@ def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Ver
     if problem:
         return _failed_tests(verdict, f"not red: {problem}", evidence)
     why = f"red: {evidence.new_failing} new tests fail"
-    return replace(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
+    return changed(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
 
 
 def _failed_tests(verdict: Verdict, problem: str, evidence: TestEvidence) -> Verdict:
-    facts = replace(verdict.facts, check_tail=evidence.tail or None)
-    return replace(
+    facts = changed(verdict.facts, check_tail=evidence.tail or None)
+    return changed(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
     )
 
@@ -126,7 +127,7 @@ def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
         if evidence.verified
         else "the test command succeeded (unverified)"
     )
-    return replace(verdict, why=measured, new_tests=evidence.new_collected)
+    return changed(verdict, why=measured, new_tests=evidence.new_collected)
 
 
 def _shown(command: str | None) -> str:
@@ -138,8 +139,8 @@ def _shown(command: str | None) -> str:
 def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
     said = last_lines(post.tail) or f"{_shown(command)} exited with another code than 0, without any output"
     problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
-    facts = replace(verdict.facts, check_tail=post.tail or None)
-    return replace(
+    facts = changed(verdict.facts, check_tail=post.tail or None)
+    return changed(
         verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
     )
 
@@ -147,7 +148,7 @@ def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verd
 def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:
     measured = evidence is not None and evidence.fault is None and not evidence.timed_out
     files = tuple(dict.fromkeys((*old.files, *claim.files_changed)))[:MOST_FILES]
-    return replace(
+    return changed(
         old,
         files=files,
         failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,
