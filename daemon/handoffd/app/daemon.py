@@ -1,0 +1,279 @@
+"""The daemon: starts its parts, waits for the end, winds down in order."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.app.parts import door_of, parts
+from handoffd.clock import SystemClock
+from handoffd.configure import Given
+from handoffd.control.peer import inside_executor
+from handoffd.control.server import ControlServer
+from handoffd.control.service import Service
+from handoffd.credentials import opened
+from handoffd.errors import HandoffdError
+from handoffd.logs import configure_logging
+from handoffd.metrics.counted import Counted
+from handoffd.metrics.exposition import exposition
+from handoffd.schedule.lag import follow as follow_lag
+from handoffd.schedule.poller import Scheduler
+from handoffd.settings import Settings
+from handoffd.supervise.enrolling import Enrolling
+from handoffd.supervise.gauges import gauges
+from handoffd.supervise.heartbeats import POLL, beats_of, stuck
+from handoffd.supervise.housekeeping import Housekeeping
+from handoffd.supervise.machine import Machine
+from handoffd.supervise.reloading import Reloading
+from handoffd.supervise.renewal import Renewal
+from handoffd.supervise.roster import Roster
+from handoffd.supervise.sdnotify import ServiceManager
+from handoffd.supervise.services import Services
+from handoffd.supervise.statusline import overview_of, status_line
+from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
+from handoffd.watch.watcher import Watcher
+
+log = structlog.get_logger(__name__)
+
+DRAIN_S = 5.0
+"""How long a stopping daemon waits for notices on their way."""
+
+STATUS_EVERY_S = 10.0
+
+HOUSEKEEPING_EVERY_S = 3600.0
+"""How often it is looked whether a day has passed since it was cleaned up."""
+
+MACHINE_EVERY_S = 2.0
+"""How often the daemon looks whether it can still write its journal and open files."""
+
+ACCOUNTS_EVERY_S = 2.0
+"""How late an account may be asked again after its limit is over."""
+
+BUDGETS_EVERY_S = 1.0
+"""How often what runs is compared with the caps on what may be spent."""
+
+LOCK_S = 5.0
+"""How long a starting daemon waits for a verb that is being carried out without one."""
+
+BEGIN_LIMIT_S = 60.0
+"""A project that has not begun by then lies on a disk that does not answer."""
+
+MOST_FILES = 65_536
+"""More than this nobody needs; programs that close every number they might have open take long then."""
+
+
+async def serve(settings: Settings, given: Given | None = None, file: Path | None = None) -> int:
+    """Be the daemon until a signal or a stop verb ends it; return its exit code.
+
+    Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one.
+    With `given`, the settings are read again as they were read before, from `file` if that is there.
+    """
+    _allow_files()
+    counted = Counted(SystemClock())
+    async with parts(settings, LOCK_S) as services:
+        counting = replace(services, recorder=counted)
+        daemon = Daemon(settings, counting, counted, Reloading(counting, given, file))
+        return await daemon.run()
+
+
+def _allow_files() -> None:
+    """Let this process have as many files open as it may: every project's lock is one of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+
+
+class Daemon:
+    """The running daemon: starts its parts, waits for the end, winds down in order."""
+
+    def __init__(
+        self, settings: Settings, services: Services, counted: Counted, reloading: Reloading | None = None
+    ) -> None:
+        reloading = reloading or Reloading(services, None)
+        self._settings = settings
+        self._services = services
+        self._counted = counted
+        self._roster = Roster(services)
+        self._housekeeping = Housekeeping(services, self._roster.names)
+        self._enrolling = Enrolling(services, self._roster)
+        self._renewal = Renewal(reloading, self._enrolling, self._roster)
+        reloading.followers.append(self._configure)
+        self._watcher = Watcher(self._roster.touched, settings.watch)
+        self._timetable = Timetable(services, self._roster)
+        self._machine = Machine(services, self._roster.poll)
+        self._scheduler = Scheduler()
+        self._manager = ServiceManager.from_environment(services.environment, services.clock)
+        self._stop = anyio.Event()
+        self._end_executors = False
+        self._at_once = anyio.CancelScope()
+        self._gates = 0
+        self._code = 0
+
+    def stop(self, executors: bool = False) -> None:
+        """Ask the daemon to end; with `executors`, to end those first. Harmless when repeated."""
+        self._end_executors = self._end_executors or executors
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Run until asked to stop; return the exit code."""
+        async with self._manager.extending("starting"):
+            await self._roster.load()
+            gc.freeze()  # what is there by now stays; what projects are made of comes and goes
+            gc.enable()
+            await self._enrolling.named()
+        self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
+        self._scheduler.every("housekeeping", HOUSEKEEPING_EVERY_S, self._housekeeping.daily)
+        self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
+        self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
+        self._services.budgets.live = self._services.meters.usage
+        self._scheduler.every("machine", MACHINE_EVERY_S, self._look_at_machine)
+        self._service = service = Service(
+            self._roster, self._services.journal, self._services.clock,
+            runs_dir=self._settings.runs_dir, stop=self.stop, desk=self._services.notifier,
+            try_sinks=self._services.notifier.try_sinks,
+            language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
+            schedules=self._timetable.views,
+            inside=partial(inside_executor, witness=self._services.launcher.witness),
+            renewing=self._renewal,
+            cleaner=self._housekeeping,
+        )  # fmt: skip
+        self._timetable.begin = service.start_due
+        self._scheduler.every("timetable", LOOK_EVERY_S, self._timetable.look)
+        server = ControlServer(service, self._settings.control_socket, door=door_of(self._settings))
+        with self._at_once:
+            await self._live(server)
+        log.info("stopped")
+        return self._code
+
+    async def _live(self, server: ControlServer) -> None:
+        async with anyio.create_task_group() as tasks:
+            for name, work in self._lasting(server):
+                tasks.start_soon(work, name=name)
+            await server.started.wait()
+            self._services.heartbeats.beat(POLL)
+            self._manager.ready(self._summary())
+            socket, port = str(self._settings.control_socket), server.tcp_port
+            log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
+            await self._stop.wait()  # no limit: a daemon runs until it is told to stop
+            await self._wind_down()
+            tasks.cancel_scope.cancel()
+
+    def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        return [
+            ("notifier", partial(self._services.notifier.run, self._roster.notice_given_up)),
+            ("watcher", self._watcher.run),
+            ("scheduler", self._scheduler.run),
+            ("meters", self._services.meters.run),
+            ("budgets", partial(self._services.budgets.run, BUDGETS_EVERY_S)),
+            ("slots", self._services.slots.run),
+            ("roster", partial(self._roster.run, self._watcher)),
+            ("control", server.run),
+            ("enrolling", self._enrolling.run),
+            ("settings", self._renewal.follow),
+            ("signals", self._follow_signals),
+            ("watchdog", partial(self._manager.run, self._stuck)),
+            ("lag", partial(follow_lag, self._services.recorder.lagged)),
+            ("collector", self._spare_the_collector),
+        ]
+
+    async def _exposition(self) -> bytes:
+        standing = await gauges(self._services, self._roster, self._watcher, self._machine.trouble)
+        return await to_thread.run_sync(exposition, self._counted.registry, standing)
+
+    async def _spare_the_collector(self) -> None:
+        """Take what is up by then out of its sight: it stays for long, and looking at it all is a pause."""
+        with anyio.move_on_after(BEGIN_LIMIT_S):
+            await self._roster.begun()
+            with suppress(HandoffdError):
+                await self._roster.views()  # whoever asks for the first status of thousands need not wait
+        gc.collect()
+        gc.freeze()
+
+    def _configure(self, settings: Settings) -> None:
+        """Have every part that keeps some of the settings follow those that come into force."""
+        self._settings = settings
+        self._services.environment = {**os.environ, **opened(settings.execute.keys)}
+        self._services.slots.configure(settings.execute.slots, settings.scheduling)
+        self._services.meters.configure(settings.execute)
+        self._services.budgets.configure(settings.caps)
+        self._services.notifier.configure(settings.notify)
+        self._roster.forget_views()
+        self._watcher.configure(settings.watch)
+        self._scheduler.change("poll", settings.schedule.poll_s)
+        self._service.configure(settings.language)
+        configure_logging(settings.log, stream=sys.stderr, environment=self._services.environment)
+
+    async def _follow_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async with anyio.create_task_group() as reloads:
+                async for number in signals:
+                    if number == signal.SIGHUP:
+                        reloads.start_soon(self._reload)  # a slow one is no reason not to stop
+                    elif self._stop.is_set():
+                        log.warning("stopping at once", signal=signal.Signals(number).name)
+                        self._code = 128 + number
+                        self._at_once.cancel()
+                    else:
+                        self.stop()
+
+    async def _reload(self) -> None:
+        self._manager.reloading()
+        try:
+            for problem in (await self._renewal.renew()).problems:
+                log.warning("reload", problem=problem)
+        except Exception:
+            log.exception("reload failed")
+        self._manager.ready(self._summary())
+
+    async def _tell_manager(self) -> None:
+        if self._manager.present:
+            self._gates = await self._services.journal.gates()
+            self._manager.status(self._summary())
+
+    def _stuck(self) -> str | None:
+        services = self._services
+        beats = beats_of(
+            services.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
+        )
+        return stuck(beats, services.clock.monotonic())
+
+    async def _look_at_machine(self) -> None:
+        before = self._machine.trouble
+        await self._machine.look()
+        if self._machine.trouble != before:
+            await self._tell_manager()
+
+    def _summary(self) -> str:
+        overview = replace(
+            overview_of(self._services, self._roster, self._roster.count),
+            gates=self._gates, trouble=self._machine.trouble, settings=self._renewal.trouble,
+        )  # fmt: skip
+        return status_line(overview)
+
+    async def _wind_down(self) -> None:
+        """End in order: executors if asked, then notices. The journal is closed by whoever opened it."""
+        log.info("stopping", executors=self._end_executors)
+        self._manager.stopping()
+        if self._end_executors:
+            try:
+                async with self._manager.extending("stopping: executors are ended"):
+                    await self._roster.end_executors("handoffd stop --executors")
+            except Exception:
+                log.exception("executors not ended")
+        if not await self._services.notifier.drain(DRAIN_S):
+            log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
+        if not self._manager.present:
+            await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended

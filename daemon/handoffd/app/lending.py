@@ -1,0 +1,66 @@
+"""The daemon's parts, without their loops, for a verb that is given while no daemon runs.
+
+Same locks, same code path, nothing dispatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from handoffd.app.parts import parts, services_of
+from handoffd.settings import Settings
+from handoffd.store.journal import Journal
+from handoffd.supervise.housekeeping import Housekeeping
+from handoffd.supervise.roster import Roster
+from handoffd.supervise.services import Services
+from handoffd.supervise.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """What a verb needs while no daemon runs."""
+
+    supervision: Roster
+    journal: Journal
+    timetable: Timetable
+    housekeeping: Housekeeping
+
+
+@asynccontextmanager
+async def offline(settings: Settings) -> AsyncIterator[Offline]:
+    """Lend the daemon's parts for one verb. Raises Locked while a daemon runs."""
+    async with parts(settings) as services:
+        roster = Roster(services)
+        await roster.load()
+        try:
+            yield Offline(roster, services.journal, Timetable(services, roster), _keeping(services, roster))
+        finally:
+            roster.close()
+            if services.launcher.started:  # for checks; nobody else needs it
+                await services.launcher.retire()
+
+
+def _keeping(services: Services, roster: Roster) -> Housekeeping:
+    return Housekeeping(services, roster.names)
+
+
+@asynccontextmanager
+async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncIterator[Offline]:
+    """Lend the parts for a look, without any lock: nothing can be changed through them.
+
+    The folders of `silent` roots are not looked into.
+    """
+    journal = await Journal.open_to_read(settings.journal)
+    try:
+        services = services_of(settings, journal)
+        roster = Roster(services)
+        await roster.load()
+        try:
+            await roster.inspect(silent)
+            yield Offline(roster, journal, Timetable(services, roster), _keeping(services, roster))
+        finally:
+            roster.close()
+    finally:
+        await journal.close()

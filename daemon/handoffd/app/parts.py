@@ -1,0 +1,89 @@
+"""The graph of parts, built once: for a daemon, and for a verb that is given without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from handoffd.clock import SystemClock
+from handoffd.control.tcp import TcpDoor
+from handoffd.credentials import opened
+from handoffd.execute.prices import load_prices
+from handoffd.execute.process import Launcher
+from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.notify.fanout import Notifier
+from handoffd.settings import Settings
+from handoffd.store.faults import storage_error
+from handoffd.store.journal import Journal
+from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
+from handoffd.supervise.budgets import Budgets
+from handoffd.supervise.descriptors import RESERVE, Descriptors
+from handoffd.supervise.meters import Meters
+from handoffd.supervise.postbox import Postbox
+from handoffd.supervise.sdnotify import ServiceManager
+from handoffd.supervise.services import Services
+from handoffd.supervise.slots import Slots
+
+
+@asynccontextmanager
+async def parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[Services]:
+    """Lend all parts, alone with the state directory. Raises Locked when somebody has it for that long."""
+    lock = await _lock(settings, lock_within_s)
+    try:
+        journal = await Journal.open(settings.journal)
+        descriptors = Descriptors(RESERVE)
+        try:
+            yield services_of(settings, journal, descriptors)
+        finally:
+            descriptors.close()  # this process may go on, and give the next verb
+            with anyio.CancelScope(shield=True):  # what is queued for the journal must reach it
+                await journal.close()
+    finally:
+        lock.release()
+
+
+async def _lock(settings: Settings, within_s: float) -> FileLock:
+    for folder in (settings.state_dir, settings.runtime_dir, settings.runs_dir):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error("make the folder", folder, error) from error
+    path = daemon_lock_path(settings.state_dir)
+    return await acquire_within(path, f"the state directory {settings.state_dir}", within_s)
+
+
+def services_of(settings: Settings, journal: Journal, descriptors: Descriptors | None = None) -> Services:
+    """Return the parts over an open journal."""
+    clock = SystemClock()
+    environment = {**os.environ, **opened(settings.execute.keys)}
+    managed = ServiceManager.from_environment(environment, clock).present
+    notifier = Notifier(settings.notify, clock, Postbox(journal), place=str(settings.state_dir))
+    own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
+    return Services(
+        settings=settings,
+        journal=journal,
+        launcher=Launcher(settings.launcher_socket, managed=managed),
+        executors=load_book(shipped_layer(), own),
+        notifier=notifier,
+        slots=Slots(settings.execute.slots, settings.scheduling, clock),
+        budgets=Budgets(settings.caps, clock, notifier.send, str(settings.state_dir)),
+        prices=load_prices(settings.prices),
+        clock=clock,
+        environment=environment,
+        meters=Meters(settings.execute.meter_s, clock),
+        descriptors=descriptors or Descriptors(),
+    )
+
+
+def door_of(settings: Settings) -> TcpDoor | None:
+    """Return the loopback port that the settings ask for, if they do."""
+    tcp = settings.control.tcp
+    if tcp is None:
+        return None
+    token = None if tcp.token is None else tcp.token.get_secret_value()
+    return TcpDoor(
+        host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token, token=token
+    )
