@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from handoffd import app
+from handoffd.app import daemon, parts
 from handoffd.cli.run import _reap_without_threads
 from handoffd.clock import SystemClock
 from handoffd.configure import load
@@ -30,7 +30,7 @@ from handoffd.settings import Settings
 TICK_S = 0.005
 
 
-class Observed(app.Daemon):
+class Observed(daemon.Daemon):
     """The daemon, watched."""
 
     out: Path
@@ -89,9 +89,9 @@ class Observed(app.Daemon):
 
 
 async def _serve(settings: Settings) -> int:
-    app._allow_files()
+    daemon._allow_files()
     counted = Counted(SystemClock())
-    async with app._parts(settings, app.LOCK_S) as services:
+    async with parts.parts(settings, daemon.LOCK_S) as services:
         return await Observed(settings, replace(services, recorder=counted), counted).run()
 
 

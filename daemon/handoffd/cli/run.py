@@ -48,13 +48,13 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
     settings = loaded.settings
     import anyio
 
-    from handoffd import app
+    from handoffd.app.daemon import serve
     from handoffd.logs import configure_logging
 
     configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
     _reap_without_threads()
     try:
-        return anyio.run(partial(app.serve, settings, given, loaded.file))
+        return anyio.run(partial(serve, settings, given, loaded.file))
     except BaseExceptionGroup as group:
         raise told(group) from group
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from handoffd import app
+from handoffd.app.lending import Offline, offline, reading
 from handoffd.clock import SystemClock
 from handoffd.control.client import Json
 from handoffd.control.notices import trials_json
@@ -71,7 +71,7 @@ def alone(settings: Settings, work: Work[_T]) -> _T:
     """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
 
     async def run() -> _T:
-        async with app.offline(settings) as parts:
+        async with offline(settings) as parts:
             return await work(_service(settings, parts))
 
     return _run(run)
@@ -84,7 +84,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
     """
 
     async def run() -> _T:
-        async with app.reading(settings, silent) as parts:
+        async with reading(settings, silent) as parts:
             return await work(_service(settings, parts))
 
     if settings.journal.exists():
@@ -95,7 +95,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
         return alone(settings.model_copy(update=nowhere), work)
 
 
-def _service(settings: Settings, parts: app.Offline) -> Service:
+def _service(settings: Settings, parts: Offline) -> Service:
     return Service(
         parts.supervision,
         parts.journal,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from handoffd.control.api.endpoint import BY, Asked, Endpoint
-from handoffd.control.api.shapes import (
+from handoffd.control.api.order_shapes import (
     Added,
     AddedMany,
     Cleaned,
@@ -15,11 +15,10 @@ from handoffd.control.api.shapes import (
     Lifted,
     Reloaded,
     Removed,
-    ResultOfVerb,
     Stopping,
-    Tested,
     Trusted,
 )
+from handoffd.control.api.shapes import ResultOfVerb, Tested
 from handoffd.control.history import Json
 from handoffd.control.verbs import EVENTS, usage, values
 from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec

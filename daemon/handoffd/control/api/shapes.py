@@ -21,7 +21,6 @@ from handoffd.engine.views import (
     SlotLimitView,
     SlotWaitView,
 )
-from handoffd.store.gc import Doomed, Size
 
 ResultOfVerb = Annotated[Result, Field(discriminator="type")]
 
@@ -273,129 +272,6 @@ class EventsAnswer:
     """Events, oldest first."""
 
     events: list[HistoryEvent]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lifted:
-    """What became of a limit that was lifted."""
-
-    type: Literal["lifted"]
-    account: str
-    projects: list[str]
-    problems: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileProblem:
-    """One thing wrong with a file: where, what, and what would have been accepted."""
-
-    file: str
-    line: int | None
-    key: str | None
-    message: str
-    allowed: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SettingsRead:
-    """The daemon's settings: which keys were put in force, which wait for a restart, what is wrong."""
-
-    file: str | None
-    taken: bool
-    changed: list[str]
-    restart: list[str]
-    problems: list[FileProblem]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reloaded:
-    """What came of reading settings, folders of projects and projects' files again."""
-
-    type: Literal["reloaded"]
-    settings: SettingsRead
-    brought: int
-    let_go: int
-    problems: list[str]
-    warnings: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotAdded:
-    """A project that is not supervised, and why."""
-
-    project: str
-    code: str
-    message: str
-    hint: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddedMany:
-    """The roots that are supervised now."""
-
-    type: Literal["added_many"]
-    added: list[str]
-    refused: list[NotAdded]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
-    """The daemon is about to end."""
-
-    type: Literal["stopping"]
-    executors: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cleaned:
-    """What was removed, or in a dry run would be; what there was before; how many runs stay, by reason."""
-
-    type: Literal["cleaned"]
-    dry_run: bool
-    freed_bytes: int
-    doomed: list[Doomed]
-    sizes: list[Size]
-    kept: dict[str, int]
-    problems: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Initialised:
-    """A project was prepared."""
-
-    type: Literal["initialised"]
-    project: str
-    name: str
-    level: int
-    created: list[str]
-    missing: list[str]
-    test_command: list[str] | None
-    warnings: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Added(ProjectView):
-    """A project is supervised."""
-
-    type: Literal["added"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Removed:
-    """A project is supervised no longer."""
-
-    type: Literal["removed"]
-    project: str
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trusted:
-    """What was put into force."""
-
-    type: Literal["trusted"]
-    project: str
-    trusted: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)

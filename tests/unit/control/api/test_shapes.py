@@ -51,20 +51,6 @@ def test_one_project_has_the_shape_of_one(control: Controlled) -> None:
     assert [] == told(control.client.get("/v1/projects/shop"), "/v1/projects/{project}")
 
 
-@pytest.mark.parametrize("verb", ["add", "trust", "pause", "remove"])
-def test_a_verb_is_answered_in_its_shape(control: Controlled, verb: str) -> None:
-    """Those that are events and those that are none."""
-    path = f"/v1/verbs/{verb}"
-
-    assert [] == told(control.client.post(path, {"project": "/srv/shop"}), path, "post")
-
-
-def test_the_daemons_own_orders_have_theirs(control: Controlled) -> None:
-    """Stop and reload."""
-    for path in ("/v1/reload", "/v1/stop"):
-        assert [] == told(control.client.post(path, {}), path, "post")
-
-
 def test_errors_have_theirs() -> None:
     """Whatever the status."""
     error = HandoffdError("no", code="X", hint=None)
