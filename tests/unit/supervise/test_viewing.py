@@ -56,11 +56,10 @@ async def test_what_is_kept_can_be_forgotten(tmp_path: Path) -> None:
         root = make_project(tmp_path)
         await roster.add(root)
         await eventually(lambda: roster.resting == 1)
-        row = roster._register.resting[root]
         before = await roster.view(root)
-        assert row.view is not None
+        assert [before] == [row.view for row in roster._register.resting.values()]
 
         roster.forget_views()
 
-        assert roster._register.resting[root].view is None
+        assert [None] == [row.view for row in roster._register.resting.values()]
         assert before == await roster.view(root)
