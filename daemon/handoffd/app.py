@@ -108,15 +108,13 @@ async def offline(settings: Settings) -> AsyncIterator[Offline]:
         roster = Roster(services)
         await roster.load()
         try:
-            yield Offline(roster, services.journal, Timetable(services, roster), _keeping(services, roster))
+            yield Offline(
+                roster, services.journal, Timetable(services, roster), Housekeeping(services, roster.names)
+            )
         finally:
             roster.close()
             if services.launcher.started:  # for checks; nobody else needs it
                 await services.launcher.retire()
-
-
-def _keeping(services: Services, roster: Roster) -> Housekeeping:
-    return Housekeeping(services, roster.names)
 
 
 @asynccontextmanager
@@ -132,7 +130,7 @@ async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncItera
         await roster.load()
         try:
             await roster.inspect(silent)
-            yield Offline(roster, journal, Timetable(services, roster), _keeping(services, roster))
+            yield Offline(roster, journal, Timetable(services, roster), Housekeeping(services, roster.names))
         finally:
             roster.close()
     finally:

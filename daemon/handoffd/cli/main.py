@@ -107,10 +107,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Any folder": ("detect", "query", "list-projects", "check-prereqs", "review", "triage"),
     "The daemon": (
-        "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "token", "metrics",
-        "notify",
         "run", "stop", "reload", "service", "doctor", "config", "executors", "journal", "gc", "token",
-        "metrics",
+        "metrics", "notify",
     ),
     "For agents": ("mcp", "skill"),
     "Trying it out": ("demo", "rehearse"),
