@@ -86,8 +86,10 @@ def _note(db: sqlite3.Connection, at: datetime) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CLEANED, tables.moment(at)))
 
 
-_OLD = """notices.at < ? AND NOT EXISTS
-    (SELECT 1 FROM deliveries WHERE notice = notices.number AND outcome IS NULL)"""
+# One on its way to somebody stays, and so does one of a matter that still waits for a person.
+_OLD = """notices.at < ?
+    AND NOT EXISTS (SELECT 1 FROM deliveries WHERE notice = notices.number AND outcome IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM matters WHERE notice = notices.number)"""
 
 
 def _notices(db: sqlite3.Connection, before: datetime) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,7 +65,12 @@ async def test_only_notices_that_everybody_has_got_go(tmp_path: Path) -> None:
     async with opened(tmp_path / "journal.db") as journal:
         await _notice(journal, "old", 40, waits=False)
         await _notice(journal, "young", 10, waits=False)
+        await _notice(journal, "matter", 60, waits=False)
         await _notice(journal, "waiting", 50, waits=True)
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as db, db:  # a person has not decided yet
+            db.execute(
+                "INSERT INTO matters SELECT '/a', 'main', number, at, 0 FROM notices WHERE id = 'matter'"
+            )
         before = NOW - timedelta(days=30)
 
         assert (1, 10) == await journal.cleaning.notices(before)
@@ -71,7 +78,7 @@ async def test_only_notices_that_everybody_has_got_go(tmp_path: Path) -> None:
         assert 0 == await journal.cleaning.drop_notices(before)
 
         counts = (await journal.counts()).deliveries
-        assert {("webhook", "delivered"): 2, ("command", "delivered"): 1, ("command", "waiting"): 1} == counts
+        assert {("webhook", "delivered"): 3, ("command", "delivered"): 2, ("command", "waiting"): 1} == counts
         (waiting,) = await journal.outbox.waiting("command", 0, 10)
         assert "0123456789" == await journal.outbox.text(waiting.number)
 
