@@ -17,6 +17,8 @@ class Counts:
 
     tracks: Mapping[tuple[str, str], int]
     deliveries: Mapping[tuple[str, str], int]
+    backlog: int
+    """Stories that wait for their turn."""
     orders_pending: int
     newest_event: int
     database_bytes: int
@@ -36,6 +38,11 @@ def counts(db: sqlite3.Connection, path: Path) -> Counts:
     return Counts(
         tracks=standing,
         deliveries={(sink, outcome): count for sink, outcome, count in deliveries},
+        backlog=_number(
+            db,
+            """SELECT coalesce(sum(json_array_length(body, '$.ledger.backlog')), 0)
+            FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL""",
+        ),
         orders_pending=_number(db, "SELECT count(*) FROM effects WHERE outcome IS NULL"),
         newest_event=_number(db, "SELECT coalesce(max(seq), 0) FROM events"),
         database_bytes=_size(path),

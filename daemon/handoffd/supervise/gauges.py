@@ -23,6 +23,10 @@ class Fleet(Protocol):
     def running(self) -> int:
         """How many attempts of ours are in flight."""
 
+    @property
+    def resting(self) -> int:
+        """How many projects are rows and no more."""
+
     def conditions(self) -> Mapping[str, int]:
         """Return how many projects are in which condition."""
 
@@ -65,6 +69,8 @@ def _of_projects(fleet: Fleet, counts: Counts) -> tuple[Gauge, ...]:
         ),
         single("waiting_for_people", "Tracks that go on when a person says so.", gates),
         single("blocked_tracks", "Tracks that are blocked or failing.", blocked),
+        single("projects_at_rest", "Projects of which there is a row and no more.", fleet.resting),
+        single("backlog_stories", "Stories that wait in a backlog.", counts.backlog),
         single("attempts_in_flight", "Attempts that are being executed or checked.", fleet.running),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.store.making import KEY, NOW, opened, record, track
 
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import Queued, TrackKey
 from handoffd.protocol.state import Status
 from handoffd.store.records import Outgoing
 
@@ -27,6 +27,17 @@ async def test_what_is_supervised_now_is_counted(tmp_path: Path) -> None:
     assert {(step, "pass"): 2, (step, "failing"): 1} == found.tracks
     assert (4, 0) == (found.newest_event, found.orders_pending)
     assert found.database_bytes > 0
+
+
+async def test_stories_that_wait_are_counted(tmp_path: Path) -> None:
+    """Of all projects."""
+    waiting = track().with_ledger(backlog=(Queued(story="US-2"), Queued(story="US-3")))
+    async with opened(tmp_path / "journal.db") as journal:
+        for root in ("/a", "/b"):
+            await journal.add_project(root, root[1:], NOW)
+            await journal.commit(record(key=TrackKey(root), after=waiting))
+
+        assert 4 == (await journal.counts()).backlog
 
 
 async def test_notices_by_sink_and_outcome(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
         found = await gauges(lent.services, roster, NoWatch(), None)
 
     assert {(): 1} == values(found, "waiting_for_people")
+    assert {(): 0} == values(found, "backlog_stories")
     assert {("ok",): 1} == values(found, "projects")
     assert {("review", "needs_human"): 1} == values(found, "tracks")
     assert {(): 4} == values(found, "slots")
