@@ -155,7 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 when it measured, 1 when it could not or, with --check, missed a goal."""
     parser = argparse.ArgumentParser(prog="scale", description=str(__doc__).splitlines()[0])
     parser.add_argument("--projects", type=int, default=10_000, help="projects at rest (10000)")
-    parser.add_argument("--idle", type=float, default=10, help="seconds to watch the daemon rest (10)")
+    parser.add_argument(
+        "--idle", type=float, default=30, help="seconds to watch it rest (30: a sweep is in that)"
+    )
     parser.add_argument("--own", action="store_true", help="give each settings of its own")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")

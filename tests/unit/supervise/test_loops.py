@@ -21,7 +21,7 @@ from handoffd.engine.requests import Approved, Initialised, Noted, Started
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.line import GivenUp
 from handoffd.store.lock import acquire, project_lock_path
-from handoffd.supervise.loops import Loops
+from handoffd.supervise.loops import Loops, _Loop
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Row, stays_up
@@ -447,6 +447,23 @@ async def test_a_verb_while_it_falls_asleep_is_answered(tmp_path: Path) -> None:
             await eventually(lambda: answers == ["accepted"])
             await eventually(lambda: root in register.resting)
         assert ["initialised", "noted"] == await kinds(here)
+
+
+async def test_one_that_gets_up_waits_for_its_old_loop(tmp_path: Path) -> None:
+    """That one still has the lock, however long it takes to end."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        async with resting(here, root, INITIALISED) as (roster, register), anyio.create_task_group() as tasks:
+            loops = roster._loops
+            await eventually(lambda: root not in loops._loops)
+            ending = loops._loops[root] = _Loop()
+            with register.guest(root):
+                tasks.start_soon(loops.awake, root)
+                await anyio.wait_all_tasks_blocked()
+                assert [root] == list(register.resting)
+
+                ending.gone.set()
+                await eventually(lambda: root in register.awake)
 
 
 async def test_whoever_is_there_is_not_left_alone(tmp_path: Path) -> None:
