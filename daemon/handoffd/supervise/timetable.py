@@ -39,6 +39,9 @@ LOOK_EVERY_S: Final = 1.0
 PLAN_EVERY: Final = timedelta(seconds=5)
 """How late a project that came or went is noticed."""
 
+NAME_EVERY: Final = timedelta(seconds=60)
+"""How late it is noticed that a project is called otherwise."""
+
 AGAIN: Final = timedelta(seconds=15)
 """After so long a start is tried again that could not be put before its project."""
 
@@ -66,6 +69,8 @@ class Timetable:
         self._supervised = supervised
         self.begin: Begin | None = None
         self._seen: object = None
+        self._known: frozenset[str] = frozenset()
+        self._named_at: datetime | None = None
         self._trusted_read = False
         self._planned_at: datetime | None = None
         self._held_until_s = 0.0
@@ -99,28 +104,35 @@ class Timetable:
             return False
         if self._planned_at is None or self._seen != self._wanted:
             return True
-        some = self._services.settings.schedule.starts or self._services.own_schedules.starts
         # Also a clock that was set back must not keep it from looking.
-        return bool(some or self._entries) and abs(now - self._planned_at) >= PLAN_EVERY
+        return (self._some or bool(self._entries)) and abs(now - self._planned_at) >= PLAN_EVERY
 
     async def _plan(self, now: datetime) -> None:
         """Find out which schedules there are, have the journal know them, and reckon when each is due."""
         await self._read_trusted()
-        seen, entries = self._wanted, self._all()
-        if seen != self._seen or entries != self._entries:
-            await self._enter(entries, now)
-        self._seen, self._planned_at = seen, now
+        seen, roots = self._wanted, self._roots()
+        old = self._named_at is None or abs(now - self._named_at) >= NAME_EVERY
+        if seen != self._seen or old or roots != self._known:
+            names = self._names()
+            # In a thread: a pattern may mean thousands of projects.
+            entries = await to_thread.run_sync(self._all, names)
+            if seen != self._seen or entries != self._entries:
+                await self._enter(entries, roots, now)
+            self._named_at = now
+        self._seen, self._known, self._planned_at = seen, roots, now
 
-    async def _enter(self, entries: dict[Key, Planned], now: datetime) -> None:
+    async def _enter(self, entries: dict[Key, Planned], roots: frozenset[str], now: datetime) -> None:
         """Take over which schedules there are. What is gone is forgotten: it begins anew if it comes back."""
         schedules = self._services.journal.schedules
-        known = await schedules.all()
-        await schedules.forget([key for one in known if (key := (one.project, one.schedule)) not in entries])
+        left = [key for one in await schedules.all() if (key := (one.project, one.schedule)) not in entries]
+        if left:  # a project that is being made anew is not gone
+            away = {one.root for one in await self._services.journal.projects()} - roots
+            await schedules.forget([key for key in left if key[0] not in away])
         await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
         self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
         self._entries = entries
         self._problems = {key: why for key, why in self._problems.items() if key in entries}
-        self._reckon()
+        self._coming = await to_thread.run_sync(self._reckoned)
 
     @property
     def _wanted(self) -> object:
@@ -137,24 +149,36 @@ class Timetable:
             self._services.own_schedules.learn(root, starts)
         self._trusted_read = True
 
-    def _all(self) -> dict[Key, Planned]:
-        settings, own = self._services.settings, self._services.own_schedules
-        shared = settings.schedule.starts
-        names = self._supervised.names() if shared or own.starts else {}
-        groups = partial(group_named, scheduling=settings.scheduling)
-        return {one.key: one for one in planned(shared, own.starts, names, groups)}
+    @property
+    def _some(self) -> bool:
+        """Whether there is anything to start; else nobody needs to know what projects there are."""
+        return bool(self._services.settings.schedule.starts or self._services.own_schedules.starts)
 
-    def _reckon(self) -> None:
+    def _roots(self) -> frozenset[str]:
+        return frozenset(self._supervised.names()) if self._some else frozenset()
+
+    def _names(self) -> dict[str, str]:
+        """Return what projects are called, as it is now."""
+        return dict(self._supervised.names()) if self._some else {}
+
+    def _all(self, names: Mapping[str, str]) -> dict[Key, Planned]:
+        settings, own = self._services.settings, self._services.own_schedules
+        groups = partial(group_named, scheduling=settings.scheduling)
+        return {one.key: one for one in planned(settings.schedule.starts, own.starts, names, groups)}
+
+    def _reckoned(self) -> list[tuple[datetime, Key]]:
+        """Return when each schedule is to be looked at, as a heap."""
         reckoned: dict[tuple[str, datetime], datetime | None] = {}  # a pattern may mean thousands of projects
-        self._coming = []
+        coming = []
         for key, one in self._entries.items():
             handled = self._stored[key].handled
             at = (one.start.fingerprint, handled)
             if at not in reckoned:
                 reckoned[at] = self._times_of(one).after(handled)
             if (following := reckoned[at]) is not None:
-                self._coming.append((following + one.jitter, key))
-        heapq.heapify(self._coming)
+                coming.append((following + one.jitter, key))
+        heapq.heapify(coming)
+        return coming
 
     def _times_of(self, one: Planned) -> FireTimes:
         fingerprint = one.start.fingerprint
@@ -249,7 +273,7 @@ class Timetable:
     async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
         """Return the schedules of every project, or of one, by project and name."""
         await self._read_trusted()
-        entries = self._entries if self._planned_at is not None else self._all()
+        entries = self._entries if self._planned_at is not None else self._all(self._names())
         stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
         now = self._services.clock.now()
         return tuple(

@@ -40,10 +40,11 @@ class Projects:
     roots: list[str] = field(default_factory=lambda: [SHOP])
     answer: Result | HandoffdError = YES
     asked: list[tuple[str, Started]] = field(default_factory=list)
+    called: dict[str, str] = field(default_factory=dict)
 
     def names(self) -> Mapping[str, str]:
         """Return what each is called."""
-        return {root: Path(root).name for root in self.roots}
+        return {root: self.called.get(root, Path(root).name) for root in self.roots}
 
     async def begin(self, root: str, event: Started) -> Result:
         """Keep what was asked; a start that is taken is dealt with, as its event's transaction does it."""
@@ -236,6 +237,7 @@ async def test_a_journal_that_takes_nothing_loses_nothing(tmp_path: Path) -> Non
 async def test_projects_come_and_go(tmp_path: Path) -> None:
     """One that comes is begun with from then on, also one that comes back; what is gone is forgotten."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
+        await here.journal.add_project("/srv/blog", "blog", NOW)
         projects.roots.append("/srv/blog")
         set_clock(here, MIDNIGHT - timedelta(hours=1))
         await table.look()
@@ -251,6 +253,31 @@ async def test_projects_come_and_go(tmp_path: Path) -> None:
         assert 1 == len(projects.asked)
         [view] = await table.views(SHOP)
         assert (None, MIDNIGHT + timedelta(days=1)) == (view.last_outcome, view.next_at)
+
+
+async def test_a_project_that_is_away_for_a_moment_misses_nothing(tmp_path: Path) -> None:
+    """While it is made anew it is not there, and the journal says that it is supervised."""
+    async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):
+        await here.journal.add_project(SHOP, "shop", NOW)
+        projects.roots.clear()
+        set_clock(here, MIDNIGHT - timedelta(seconds=5))
+        await table.look()
+        assert () == await table.views()
+        projects.roots.append(SHOP)
+        set_clock(here, MIDNIGHT + timedelta(seconds=5))
+        await table.look()
+        assert 1 == len(projects.asked)
+
+
+async def test_a_project_that_is_called_otherwise_is_another_one(tmp_path: Path) -> None:
+    """Patterns of names are looked at again now and then."""
+    named = DAILY.model_copy(update={"projects": ("store",)})
+    async with house(tmp_path) as here, timetable(here, named) as (table, projects):
+        assert () == await table.views()
+        projects.called[SHOP] = "store"
+        set_clock(here, NOW + timedelta(seconds=61))
+        await table.look()
+        assert [SHOP] == [view.project for view in await table.views()]
 
 
 async def test_an_edited_schedule_begins_anew(tmp_path: Path) -> None:
