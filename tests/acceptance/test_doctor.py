@@ -58,11 +58,13 @@ def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_
     """The limit of a namespace is as real as the machine's; without it nothing is said."""
     projects = [make_project(tmp_path), beside(tmp_path, "b")]
     daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
-    daemon.prefix = in_a_house_of_its_own("echo 1 > /proc/sys/user/max_inotify_watches")
     try:
         daemon.start()
         for project in projects:
             daemon.verb("init", project)
+        daemon.terminate()  # in a house of its own it cannot see who asks, and lets nobody add anything
+        daemon.prefix = in_a_house_of_its_own("echo 1 > /proc/sys/user/max_inotify_watches")
+        daemon.start()
 
         def limited() -> list[dict[str, Any]]:
             found = findings(daemon, "watches")

@@ -189,10 +189,12 @@ def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: P
     """The status warns, and an edit is heard all the same."""
     project = make_project(tmp_path)
     daemon = Daemon(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5}))
-    daemon.prefix = in_a_house_of_its_own("echo 0 > /proc/sys/user/max_inotify_watches")
     try:
         daemon.start()
         daemon.verb("init", project)
+        daemon.terminate()  # in a house of its own it cannot see who asks, and lets nobody add anything
+        daemon.prefix = in_a_house_of_its_own("echo 0 > /proc/sys/user/max_inotify_watches")
+        daemon.start()
         warned = eventually_sync(
             lambda: daemon.get("/v1/status", project=str(project))["projects"][0]["warnings"]
         )

@@ -173,7 +173,7 @@ def test_a_second_executor_waits_for_the_slot(daemon: Daemon, tmp_path: Path) ->
 
     daemon.verb("start", second, story="US-001")
 
-    daemon.wait_for(second, lambda t: "number 1 in line" in (t["waits_for"] or ""))
+    daemon.wait_for(second, lambda t: "1st for a slot" in (t["waits_for"] or ""))
     for project in (first, second):
         (project / ".ai/release").touch()
     for project in (first, second):

@@ -12,6 +12,7 @@ from handoffd.engine.caps import Finding
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Condition
+from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.store.records import PendingEffect
 from handoffd.supervise import notices
@@ -22,6 +23,7 @@ from handoffd.supervise.notices import (
     machine_notice,
     notice_of,
     room_notice,
+    settings_notice,
     survivors_notice,
     trust_notice,
     unpriced_notice,
@@ -75,6 +77,7 @@ EVERY = {
         Finding(scope="story", unit="usd", spent=2, cap=1), "/srv/shop", track_of(), "", CLOCK
     ),
     "unpriced_notice": unpriced_notice("/state", None, CLOCK),
+    "settings_notice": settings_notice("/state", (Problem(file="handoffd.yaml", message="no"),), CLOCK),
     "trust_notice": trust_notice("/srv/shop", ("auto", "test.command"), "1", CLOCK),
 }
 
