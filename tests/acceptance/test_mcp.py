@@ -108,9 +108,8 @@ async def every_read(client: Client, name: str) -> None:
         if tool.annotations is not None and tool.annotations.read_only_hint
     ]
     for tool in reads:
-        given = {"projects": {}, "limits": {}, "list_projects": {"folder": "/tmp"}}.get(
-            tool, {"project": name}
-        )
+        of_none = {"projects": {}, "limits": {}, "slots": {}, "list_projects": {"folder": "/tmp"}}
+        given = of_none.get(tool, {"project": name})
         answer = await client.call_tool(tool, given)
         assert not answer.is_error, (tool, answer.content)
     assert ("review", "scaffold") == itemgetter("step", "next_step")(
