@@ -176,6 +176,7 @@ def test_everything_wrong_is_told_at_once_with_its_place(environ: dict[str, str]
             "CAPS",
             "NOTIFY",
             "CONTROL",
+            "RETENTION",
             "LOG",
         )
     )
