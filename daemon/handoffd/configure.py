@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from handoffd.credentials import Vault, fetched
+from handoffd.credentials import STAND_IN, Vault, fetched
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.errors import InvalidFile, Problem
 from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
@@ -304,7 +304,10 @@ def _plain(value: object) -> object:
     """Return `value` as JSON knows values; of an address that is a secret, only where it leads."""
     match value:
         case SecretStr():
-            parts = urlsplit(value.get_secret_value())
+            text = value.get_secret_value()
+            if text.startswith(STAND_IN):
+                return f"credential {text.removeprefix(STAND_IN)}, which only the service has"
+            parts = urlsplit(text)
             return f"{parts.scheme}://{parts.hostname}/…" if parts.scheme in _SHOWN_SCHEMES else "…"
         case BaseModel():
             return {name: _plain(getattr(value, name)) for name in type(value).model_fields}

@@ -6,6 +6,7 @@ it saw. Where that cannot be honoured, a line of type `gap` says so instead of s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from pathlib import PurePath
@@ -168,15 +169,14 @@ async def follow(
     if missing is not None:
         yield missing
         after = missing["next"] - 1
-    left_out = [one for one in await journal.left_out() if one[0] >= after]
+    left_out = deque(one for one in await journal.left_out() if one.after >= after)
     while True:
         newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
         batch = await journal.events(after, project, BATCH)
         called = names()
         for event in batch:
-            while left_out and left_out[0][1] <= event.seq:
-                before, beyond = left_out.pop(0)
-                yield {"type": "gap", "after": before, "next": beyond, "why": "a backup was restored"}
+            while left_out and left_out[0].next <= event.seq:
+                yield {"type": "gap", **left_out.popleft()._asdict()}
             yield event_json(event, called)
         full = len(batch) == BATCH
         after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)

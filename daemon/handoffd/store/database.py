@@ -80,6 +80,8 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
     refuse_newer(version_of(connection, place), place)
     _check(connection, path)
     path.chmod(0o600)
+    if not path.stat().st_size:  # only an empty one can be told
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")

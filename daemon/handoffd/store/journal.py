@@ -25,9 +25,11 @@ from handoffd.store.cleaning import Cleaning
 from handoffd.store.counts import Counts, counts, gates
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
+from handoffd.store.pruning import Pruning
 from handoffd.store.readers import Readers
 from handoffd.store.records import (
     Committed,
+    LeftOut,
     Newcomer,
     Origins,
     PendingEffect,
@@ -66,6 +68,8 @@ class Journal:
         """Notices on their way to people."""
         self.cleaning = Cleaning(self._readers.run, self._write)
         """What is dropped of it in time."""
+        self.pruning = Pruning(self._readers.run, self._write)
+        """How old events are dropped."""
         self.requests = Requests(self._write)
         """What came with a key, so that it is done once."""
         self.schedules = Schedules(self._readers.run, self._write)
@@ -180,10 +184,13 @@ class Journal:
         query = partial(queries.events, after=after, project=project, limit=limit)
         return await self._readers.run("read the events", query)
 
-    async def left_out(self) -> tuple[tuple[int, int], ...]:
-        """Return the numbers around what each restore of a backup has left out of the history."""
-        found = await self._readers.run("read the restores", soundness.restores)
-        return tuple((int(one["after"]), int(one["next"])) for one in found)
+    async def left_out(self) -> tuple[LeftOut, ...]:
+        """Return what is not in the history any more, in order: by a restore, or for its age."""
+        restores = await self._readers.run("read the restores", soundness.restores)
+        pruned = await self._readers.run("read what was dropped", soundness.pruned)
+        found = [LeftOut(int(one["after"]), int(one["next"]), "a backup was restored") for one in restores]
+        found += [LeftOut(first - 1, last + 1, "older events are not kept") for first, last in pruned]
+        return tuple(sorted(found))
 
     async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
         """Return at most `limit` dispatches, newest first; of one root or of all."""

@@ -147,6 +147,13 @@ class Recordings:
         rows = self._rows("SELECT project, track, seq, body FROM snapshots")
         return {TrackKey(root, name): (seq, decode_track(body)) for root, name, seq, body in rows}
 
+    def beginning(self, key: TrackKey) -> tuple[int, Track]:
+        """Return where the replay of one track begins: after which number, and how it stood."""
+        rows = self._rows(
+            "SELECT seq, body FROM snapshots WHERE project = :project AND track = :track", key._asdict()
+        )
+        return next(((seq, decode_track(body)) for seq, body in rows), (0, Track()))
+
     def page(self, after: int, until: int, project: str | None) -> tuple[Entry, ...]:
         """Return the next events above `after` and up to `until`, in order; of one root or of all."""
         only = "" if project is None else "AND project = :project"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Effect
@@ -44,6 +44,14 @@ class Record:
     rules: RuleBook | None = None
     grounds: tuple[Ground, ...] = ()
     request: str | None = None
+
+
+class LeftOut(NamedTuple):
+    """Numbers that no event has, between those around them, and why."""
+
+    after: int
+    next: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

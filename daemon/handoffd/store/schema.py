@@ -136,7 +136,41 @@ _HELD_BACK: Step = (
     "CREATE INDEX matters_by_notice ON matters (notice)",
 )
 
-STEPS: tuple[Step, ...] = (_FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK)
+_PRUNABLE: Step = (
+    # Numbers of events that are not kept any more, so that nobody takes them for lost.
+    "CREATE TABLE pruned (first INTEGER PRIMARY KEY, last INTEGER NOT NULL) STRICT",
+    # Only what a replay does not need goes: events before the snapshot of their track.
+    "DROP TRIGGER events_remain",
+    """CREATE TRIGGER events_remain BEFORE DELETE ON events WHEN NOT EXISTS (SELECT 1 FROM snapshots AS s
+        WHERE s.project = OLD.project AND s.track = OLD.track AND s.seq > OLD.seq)
+        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
+    # The same, but for a row that outlives the event which began it: what runs used is counted for ever.
+    """CREATE TABLE lasting_dispatches (
+        id TEXT PRIMARY KEY, seq INTEGER NOT NULL, project TEXT NOT NULL, track TEXT NOT NULL, story TEXT,
+        step TEXT NOT NULL, attempt INTEGER NOT NULL, executor TEXT NOT NULL, decided_at TEXT NOT NULL,
+        started_at TEXT, ended_at TEXT, exit TEXT, tests TEXT, result TEXT, why TEXT,
+        input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER, cache_write_tokens INTEGER,
+        cost_usd REAL, priced TEXT, model TEXT) STRICT""",
+    """INSERT INTO lasting_dispatches SELECT id, seq, project, track, story, step, attempt, executor,
+        decided_at, started_at, ended_at, exit, tests, result, why, input_tokens, output_tokens,
+        cache_read_tokens, cache_write_tokens, cost_usd, priced, model FROM dispatches""",
+    "DROP TABLE dispatches",
+    "ALTER TABLE lasting_dispatches RENAME TO dispatches",
+    "CREATE INDEX dispatches_by_seq ON dispatches (seq)",
+    "CREATE INDEX dispatches_open ON dispatches (project, track) WHERE result IS NULL",
+    "CREATE INDEX dispatches_by_project ON dispatches (project, seq)",
+    "CREATE INDEX dispatches_by_end ON dispatches (ended_at) WHERE input_tokens IS NOT NULL",
+    # Whoever removes an event asks each of these whether it points to it.
+    "CREATE INDEX tracks_by_seq ON tracks (seq)",
+    "CREATE INDEX projections_by_seq ON projections (seq)",
+    "CREATE INDEX snapshots_by_seq ON snapshots (seq)",
+    "CREATE INDEX requests_by_seq ON requests (seq)",
+    "CREATE INDEX schedules_by_seq ON schedules (seq)",
+)
+
+STEPS: tuple[Step, ...] = (
+    _FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK, _PRUNABLE
+)  # fmt: skip
 VERSION = len(STEPS)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -46,16 +47,21 @@ def references(db: sqlite3.Connection) -> Iterator[Fault]:
 
 
 def gaps(db: sqlite3.Connection) -> Iterator[Fault]:
-    """Yield the numbers that no event has, but for those that a restore has left out."""
-    left_out = {(one["after"], one["next"]) for one in restores(db)}
-    query = """SELECT before, seq FROM
+    """Yield the numbers that no event has, but for those that a restore has left out or that were pruned."""
+    return islice(_unexplained(db), _MOST_FAULTS)
+
+
+def _unexplained(db: sqlite3.Connection) -> Iterator[Fault]:
+    explained = not_kept(db)
+    query = """SELECT before + 1, seq - 1 FROM
         (SELECT seq, lag(seq, 1, 0) OVER (ORDER BY seq) AS before FROM events
         UNION ALL SELECT s.seq + 1, (SELECT coalesce(max(seq), 0) FROM events)
         FROM sqlite_sequence AS s WHERE s.name = 'events')
-        WHERE seq <> before + 1 ORDER BY seq LIMIT ?"""
-    for before, seq in db.execute(query, (_MOST_FAULTS,)):
-        if (before, seq) not in left_out:
-            first, last = before + 1, seq - 1
+        WHERE seq <> before + 1 ORDER BY seq"""
+    for first, last in db.execute(query):
+        # The range that begins last, but not after the gap.
+        place = bisect_right(explained, first, key=lambda one: one[0]) - 1
+        if place < 0 or explained[place][1] < last:
             missing = f"event {first} is" if first == last else f"events {first} to {last} are"
             yield Fault(kind="missing", message=f"{missing} missing", seq=first)
 
@@ -86,6 +92,30 @@ def projects(db: sqlite3.Connection) -> Iterator[Fault]:
     for (project,) in db.execute(query, (_MOST_FAULTS,)):
         message = f"{project} has a history, but is not in the list of projects"
         yield Fault(kind="project", message=message)
+
+
+def not_kept(db: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Return the first and last numbers of events that are not kept, in order; neighbours are one range."""
+    ranges = [(int(one["after"]) + 1, int(one["next"]) - 1) for one in restores(db)]
+    return merged([*ranges, *pruned(db)])
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of numbers in order, with those that touch each other as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(one for one in ranges if one[0] <= one[1]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+def pruned(db: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Return the first and last numbers of events that were old enough to go."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'pruned'").fetchone() is None:
+        return []  # looked at before a daemon has brought an older journal up to date
+    return db.execute("SELECT first, last FROM pruned ORDER BY first").fetchall()
 
 
 def restores(db: sqlite3.Connection) -> tuple[dict[str, int | str], ...]:

@@ -22,6 +22,8 @@ from handoffd.execute.process import claimed
 from handoffd.store import disposal
 from handoffd.store.cleaning import End
 from handoffd.store.gc import Cleaned, Condition, Doomed, Past, Size, plan, sizes
+from handoffd.store.pruning import Old
+from handoffd.supervise.compaction import standing_after
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.runfolders import RUNS
 from handoffd.supervise.services import Services
@@ -75,6 +77,7 @@ class Housekeeping:
             if dry_run or await self._gone(past, folders, problems):
                 doomed.append(self._told(past, why))
         doomed += await self._notices(now, dry_run)
+        doomed += await self._events(now, problems, dry_run)
         if not dry_run:
             await to_thread.run_sync(disposal.dispose_remainders, self._services.settings.runs_dir)
             await self._services.journal.cleaning.note(now)
@@ -138,6 +141,34 @@ class Housekeeping:
             return []
         why = f"older than {days:g} days, and not waiting for anybody (retention.notices_days)"
         return [Doomed(kind="notice", what=f"{count} notices", project=None, bytes=weight, why=why)]
+
+    async def _events(self, now: datetime, problems: list[str], dry_run: bool) -> list[Doomed]:
+        """Let go of the events of stories that ended long ago, after a snapshot of where they led."""
+        days, pruning = self._services.settings.retention.journal_days, self._services.journal.pruning
+        if days is None:
+            return []
+        doomed = []
+        for old in await pruning.old(now - timedelta(days=days)):
+            try:
+                if not dry_run:
+                    await self._drop(old, now)
+            except HandoffdError as error:
+                problems.append(error.message)
+                continue
+            what = f"{old.count} events of {old.key.project} ({old.key.track}), before number {old.until}"
+            why = f"their stories ended more than {days:g} days ago (retention.journal_days)"
+            doomed.append(Doomed(kind="events", what=what, project=old.key.project, bytes=old.bytes, why=why))
+        if doomed and not dry_run:
+            await pruning.tidy()
+        return doomed
+
+    async def _drop(self, old: Old, now: datetime) -> None:
+        pruning, journal = self._services.journal.pruning, self._services.settings.journal
+        if not old.covered:
+            standing = await to_thread.run_sync(standing_after, journal, old.key, old.until)
+            await pruning.cover(old.key, old.until, standing)
+        while await pruning.drop(old.key, old.until, now):
+            continue
 
 
 def _copies_in(root: str) -> list[disposal.Copy]:

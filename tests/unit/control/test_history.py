@@ -21,7 +21,7 @@ from handoffd.errors import StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 from handoffd.store.journal import Journal
-from handoffd.store.records import StoredEvent
+from handoffd.store.records import LeftOut, StoredEvent
 
 OTHER = TrackKey("/srv/api")
 
@@ -169,8 +169,8 @@ async def test_what_a_restore_left_out_is_a_gap_in_its_place(journal: Journal) -
     class Restored:
         newest = 9
 
-        async def left_out(self) -> tuple[tuple[int, int], ...]:
-            return ((2, 8),)
+        async def left_out(self) -> tuple[LeftOut, ...]:
+            return (LeftOut(2, 8, "a backup was restored"),)
 
         async def newer_than(self, seq: int) -> None:
             raise StoreError(f"nothing comes after {seq}")

@@ -13,6 +13,7 @@ from tests.support.playbook import shipped_rules, with_rule
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 from tests.unit.store.making import opened, record
 
+from handoffd.engine.track import Track
 from handoffd.errors import StoreError
 from handoffd.store.recordings import Entry, Recordings
 
@@ -164,3 +165,14 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
             Recordings(path)
         assert code == caught.value.code
     assert not missing.exists()
+
+
+def test_one_track_is_asked_for_its_beginning(tmp_path: Path) -> None:
+    """As all of them are; without a snapshot it is the empty track."""
+    path = tmp_path / "journal.db"
+    write(path, story(SHOP), story(BLOG))
+    columns = "project, track, seq, body"
+    spoil(path, f"INSERT INTO snapshots SELECT {columns} FROM tracks WHERE project = '/srv/shop'")
+    with closing(Recordings(path)) as source:
+        assert source.beginnings()[SHOP] == source.beginning(SHOP)
+        assert (0, Track()) == source.beginning(BLOG)

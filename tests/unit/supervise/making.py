@@ -131,7 +131,7 @@ async def house(
         execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
     )
     for folder in (settings.state_dir, settings.runs_dir):
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
     clock, told = MovableClock(), Told()
     own = Layer(file="handoffd.yaml", definitions=settings.executors)
     journal = await Journal.open(settings.journal)

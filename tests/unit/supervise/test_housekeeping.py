@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
+from tests.support.recorded import BLOG, SHOP, spoil, write
 from tests.support.runs import run_spec
 from tests.unit.store.making import record
+from tests.unit.store.test_pruning import carried_out, played
 from tests.unit.supervise.making import NOW, House, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
@@ -277,3 +280,34 @@ async def test_notices_go_once_nobody_waits_for_them(tmp_path: Path, waits: bool
         cleaned = await keeper(here, notices_days=30).clean(dry_run=False)
 
         assert ([] if waits else ["notice 1 notices"]) == list(what(cleaned))
+
+
+async def test_old_stories_go_from_the_journal(tmp_path: Path) -> None:
+    """With what they said of runs kept; one whose events were tampered with stays, and is told of."""
+    path = tmp_path / "state/journal.db"
+    path.parent.mkdir()
+    plays = [played(SHOP), played(BLOG)]
+    await anyio.to_thread.run_sync(write, path, *plays)
+    spoil(path, "UPDATE events SET why = 'because' WHERE project = '/srv/blog' AND kind = 'approved'")
+    async with house(tmp_path) as here:
+        await carried_out(here.journal)
+        here.clock.jumped_s = (plays[1].records[-1].at - NOW).total_seconds() + 200 * DAY_S
+        assert () == (await keeper(here, journal_days=None).clean(dry_run=False)).doomed
+        clean = keeper(here, journal_days=100)
+
+        planned = await clean.clean(dry_run=True)
+        done = await clean.clean(dry_run=False)
+        again = await clean.clean(dry_run=False)
+
+        assert [SHOP.project, BLOG.project] == sorted(
+            (str(one.project) for one in planned.doomed), reverse=True
+        )
+        (gone,) = done.doomed
+        assert ("events", SHOP.project) == (gone.kind, gone.project)
+        assert gone.bytes > 0
+        (problem,) = done.problems
+        assert problem.startswith("events of /srv/blog (main) are kept whatever their age")
+        assert () == again.doomed
+        left = await here.journal.events()
+        assert len(plays[1].records) == sum(event.key == BLOG for event in left)
+        assert len(plays[0].records) > sum(event.key == SHOP for event in left)
