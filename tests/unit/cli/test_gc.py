@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.commands import Commands
+from tests.support.commands import environment, program
 
 from handoffd.cli.gc import report, weight
 
@@ -56,9 +57,12 @@ def test_bytes_are_said_as_people_say_them(count: int, text: str) -> None:
     assert text == weight(count)
 
 
-def test_without_a_daemon_it_is_done_here(handoffd: Commands) -> None:
+def test_without_a_daemon_it_is_done_here(tmp_path: Path) -> None:
     """Where nothing was ever kept, nothing goes."""
-    said = handoffd("gc", "--dry-run", "--json")
-    assert (True, [], 0) == (said.json["dry_run"], said.json["doomed"], said.json["freed_bytes"])
+    here = environment(tmp_path)
 
-    assert "removed: nothing" in handoffd("gc").out
+    said = program("gc", "--dry-run", "--json", env=here)
+
+    assert (0, "") == (said.code, said.err)
+    assert (True, [], 0) == (said.json["dry_run"], said.json["doomed"], said.json["freed_bytes"])
+    assert "removed: nothing" in program("gc", env=here).out
