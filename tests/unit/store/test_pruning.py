@@ -284,3 +284,20 @@ async def test_a_journal_that_is_only_read_need_not_be_current(tmp_path: Path) -
     assert () == await journal.left_out()
 
     await journal.close()
+
+
+async def test_the_text_that_lies_in_the_project_stays_known(tmp_path: Path) -> None:
+    """Also when later events have written none: else it would count as edited outside."""
+    path, play = tmp_path / "journal.db", played(finished=True)
+    await anyio.to_thread.run_sync(write, path, play)
+    latest = len(play.records)
+    spoil(path, f"DELETE FROM projections WHERE seq > {latest - 3}")
+    async with opened(path) as journal:
+        await carried_out(journal)
+        (old,) = await journal.pruning.old(end_of(play))
+        await journal.pruning.cover(old.key, old.until, play.track)
+        while await journal.pruning.drop(old.key, old.until, end_of(play)):
+            continue
+    with closing(sqlite3.connect(path)) as db:
+        assert [(latest - 3,)] == db.execute("SELECT seq FROM projections").fetchall()
+        assert [] == db.execute("PRAGMA foreign_key_check").fetchall()
