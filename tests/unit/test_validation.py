@@ -124,6 +124,7 @@ def test_sections_are_told_from_values() -> None:
         "caps",
         "notify",
         "control",
+        "retention",
         "log",
     ] == sections
     assert section_of(ProjectSettings.model_fields["test"]) is not None
