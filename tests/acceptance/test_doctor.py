@@ -79,6 +79,7 @@ def test_at_the_limit_of_file_watches_it_names_the_projects_and_the_command(tmp_
         assert found["action"].startswith("sudo sysctl fs.inotify.max_user_")
         assert "max_user_watches=" in found["action"]
         assert found["action"].endswith("| sudo tee /etc/sysctl.d/60-handoffd.conf")
+        daemon.terminate()  # by a signal: it would let nobody else end it
     finally:
         daemon.close()
 

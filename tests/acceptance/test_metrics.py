@@ -6,7 +6,6 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -26,13 +25,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon with a port, in which a story was done."""
-    made = Daemon(tmp_path, {"control": {"tcp": {"port": free_port()}}, "log": {"format": "json"}})
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon with a port, in which a story was done; it is only looked at."""
+    folder = tmp_path_factory.mktemp("metrics")
+    made = Daemon(folder, {"control": {"tcp": {"port": free_port()}}, "log": {"format": "json"}})
     try:
         made.start()
-        project = sample(tmp_path)
+        project = sample(folder)
         made.verb("start", project, story="US-001")
         made.wait_at(project, "review", "needs_human")
         made.verb("approve", project)

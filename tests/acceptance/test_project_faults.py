@@ -204,6 +204,7 @@ def test_at_the_limit_of_file_watches_changes_are_found_by_the_sweep(tmp_path: P
         text = (project / ".ai/STATE.json").read_text()
         (project / ".ai/STATE.json").write_text(text.replace('"attempt": 1', '"attempt": 2'))
         daemon.wait_for(project, lambda track: track["attempt"] == 2)
+        daemon.terminate()  # by a signal: it would let nobody else end it
     finally:
         daemon.close()
 
