@@ -60,14 +60,19 @@ def _slots(place: Place, _: Json) -> Answer:
     return asked(place, lambda client: client.get("/v1/slots"), lambda service: service.slots())
 
 
-def _backlog(place: Place, given: Json) -> Answer:
-    project = project_of(given)
-    assert project is not None  # the schema requires it
-    return asked(
-        place,
-        lambda client: client.get("/v1/backlog", project=project),
-        lambda service: service.backlog(project),
-    )
+def _of_project(
+    path: str, read: Callable[[Service, str], Awaitable[Json]]
+) -> Callable[[Place, Json], Answer]:
+    """Return what answers a question about one project, which the schema requires."""
+
+    def answer(place: Place, given: Json) -> Answer:
+        project = project_of(given)
+        assert project is not None
+        return asked(
+            place, lambda client: client.get(path, project=project), lambda service: read(service, project)
+        )
+
+    return answer
 
 
 def _schedule(place: Place, given: Json) -> Answer:
@@ -76,14 +81,6 @@ def _schedule(place: Place, given: Json) -> Answer:
         place,
         lambda client: client.get("/v1/schedules", project=project),
         lambda service: service.schedules(project),
-    )
-
-
-def _peek(place: Place, given: Json) -> Answer:
-    project = project_of(given)
-    assert project is not None  # the schema requires it
-    return asked(
-        place, lambda client: client.get("/v1/peek", project=project), lambda service: service.peek(project)
     )
 
 
@@ -150,7 +147,7 @@ READS: Final = (
         "peek",
         "Next turn",
         "What the next turn of a project would do, with the whole prompt. Changes nothing.",
-        _peek,
+        _of_project("/v1/peek", Service.peek),
         {"project": PROJECT},
         "project",
     ),
@@ -189,7 +186,7 @@ READS: Final = (
         "backlog",
         "Backlog",
         "The stories that wait in a project, in the order in which they are started, and what keeps each.",
-        _backlog,
+        _of_project("/v1/backlog", Service.backlog),
         {"project": PROJECT},
         "project",
     ),
