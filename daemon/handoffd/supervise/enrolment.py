@@ -22,19 +22,26 @@ class Placed:
     why_not: str | None = None
     """Why it has no base, in words."""
 
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """Where its base lies: as it is written, and where that leads to."""
+        return (self.wanted.base,) if self.base is None else (self.wanted.base, self.base)
+
     def covers(self, root: str) -> bool:
-        """Return whether it means `root`: as it is written, or where its base leads to."""
-        bases = (self.wanted.base,) if self.base is None else (self.wanted.base, self.base)
-        return self.wanted.covers(root, bases)
+        """Return whether it means `root`, at any of its bases."""
+        return self.wanted.covers(root, self.bases)
 
 
 def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> frozenset[str]:
     """Return the roots that the settings have brought and mean no more."""
     lost = {entry.wanted.text for entry in placed if entry.base is None}
+    # Thousands may be written out, one by one: none of them is compared with each of the others.
+    written = {base for entry in placed if entry.wanted.kind == "path" for base in entry.bases}
+    wide = [entry for entry in placed if entry.wanted.kind != "path"]
     return frozenset(
         root
         for root, text in brought_by.items()
-        if text not in lost and not any(entry.covers(root) for entry in placed)
+        if text not in lost and root not in written and not any(entry.covers(root) for entry in wide)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from handoffd.inspection.wanted import Wanted, wanted_of
@@ -63,3 +64,15 @@ def test_the_shape_of_an_entry_is_told_by_its_kind() -> None:
     root = placed("/srv/c", projects=["/srv/c"])
 
     assert (True, False) == (root.covers("/srv/c"), root.covers(str(Path("/srv/c/d"))))
+
+
+def test_thousands_that_are_written_out_are_no_more_work_each_than_a_few() -> None:
+    """Compared with each other, ten thousand would keep a start from its end for half an hour."""
+    roots = [f"/work/{number}" for number in range(5_000)]
+    entries = [
+        Placed(wanted=replace(wanted(projects=["/x"]), text=root, base=root), base=None) for root in roots
+    ]
+    there = [replace(entry, base=f"/data/{number}") for number, entry in enumerate(entries)]
+    brought = {root: root for root in roots} | {"/data/7": "/work/7", "/srv/c": "/srv/c"}
+
+    assert {"/srv/c"} == departures(brought, (*there, WORK))
