@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,26 @@ def test_a_notice_in_flight_when_the_daemon_is_killed_is_sent_again_under_its_id
         assert before <= told
         eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
         assert len(told) == len(daemon.told(project))  # what the command had taken, it did not get again
+
+
+def test_a_notice_in_flight_when_the_daemon_is_ended_is_told_once(tmp_path: Path) -> None:
+    """The slow address is waited for, so that the next daemon knows that it has taken the notice."""
+    project = sample(tmp_path)
+    with serving(200) as server, running(tmp_path, telling(server)) as daemon:
+        server.hold.clear()
+        to_review(daemon, project)
+        eventually_sync(lambda: server.requests)
+        os.kill(daemon.pid, signal.SIGTERM)
+        eventually_sync(lambda: "notices are left" in (daemon.base / "daemon.log").read_text())
+        server.hold.set()
+        daemon.lost()
+
+        daemon.start()
+
+        told = {one["id"] for one in daemon.told(project)}
+        eventually_sync(lambda: told <= set(ids(server)))
+        eventually_sync(lambda: not daemon.get("/v1/status")["notices"])
+        assert len(set(ids(server))) == len(ids(server))
 
 
 def test_what_was_undelivered_at_a_backup_is_sent_again_after_a_restore_under_its_id(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ further.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -31,9 +32,15 @@ _AT_LEAST_S = 0.02
 class Person:
     """Looks after every project of a house, as long as there is somebody to talk to."""
 
-    def __init__(self, house: House, chance: Random, at_least_s: float = _AT_LEAST_S) -> None:
+    def __init__(
+        self, house: House, chance: Random, at_least_s: float = _AT_LEAST_S, at_most_s: float = math.inf
+    ) -> None:
+        """`at_least_s` lie between two looks; after `at_most_s` of one, the next goes on where it stopped."""
         self._house = house
         self._at_least_s = at_least_s
+        self._at_most_s = at_most_s
+        self._last = ""
+        """The project that was looked at last."""
         self._chance = chance
         self._db: sqlite3.Connection | None = None
         self._version = -1
@@ -59,11 +66,22 @@ class Person:
         try:
             (version,) = self._reader().execute("PRAGMA data_version").fetchone()
             if version != self._version:
-                answered = [self._answer(*standing) for standing in self._standings()]
-                # Nobody was there to be talked to: the next look asks again.
-                self._version = version if all(answered) else -1
+                # Somebody was not heard, or not looked at: the next look asks again.
+                self._version = version if self._attend_all() else -1
         except sqlite3.Error:
             self.close()  # there is no journal yet, or a schema half made
+
+    def _attend_all(self) -> bool:
+        """Look at the projects, as long as it may take; tell whether all were looked at and heard."""
+        heard, until = True, time.monotonic() + self._at_most_s
+        last = self._last
+        standings = sorted(self._standings(), key=lambda one: (str(one[0].root) <= last, str(one[0].root)))
+        for project, step, status in standings:
+            if time.monotonic() > until:
+                return False
+            heard = self._answer(project, step, status) and heard
+            self._last = str(project.root)
+        return heard
 
     def all_over(self) -> bool:
         """Return whether every story has ended, is shown to have, and nothing is left to be done or told."""

@@ -32,6 +32,7 @@ class Plan:
     restarts_s: tuple[float, ...]
     sample_s: float = 5.0
     attend_s: float = 1.0
+    """How long people may look away, and how long a look of theirs may take."""
     rest_s: float = 20.0
     """How long the daemon is left alone before the first and after the last story, to see it at rest."""
 
@@ -56,7 +57,7 @@ class Soak:
         """The daemon before the first and after the last story."""
         self._plan = plan_
         self._tell = tell
-        self._person = Person(house, chance, plan_.attend_s)
+        self._person = Person(house, chance, plan_.attend_s, plan_.attend_s)
         self._began = time.monotonic()
         self._sampled_s = 0.0
 

@@ -49,7 +49,9 @@ from handoffd.watch.watcher import Watcher
 log = structlog.get_logger(__name__)
 
 DRAIN_S = 5.0
-"""How long a stopping daemon waits for notices on their way."""
+"""How long a stopping daemon goes on telling people what waits to be told."""
+FINISH_S = 10.0
+"""How long it waits, after that, for sinks that are in the middle of one notice."""
 
 STATUS_EVERY_S = 10.0
 
@@ -275,5 +277,7 @@ class Daemon:
                 log.exception("executors not ended")
         if not await self._services.notifier.drain(DRAIN_S):
             log.warning("notices are left for the next daemon", waited_s=DRAIN_S)
+        if not await self._services.notifier.finish(FINISH_S):
+            log.warning("a notice may be told twice: its sink was cut short", waited_s=FINISH_S)
         if not self._manager.present:
             await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended

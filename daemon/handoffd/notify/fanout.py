@@ -212,6 +212,15 @@ class Notifier:
                 await line.idle.wait()
         return not limit.cancelled_caught
 
+    async def finish(self, timeout_s: float) -> bool:
+        """Begin no delivery more and wait for those under way; return whether they ended within the limit.
+
+        One that is cut short may have told people, and is sent again by the next daemon.
+        """
+        with anyio.move_on_after(timeout_s) as limit:
+            await self._lines.finish()
+        return not limit.cancelled_caught
+
     def _lived_s(self) -> float:
         """Return how long daemons have lived on this journal, as far as it knows."""
         return self._ahead_s + self._clock.monotonic()

@@ -76,6 +76,14 @@ class Line:
         self._more = True
         """Whether the box may hold notices that are not known here."""
         self._hint = anyio.Event()
+        self._finishing = False
+        self.ended = anyio.Event()
+        """Set when it was told to finish, and has."""
+
+    def finish(self) -> None:
+        """Begin nothing more. What is being sent goes on to its end: cut short, it would be told twice."""
+        self._finishing = True
+        self._hint.set()
 
     def hint(self) -> None:
         """Tell that the box may hold more."""
@@ -88,15 +96,17 @@ class Line:
             self.idle = anyio.Event()
 
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
-        """Deliver until cancelled; what is given up is passed on."""
+        """Deliver until cancelled, or told to finish; what is given up is passed on."""
         try:
             await self._run(given_up)
         finally:
             self.sink.close()
+            if self._finishing:
+                self.ended.set()
 
     async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         self._be_busy()
-        while True:
+        while not self._finishing:
             hint = self._hint = anyio.Event()
             await self._look()
             step = next_step(self._queue, self._clock.monotonic())

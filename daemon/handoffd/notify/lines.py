@@ -7,7 +7,7 @@ line, which finds in the box what waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 import anyio.abc
@@ -25,7 +25,8 @@ class _Way:
     settings: SinkSettings
     line: Line
     unkept: Unkept
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    before: Line | None = None
+    """The line that the sink had by its last settings, if that may still be sending."""
     begun: bool = False
 
 
@@ -61,21 +62,25 @@ class Lines:
         for name, settings in wanted.items():
             way = before.pop(name, None)
             if way is None or way.settings != settings:
-                if way is not None:
-                    way.scope.cancel()
+                last = _finished(way) if way is not None else None
                 sink = made(name, settings)
                 line = Line(sink, self._box, self._clock, terms, self._lived_s)
-                way = _Way(settings=settings, line=line, unkept=Unkept(sink, terms))
+                way = _Way(settings=settings, line=line, unkept=Unkept(sink, terms), before=last)
             way.line.terms = way.unkept.terms = terms
             self._ways[name] = way
         for way in before.values():
-            way.scope.cancel()
+            _finished(way)
         self._changed.set()
 
     def hint(self, name: str | None = None) -> None:
         """Tell the line of a sink, or all, that the box may hold more."""
         for way in [way for other, way in self._ways.items() if name in {None, other}]:
             way.line.hint()
+
+    async def finish(self) -> None:
+        """Begin nothing more, and return when what was being sent is over: as long as sinks may take."""
+        for line in [way.line for way in self._ways.values() if _finished(way)]:
+            await line.ended.wait()
 
     def unkept(self, name: str) -> Unkept | None:
         """Return what tells a sink of that which cannot be recorded."""
@@ -89,7 +94,7 @@ class Lines:
         finally:
             self.opened = anyio.Event()
             for way in self._ways.values():
-                way.begun, way.scope = False, anyio.CancelScope()
+                way.begun = False
 
     async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         async with anyio.create_task_group() as group:
@@ -102,8 +107,16 @@ class Lines:
                 await self._changed.wait()  # without a limit: settings may never change
 
     async def _follow(self, way: _Way, given_up: Callable[[GivenUp], None]) -> None:
-        with way.scope:
-            async with anyio.create_task_group() as group:
-                group.start_soon(way.unkept.run, name=f"notify by {way.line.sink.name} from memory")
-                await self.opened.wait()
-                group.start_soon(way.line.run, given_up, name=f"notify by {way.line.sink.name}")
+        async with anyio.create_task_group() as group:
+            group.start_soon(way.unkept.run, name=f"notify by {way.line.sink.name} from memory")
+            await self.opened.wait()
+            if way.before is not None:  # what that has in hand, this one would find in the box as well
+                await way.before.ended.wait()
+            await way.line.run(given_up)
+            group.cancel_scope.cancel()
+
+
+def _finished(way: _Way) -> Line | None:
+    """Return the line of a way, told to finish, if it was begun."""
+    way.line.finish()
+    return way.line if way.begun else None

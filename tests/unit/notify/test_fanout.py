@@ -114,6 +114,21 @@ async def test_a_box_that_cannot_write_keeps_orders_back_and_tells_the_rest_from
     assert (["disk full", "order"], [7], ["delivered"]) == (sink.got, box.orders, box.outcomes())
 
 
+async def test_to_finish_ends_what_is_on_its_way_and_begins_nothing_more() -> None:
+    """What a stopping daemon leaves half sent would be told twice: by this life and by the next."""
+    sink, box = Recording(), MemoryBox()
+    async with running(NotifySettings(), sink, box=box) as notifier:
+        sink.shut()
+        for notice in notices(2):
+            notifier.send(notice)
+        await eventually(lambda: sink.tries)
+        assert not await notifier.finish(0.05)
+        sink.gate.set()
+        assert await notifier.finish(60)
+
+    assert (["0"], ["delivered", None]) == (sink.got, box.outcomes())
+
+
 async def test_a_box_that_cannot_be_opened_at_first_is_opened_later() -> None:
     """The daemon lives on meanwhile."""
     sink, box = Recording(), MemoryBox()

@@ -102,3 +102,22 @@ async def test_what_waits_for_a_changed_sink_goes_to_the_new_one() -> None:
         await eventually(lambda: all(sink.closed for sink in there.made[:2]))
         assert there.lines.unkept("gone") is None
         assert {"a": OTHER} == there.lines.sinks
+
+
+async def test_a_changed_sink_ends_what_it_has_in_hand_and_the_new_one_does_not_repeat_it() -> None:
+    """A person who edits the settings while a notice is on its way is not told twice."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        old = there.made[0]
+        old.shut()
+        await there.keep("1", "a")
+        await eventually(lambda: old.tries)
+        there.configure(a=OTHER)
+        await there.keep("2", "a")
+        await anyio.wait_all_tasks_blocked()
+        assert [] == there.made[1].got
+        old.gate.set()
+        await eventually(lambda: ["2"] == there.made[1].got)
+
+    assert (["1"], 1, ["delivered", "delivered"]) == (old.got, old.tries, there.box.outcomes())
