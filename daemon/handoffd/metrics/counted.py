@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from handoffd.clock import Clock
+from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.track import Dispatch, Track, TrackKey
@@ -42,6 +43,8 @@ class Counted:
             assert after.state is not None
             self._count.stories.labels(after.state.task_type).inc()
         self._tell(key, event, gone)
+        if come is None and not wants_turn(after):
+            self.waited(key)  # for a person: a review, a blocker; or it is at its end
 
     def _tell(self, key: TrackKey, event: Event, dispatch: Dispatch | None) -> None:
         match event:
@@ -76,7 +79,7 @@ class Counted:
             self._ended[key] = self._clock.monotonic()
 
     def waited(self, key: TrackKey) -> None:
-        """Remember that the next start of a track was not held up by us."""
+        """Remember that the next start of a track is not held up by us."""
         self._ended.pop(key, None)
 
     def crashed(self) -> None:

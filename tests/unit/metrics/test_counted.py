@@ -137,6 +137,16 @@ def test_how_long_the_next_executor_is_waited_for(counting: Counting) -> None:
     assert 0.03 == pytest.approx(counting.value("handoff_seconds_sum"))
 
 
+def test_how_long_people_take_is_not_how_long_the_next_executor_is_waited_for(counting: Counting) -> None:
+    """A review that is approved in the morning is no hand-off of eight hours."""
+    counting.commit(exited(), RUNNING, PASSED)
+    counting.commit(BEGAN, PASSED, track_of(Status.NEEDS_HUMAN))
+    counting.clock.at_s += 8 * 3600
+    counting.commit(STARTED, RUNNING, RUNNING)
+
+    assert 0 == counting.value("handoff_seconds_count")
+
+
 def test_projects_are_told_apart(counting: Counting) -> None:
     """The end of one is not the beginning of the other."""
     counting.commit(exited(), RUNNING, PASSED)
