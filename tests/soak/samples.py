@@ -36,6 +36,9 @@ class Cost:
 
     rss_mb: float
     descriptors: int
+    """Those of the journal, too, of which up to four readers are opened when needed, and kept."""
+    lasting: int
+    """Descriptors without those of the journal."""
     threads: int
     cpu_s: float
 
@@ -43,14 +46,25 @@ class Cost:
 def cost(pid: int) -> Cost | None:
     """Return what a process costs now; None when it is gone."""
     with suppress(OSError, IndexError):
+        held = _held(pid)
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return Cost(
             rss_mb=round(int(fields[21]) * _PAGE / _MIB, 2),
-            descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+            descriptors=len(held),
+            lasting=sum(not Path(name).name.startswith("journal.db") for name in held),
             threads=int(fields[17]),
             cpu_s=round((int(fields[11]) + int(fields[12])) * _TICKS_S, 2),
         )
     return None
+
+
+def _held(pid: int) -> list[str]:
+    """Return what the descriptors of a process lead to; of one that is closed at this moment, nothing."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
 
 
 def slope_per_hour(points: Sequence[tuple[float, float]], most: int = 300) -> float | None:

@@ -45,6 +45,6 @@ def test_what_a_process_costs() -> None:
 
     assert found is not None
     assert found.rss_mb > 5
-    assert found.descriptors >= 3
+    assert found.descriptors >= found.lasting >= 3
     assert found.threads >= 1
     assert cost(2**22 + 1) is None

@@ -2,8 +2,9 @@
 
 The journal is read by later releases and after crashes, so what goes in must come out equal: with
 the unknown keys of STATE.json, in their order, with microseconds, and with nothing that a hostile
-document could use to pass itself off as one of our own wrappers. Writing walks the values; reading
-is pydantic's, over the engine's dataclasses. Fields that a later release adds must have a default.
+document could use to pass itself off as one of our own wrappers. Writing is orjson's, but for what it
+has no form for; reading is pydantic's, over the engine's dataclasses. Fields that a later release adds
+must have a default.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, Field, TypeAdapter
 
 from handoffd.engine.decision import Ground
@@ -33,6 +35,9 @@ _STATE = "$state"
 
 _ESCAPED = '"$$'
 """Without it no key of a text has a second `$`. (Few texts have one, and it may be no key at all.)"""
+
+_WRAPPER = '"$state":{"layout":'
+_LEFT_TO_US = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -52,8 +57,19 @@ _TESTS: TypeAdapter[TestEvidence] = TypeAdapter(TestEvidence)
 def encode(value: object) -> str:
     """Return `value` (a dataclass or model of the engine or protocol) as JSON text in one line.
 
-    Half of a surrogate pair, which only broken output of an agent holds, becomes `?`.
+    Half of a surrogate pair, which only broken output of an agent holds, becomes `?`. Numbers are finite:
+    whoever reads one from a stranger refuses others.
     """
+    try:
+        text = orjson.dumps(value, default=_plain, option=_LEFT_TO_US).decode()
+    except TypeError:
+        return _encode_anything(value)
+    # A key of somebody's that begins with `$` is not escaped yet. (Few texts have one, and it may be no key.)
+    return text if text.count('"$') == text.count(_WRAPPER) else _encode_anything(value)
+
+
+def _encode_anything(value: object) -> str:
+    """Do what `encode` does for what is seldom: half a character, a number beyond 64 bits, keys with `$`."""
     text = _JSON.encode(_plain(value))
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from handoffd.engine.changing import changed
 from handoffd.engine.requests import Started
 from handoffd.engine.track import Dispatch, TrackKey
 from handoffd.engine.usage import Usage
@@ -63,7 +64,7 @@ def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
 
 
 def _prepared(record: Record, rules: WrittenRules | None) -> Prepared:
-    record = replace(record, why=record.why.encode("utf-8", "replace").decode())
+    record = changed(record, why=record.why.encode("utf-8", "replace").decode())
     state, track = record.track.state, encode(record.track)
     decode_track(track)
     return Prepared(
