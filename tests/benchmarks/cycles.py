@@ -4,14 +4,19 @@ In this process, with the daemon's own parts, for many projects at once. A cycle
 executors but their start: read the hand-off, decide, commit to the journal, write STATE.json, decide the
 dispatch, commit, write STATE.json. A transition is one decision and its commit alone. What an executor
 writes is not timed, and no prompt is made: neither is the reference's outside of its library (`cycles.cjs`).
+
+The floor reads and writes as much as a cycle does, as durably, and decides nothing: nobody who keeps the
+promises on this disk, from one process, is faster.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +42,7 @@ from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings import LogSettings, SchedulingSettings, Settings
+from handoffd.store.atomic import replace_text
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record
 from handoffd.supervise.budgets import Budgets
@@ -45,9 +51,13 @@ from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.services import Services
 from handoffd.supervise.slots import Slots
 from handoffd.supervise.standing import Standing
+from handoffd.supervise.threads import follow as follow_threads
 
 PROBE_S = 0.005
 _CLOCK = SystemClock()
+_THREADS = 8
+_STATE = json.dumps({"key": "value" * 300})
+"""As long as a STATE.json, an event and a track are."""
 _FRONT = """\
 ---
 story: {story}
@@ -79,6 +89,7 @@ class Line:
         key = TrackKey(str(root))
         self._standing = Standing(key, Track(state=State(project=root.name)), None, services)
         self._dispatches = 0
+        self._told: ExecutorExited | None = None
 
     async def begin(self) -> None:
         """Start the story, and dispatch its first step."""
@@ -91,6 +102,7 @@ class Line:
         assert dispatch is not None
         front = _FRONT.format(story=dispatch.story, step=dispatch.step, dispatch=dispatch.id)
         (self._root / ".ai" / "HANDOFF.md").write_text(front)
+        self._told = self._exited()
 
     async def cycle(self) -> None:
         """Take the hand-off, and dispatch the next step."""
@@ -99,7 +111,8 @@ class Line:
 
     async def transitions(self) -> None:
         """Decide and commit both, without a look at any file of the project."""
-        await self._commit(await to_thread.run_sync(self._exited))
+        assert self._told is not None
+        await self._commit(self._told)
         await self._commit(self._turn())
 
     def _exited(self) -> ExecutorExited:
@@ -137,6 +150,7 @@ class Found:
     """Rates, each a second, and how late the event loop came to what was due, in seconds."""
 
     cycles: float
+    floor: float
     transitions: float
     lags_s: list[float]
 
@@ -156,6 +170,7 @@ def rows(base: Path, projects: int, rounds: int, theirs: float | None) -> list[R
     return [
         Row(what="durable transitions a second", value=found.transitions, unit="/s", at_least=1000),
         Row(what="hand-off + dispatch cycles a second", value=found.cycles, unit="/s"),
+        Row(what="floor: the same files and rows, nothing decided", value=found.floor, unit="/s"),
         Row(what="the reference's, which syncs nothing", value=theirs, unit="/s"),
         Row(what="cycles / reference", value=ratio(found.cycles, theirs), unit="x", at_least=2),
         Row(what="lag of the event loop under it, p50", value=lag.p50, unit="ms"),
@@ -169,12 +184,34 @@ async def _measured(base: Path, projects: int, rounds: int) -> Found:
     async with _services(base) as services, anyio.create_task_group() as tasks:
         lines = [Line(base / "lines" / f"line-{number}", services, rules) for number in range(projects)]
         await _all(lines, Line.begin)
+        tasks.start_soon(follow_threads)
         tasks.start_soon(_probe, lags)
         cycles = await _timed(lines, Line.cycle, rounds)
         transitions = await _timed(lines, Line.transitions, rounds)
         tasks.cancel_scope.cancel()
+    floor = await to_thread.run_sync(_floor, base / "floor", projects, rounds)
     each = projects * rounds
-    return Found(round(each / cycles, 1), round(2 * each / transitions, 1), lags)
+    return Found(round(each / cycles, 1), round(each / floor, 1), round(2 * each / transitions, 1), lags)
+
+
+def _floor(base: Path, projects: int, rounds: int) -> float:
+    """Return how long the reading and writing of so many cycles takes, in seconds."""
+    base.mkdir()
+    places = [base / f"STATE-{number}.json" for number in range(projects)]
+    for place in places:
+        place.write_text(_STATE)
+    with closing(sqlite3.connect(base / "rows.db")) as db, ThreadPoolExecutor(_THREADS) as threads:
+        db.executescript(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE rows (event, track)"
+        )
+        began = time.perf_counter()
+        for _ in range(rounds):
+            list(threads.map(Path.read_text, places))
+            for _ in range(2):  # the verdict, and the dispatch
+                with db:
+                    db.executemany("INSERT INTO rows VALUES (?, ?)", [(_STATE, _STATE)] * projects)
+                list(threads.map(replace_text, places, [_STATE] * projects))
+        return time.perf_counter() - began
 
 
 async def _probe(lags: list[float]) -> None:

@@ -43,6 +43,7 @@ from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
 from handoffd.supervise.statusline import overview_of, status_line
+from handoffd.supervise.threads import follow as follow_threads
 from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
 from handoffd.watch.watcher import Watcher
 
@@ -188,6 +189,7 @@ class Daemon:
             ("signals", self._follow_signals),
             ("watchdog", partial(self._manager.run, self._stuck)),
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
+            ("threads", follow_threads),
             ("collector", self._spare_the_collector),
         ]
 

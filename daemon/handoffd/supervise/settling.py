@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from handoffd.clock import Clock
 from handoffd.engine.track import Dispatch
+from handoffd.execute.base import Vitals
 from handoffd.execute.process import Run
 from handoffd.execute.witness import Witness
 from handoffd.protocol.handoff import Found
@@ -29,11 +30,11 @@ async def until_settled(
     """
     pause_s = grace_s / SAMPLES_PER_GRACE
     quiet_since: float | None = None
-    last = await to_thread.run_sync(run.vitals, witness)
+    last: Vitals | None = None
     while True:
-        await anyio.sleep(pause_s)
+        await anyio.sleep(pause_s)  # first, too: whoever ends at once costs no look
         now = await to_thread.run_sync(run.vitals, witness)
-        at_rest = is_at_rest(last, now, pause_s)
+        at_rest = last is not None and is_at_rest(last, now, pause_s)
         last = now
         if not at_rest or not await to_thread.run_sync(_handed_over, handoffs, dispatch):
             quiet_since = None
