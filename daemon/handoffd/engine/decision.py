@@ -33,7 +33,7 @@ class Basis:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """The next track, what must be done about it, what to tell the asker, and why.
 
@@ -83,7 +83,7 @@ class UnknownStepError(Exception):
     """The track stands at a step that the step table does not have."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     """What every rule looks at: the track, the step table, the time."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Dispatched:
     """An executor is being started."""
 
@@ -25,7 +25,7 @@ class Dispatched:
     type: Literal["dispatched"] = "dispatched"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Finished:
     """The story is done."""
 
@@ -37,7 +37,7 @@ class Finished:
     type: Literal["done"] = "done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NeedsHuman:
     """A person must act."""
 
@@ -49,7 +49,7 @@ class NeedsHuman:
     type: Literal["needs_human"] = "needs_human"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Blocked:
     """Nothing can be dispatched until something else changes."""
 
@@ -60,7 +60,7 @@ class Blocked:
     type: Literal["blocked"] = "blocked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AlreadyRunning:
     """An attempt is in flight."""
 
@@ -72,7 +72,7 @@ class AlreadyRunning:
     type: Literal["already_running"] = "already_running"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TimedOut:
     """The attempt ran out of time."""
 
@@ -84,7 +84,7 @@ class TimedOut:
     type: Literal["timeout"] = "timeout"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Refusal:
     """The event was refused or ignored; nothing changed. `recoverable`: asking later may work."""
 
@@ -97,7 +97,7 @@ class Refusal:
     type: Literal["error"] = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Accepted:
     """The event was taken; the track stands at `step` with `status`."""
 

@@ -51,7 +51,7 @@ EXTERNAL = "external"
 """In place of an executor's name: the attempt is made by a person or another tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Dispatch:
     """One start of one executor. The id is unique for ever; it is started at most once."""
 
@@ -80,7 +80,7 @@ class Dispatch:
     """The cap that it is stopped for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What later prompts need from earlier steps of the same story."""
 
@@ -145,7 +145,7 @@ class Asking:
     """How it ended, and what was wrong with what it left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ledger:
     """What the journal remembers of a track beside its STATE."""
 
@@ -224,7 +224,7 @@ class HeldEdit:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Track:
     """Everything `decide` knows of one track. `state` is None until the project is initialised."""
 

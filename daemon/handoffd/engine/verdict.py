@@ -21,7 +21,7 @@ _COMMAND = 200
 """Characters of a command quoted in last_error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What becomes of an attempt, and the facts later prompts get from it."""
 

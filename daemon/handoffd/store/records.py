@@ -24,7 +24,7 @@ Standing = tuple[str, str]
 """A step and a status, as STATE.json writes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """One decision, whole: what happened, what followed, and what must be done about it.
 

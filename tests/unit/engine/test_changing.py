@@ -39,7 +39,7 @@ def test_a_field_that_is_not_there_is_refused() -> None:
 def test_a_class_that_checks_its_values_is_refused() -> None:
     """Its checks would be left out."""
 
-    @dataclass(frozen=True, slots=True)
+    @dataclass(frozen=True)
     class Checked:
         value: int
 
@@ -48,3 +48,14 @@ def test_a_class_that_checks_its_values_is_refused() -> None:
 
     with pytest.raises(AssertionError, match="Checked would not be checked"):
         changed(Checked(1), value=-1)
+
+
+def test_a_class_with_slots_is_refused() -> None:
+    """They would not be copied."""
+
+    @dataclass(frozen=True, slots=True)
+    class Slotted:
+        value: int
+
+    with pytest.raises(AssertionError, match="Slotted has slots"):
+        changed(Slotted(1), value=2)
