@@ -13,7 +13,8 @@ from tests.soak.samples import last_of_each, slope_per_hour, steady
 from tests.soak.workspace import quantile
 
 Json = dict[str, Any]
-WARM_UP_S = 600.0
+WARM_UP_S = 1200.0
+"""By then every project has gone through a story or two, and what is new fills gaps in the heap."""
 GOAL_SLOPE = 1.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import resource
@@ -74,6 +75,9 @@ LOCK_S = 5.0
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then lies on a disk that does not answer."""
 
+_M_ARENA_MAX = -8
+"""Of glibc's malloc.h."""
+
 MOST_FILES = 65_536
 """More than this nobody needs; programs that close every number they might have open take long then."""
 
@@ -85,6 +89,7 @@ async def serve(settings: Settings, given: Given | None = None, file: Path | Non
     With `given`, the settings are read again as they were read before, from `file` if that is there.
     """
     _allow_files()
+    _share_heaps()
     counted = Counted(SystemClock())
     async with parts(settings, LOCK_S) as services:
         counting = replace(services, recorder=counted)
@@ -97,6 +102,15 @@ def _allow_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+
+
+def _share_heaps() -> None:
+    """Have threads share two heaps of the C library: of one for each, nobody else fills the gaps.
+
+    Where the C library knows no such limit there is none.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 class Daemon:
