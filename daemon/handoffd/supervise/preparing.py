@@ -7,9 +7,10 @@ again after a crash with the very same prompt.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-from anyio import to_thread
+from typing import TypeVar
 
 from handoffd.clock import Clock
 from handoffd.engine.commands import command_for
@@ -25,6 +26,8 @@ from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.runfolders import prepare
 from handoffd.supervise.services import Services
+
+_T = TypeVar("_T")
 
 PROMPT = "prompt.md"
 """The file in a run's folder that the shim reads the prompt from."""
@@ -73,24 +76,24 @@ class Preparation:
 
         Raises HandoffdError when a template cannot be used or takes more than a second of a processor.
         """
+        return await self._limited(partial(self._rendered, track, dispatch), track)
+
+    def _rendered(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
         language = self._files.settings.language or self._services.settings.language
-        rules = self._files.rules
+        context = prompt_context(self._key, track, dispatch, self._files.rules, language)
+        text = render_prompt(context, templates_for(self._key.project))
+        return text, tuple(f"{path} is missing" for path in context.missing)
 
-        def rendered() -> tuple[
-            str, tuple[str, ...]
-        ]:  # all in one visit to a thread: an executor waits for it
-            context = prompt_context(self._key, track, dispatch, rules, language)
-            text = render_prompt(context, templates_for(self._key.project))
-            return text, tuple(f"{path} is missing" for path in context.missing)
-
+    async def _limited(self, work: Callable[[], _T], track: Track) -> _T:
         try:
-            return await within_cpu(rendered, RENDER_CPU_S, RENDER_WALL_S)
+            return await within_cpu(work, RENDER_CPU_S, RENDER_WALL_S)
         except TimeoutError as slow:
-            step = track.state.step if track.state is not None else "a step"
+            root, step = self._key.project, track.state.step if track.state is not None else "a step"
             raise PromptTooSlowError(
-                f"the prompt of {step} took more than {RENDER_CPU_S:g} s to render:"
-                f" simplify the templates in {self._key.project}/.ai/prompts",
-                hint=command_for(self._key.project, "peek"),
+                f"the prompt of {step} took more than {RENDER_CPU_S:g} s of a processor, or"
+                f" {RENDER_WALL_S:g} s in all: simplify the templates in {root}/.ai/prompts,"
+                " or see whether its disk answers",
+                hint=command_for(root, "peek"),
             ) from slow
 
     async def stage(self, track: Track, dispatch: str) -> None:
@@ -108,8 +111,12 @@ class Preparation:
 
         Raises HandoffdError when it cannot be rendered or written.
         """
-        text, _ = await self.prompt(track, dispatch)
-        await to_thread.run_sync(self._write, dispatch, text)
+
+        def laid_out() -> None:  # all in one visit to a thread: an executor waits for it
+            text, _ = self._rendered(track, dispatch)
+            self._write(dispatch, text)
+
+        await self._limited(laid_out, track)
 
     def _require(self, executor: str) -> None:
         book = self._services.executors
