@@ -25,6 +25,7 @@ NEVER = frozenset({"__pycache__", "bower_components", "lost+found", "node_module
 
 _MAGIC = frozenset("*?[")
 _ANY_DEPTH = "**"
+_TWICE = (_ANY_DEPTH, _ANY_DEPTH)
 
 
 class Fit(NamedTuple):
@@ -70,9 +71,8 @@ class Wanted:
 
     def covers(self, root: str, bases: Iterable[str]) -> bool:
         """Return whether `root` is meant, for any of the places at which the base lies."""
-        path = PurePosixPath(root)
         return any(
-            path.is_relative_to(base) and self.fit(path.relative_to(base).parts).meant for base in bases
+            names is not None and self.fit(names).meant for names in (_below(base, root) for base in bases)
         )
 
     def _is_excluded(self, names: tuple[str, ...]) -> bool:
@@ -104,7 +104,17 @@ def _of_path(text: str) -> Wanted:
     if plain == len(parts):
         return Wanted(kind="path", text=text, base=text)
     base = str(PurePosixPath(*parts[:plain]))
-    return Wanted(kind="pattern", text=text, base=base, parts=parts[plain:])
+    # `**/**` means what `**` does, and each one more doubles the ways to fit.
+    wild = tuple(part for part, before in zip(parts, ("", *parts), strict=False) if (part, before) != _TWICE)
+    return Wanted(kind="pattern", text=text, base=base, parts=wild[plain:])
+
+
+def _below(base: str, root: str) -> tuple[str, ...] | None:
+    """Return the names on the way from one whole path to another below it; None when it is not below."""
+    if root == base:
+        return ()
+    stem = base.rstrip("/") + "/"
+    return tuple(root[len(stem) :].split("/")) if root.startswith(stem) else None
 
 
 def _fit(parts: tuple[str, ...], names: tuple[str, ...]) -> Fit:

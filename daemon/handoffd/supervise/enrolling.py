@@ -84,7 +84,9 @@ class Enrolling:
         self._services = services
         self._projects = projects
         self._entries: dict[Wanted, _Entry] = {}
-        self._judged: object = None
+        self._judged_by: tuple[Placed, ...] = ()
+        self._meant: set[str] = set()
+        """The roots of which it is known that those entries mean them."""
         self._leaving: frozenset[str] = frozenset()
         self._asked = anyio.Event()
         self._looked = anyio.Event()
@@ -180,14 +182,16 @@ class Enrolling:
     async def _depart(self) -> None:
         brought = self._projects.membership.brought_by
         placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
-        judged = (placed, len(brought), self.brought, self.gone)
-        if judged != self._judged:  # else ten thousand projects were compared with the same entries again
-            leaving = await to_thread.run_sync(departures, dict(brought), placed)
-            self._projects.membership.keep(self._leaving - leaving)
-            self._leaving = leaving
-        if self._leaving:
-            await self._part(self._leaving)
-        self._judged = (placed, len(brought), self.brought, self.gone)
+        if placed != self._judged_by:
+            self._judged_by, self._meant = placed, set()
+        # One that comes is looked at alone: ten thousand others are meant as they were.
+        new = {root: entry for root, entry in brought.items() if root not in self._meant}
+        leaving = await to_thread.run_sync(departures, new, placed) if new else frozenset()
+        self._meant.update(new.keys() - leaving)
+        self._projects.membership.keep(self._leaving - leaving)
+        self._leaving = leaving
+        if leaving:
+            await self._part(leaving)
 
     async def _part(self, leaving: frozenset[str]) -> None:
         try:

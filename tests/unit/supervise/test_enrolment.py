@@ -53,6 +53,14 @@ def test_a_place_behind_a_link_is_the_same_place() -> None:
     assert frozenset() == departures({"/data/a": "/work"}, (placed("/data", workspaces=["/work"]),))
 
 
+def test_thousands_that_are_written_out_are_not_compared_with_each_other() -> None:
+    """Each is looked up: comparing them all took minutes of the daemon's time."""
+    roots = [f"/srv/{number}" for number in range(20_000)]
+    entries = tuple(placed(root, projects=[root]) for root in roots[1:])
+
+    assert {roots[0]} == departures(dict(zip(roots, roots, strict=True)), entries)
+
+
 def test_what_is_new_comes() -> None:
     """In the order in which it was found; what a person removed does not."""
     assert ("/b", "/d") == arrivals(["/b", "/a", "/c", "/d"], {"/a"}, {"/c"})
