@@ -117,11 +117,18 @@ class Reloading:
             self._seen = await to_thread.run_sync(marks, self._given.files())
             try:
                 loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file)
+                self._take(loaded, wanted)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
-            else:
-                self._take(loaded, wanted)
+            except Exception as error:  # a fault of ours, and no reason to end what runs
+                log.exception("settings not put in force")
+                self._refuse((self._unforeseen(error),))
             return self.view
+
+    def _unforeseen(self, error: Exception) -> Problem:
+        """Return the problem that an edit is which nothing was found wrong with."""
+        message = f"cannot be put in force ({type(error).__name__}; the log of the daemon says more)"
+        return Problem(file=self.view.file or "the settings", message=message)
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
@@ -138,19 +145,32 @@ class Reloading:
         settings = live_part(wanted.settings, running)
         changed = differing(running, settings)
         restart = tuple(key for key in differing(running, wanted.settings) if needs_restart(key))
+        if changed:
+            self._change(replace(wanted, settings=settings))
         if self.view.problems:
             log.info("settings can be used again")
         self._told = ()
         self.view = SettingsView(
             file=None if loaded.file is None else str(loaded.file), changed=changed, restart=restart
         )
-        if changed:
-            self._services.settings = settings
-            self._services.executors, self._services.prices = wanted.executors, wanted.prices
-            for follow in self.followers:
-                follow(settings)
         if changed or restart:
             log.info("settings read again", in_force=list(changed), after_restart=list(restart))
+
+    def _change(self, wanted: InForce) -> None:
+        """Put other settings in force: whole, or else those that were."""
+        services = self._services
+        before = InForce(settings=services.settings, executors=services.executors, prices=services.prices)
+        try:
+            self._put_in_force(wanted)
+        except BaseException:
+            self._put_in_force(before)
+            raise
+
+    def _put_in_force(self, wanted: InForce) -> None:
+        self._services.settings = wanted.settings
+        self._services.executors, self._services.prices = wanted.executors, wanted.prices
+        for follow in self.followers:
+            follow(wanted.settings)
 
 
 def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
