@@ -82,11 +82,12 @@ class Given:
 
 
 def differing(one: Settings, other: Settings) -> tuple[str, ...]:
-    """Return the dotted keys, sorted, that have another value in `other`."""
+    """Return the dotted keys, sorted, that have another value in `other`, or whose names another order."""
     before, after = dict(_leaves(one)), dict(_leaves(other))
-    return tuple(
-        sorted(key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...))
-    )
+    changed = {key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...)}
+    first, now = dict(_orders(one)), dict(_orders(other))  # the first group that names a project counts
+    moved = {key for key in first.keys() & now.keys() if _is_moved(first[key], now[key])}
+    return tuple(sorted(changed | moved))
 
 
 class _FromEnvironment(Settings, BaseSettings):
@@ -300,6 +301,23 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
+def _orders(value: object, path: str = "") -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield the dotted key of each mapping below `value`, with its names as they stand."""
+    if isinstance(value, BaseModel):
+        inner: Mapping[Any, object] = {name: getattr(value, name) for name in type(value).model_fields}
+    elif isinstance(value, Mapping):
+        yield path, tuple(value)
+        inner = value
+    else:
+        return
+    for name, one in inner.items():
+        yield from _orders(one, f"{path}.{name}" if path else str(name))
+
+
+def _is_moved(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
+    return before != after and frozenset(before) == frozenset(after)
+
+
 def _plain(value: object) -> object:
     """Return `value` as JSON knows values; of an address that is a secret, only where it leads."""
     match value:
@@ -315,6 +333,4 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case Path():
             return str(value)
-        case BaseModel():
-            return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return value
