@@ -125,10 +125,6 @@ class ProjectFiles:
         if trusted:
             await to_thread.run_sync(_write_where_none_is, self._root, trusted)
 
-    async def is_known(self) -> bool:
-        """Return whether a person has ever trusted this project's files."""
-        return SETTINGS in await self._known()
-
     async def _known(self) -> Trusted:
         if self._trusted is None:
             root = str(self._root)

@@ -39,11 +39,10 @@ async def test_what_a_person_adds_is_in_force_as_it_is(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
         files = ProjectFiles(root, here.journal, here.clock)
-        assert not await files.is_known()
 
         assert () == await files.trust()
 
-        assert await files.is_known()
+        assert {SETTINGS, RULES} == (await here.journal.trusted())[root].keys()
         assert (("make", "test"), "review") == (
             files.settings.test.command, files.rules.steps["bdd"].next_on_pass
         )  # fmt: skip
