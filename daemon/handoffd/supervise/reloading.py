@@ -24,6 +24,7 @@ from handoffd.errors import InvalidFile, Problem
 from handoffd.execute.prices import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.settings import Settings
+from handoffd.supervise.mentioned import misfits
 from handoffd.supervise.notices import settings_notice
 from handoffd.supervise.services import Services
 
@@ -175,7 +176,7 @@ class Reloading:
 
 def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
     """Return the settings as they are now. Raises InvalidFile, also for a file that is gone."""
-    loaded = given.load()
+    loaded = given.load(misfits)
     if before is not None and loaded.file is None:
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
