@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
+from shlex import join
 from typing import Literal, NamedTuple
 
 from pathspec import GitIgnoreSpec
@@ -25,6 +26,7 @@ NEVER = frozenset({"__pycache__", "bower_components", "lost+found", "node_module
 
 _MAGIC = frozenset("*?[")
 _ANY_DEPTH = "**"
+_USUAL_DEPTH = WorkspaceSettings.model_fields["depth"].default
 _TWICE = (_ANY_DEPTH, _ANY_DEPTH)
 
 
@@ -57,6 +59,12 @@ class Wanted:
     def section(self) -> str:
         """The key of the settings that it stands under."""
         return "workspaces" if self.kind == "workspace" else "projects"
+
+    def scan(self, *more: str) -> str:
+        """Return the command that looks through a workspace with the same eyes; `more` are its last words."""
+        depth = ("--depth", str(self.depth)) if self.depth != _USUAL_DEPTH else ()
+        left_out = (word for pattern in self.exclude for word in ("--exclude", pattern))
+        return join(("handoffd", "scan", self.base, *depth, *left_out, *more))
 
     def fit(self, names: tuple[str, ...]) -> Fit:
         """Return how the folder fits that lies below the base, by the names on the way to it."""

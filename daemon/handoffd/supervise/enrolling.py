@@ -7,8 +7,8 @@ no second time before it has answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -73,8 +73,12 @@ class _Entry:
     place: Reach
     walk: Reach
     base: str | None = None
-    why_not: str | None = None
-    notes: list[str] = field(default_factory=list)
+    misplaced: tuple[str, ...] = ()
+    """Why it has no base, in words."""
+    notes: tuple[str, ...] = ()
+    """What the latest look below its base could not do; that of before stays until another one is over."""
+    offered: tuple[str, ...] = ()
+    """What was found and is only to be named."""
 
 
 class Enrolling:
@@ -101,7 +105,14 @@ class Enrolling:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not go as the settings would have it, in words."""
-        return tuple(note for entry in self._entries.values() for note in entry.notes)
+        return tuple(note for entry in self._entries.values() for note in self._notes_of(entry))
+
+    def _notes_of(self, entry: _Entry) -> Iterator[str]:
+        yield from (*entry.misplaced, *entry.notes)
+        members = self._projects.membership
+        if entry.offered and (new := arrivals(entry.offered, self._projects.roots(), members.kept_out)):
+            waits = "waits" if len(new) == 1 else "wait"
+            yield f"workspaces: {_some(new)} {waits} to be added: `{entry.wanted.scan('--add')}`"
 
     async def run(self) -> None:
         """Look for new projects until cancelled."""
@@ -158,7 +169,6 @@ class Enrolling:
         self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
         async with anyio.create_task_group() as tasks:
             for entry in self._entries.values():
-                entry.notes.clear()
                 tasks.start_soon(self._look_up, entry)
 
     def _entry(self, wanted: Wanted) -> _Entry:
@@ -166,17 +176,19 @@ class Enrolling:
         return _Entry(wanted, Reach(base, self._services), Reach(base, self._services))
 
     async def _look_up(self, entry: _Entry) -> None:
-        wanted, entry.base = entry.wanted, None
+        wanted = entry.wanted
         if wanted.kind == "path" and wanted.text in self._projects.membership.brought_by:
-            entry.base = wanted.text  # how that one stands, its own look says
+            entry.base, entry.misplaced = wanted.text, ()  # how that one stands, its own look says
             return
         try:
             entry.base = await entry.place.asked(partial(resolved_base, wanted))
         except HandoffdError as error:
-            entry.notes.append(f"{wanted.section}: {error.message}")
-            return
+            entry.base, why = None, error.message
+        else:
+            why = f"{wanted.base} is no folder; it is looked for again"
+        entry.misplaced = () if entry.base is not None else (f"{wanted.section}: {why}",)
         if entry.base is None:
-            entry.notes.append(f"{wanted.section}: {wanted.base} is no folder; it is looked for again")
+            entry.notes = entry.offered = ()
 
     # --- those that go -----------------------------------------------------------------------------
     async def _depart(self) -> None:
@@ -207,44 +219,38 @@ class Enrolling:
 
     # --- those that come ---------------------------------------------------------------------------
     async def _enrol(self, entry: _Entry) -> None:
-        wanted = entry.wanted
-        if entry.base is None or entry.base in self._projects.membership.kept_out:
-            if entry.base is not None:
-                add = command_for(entry.base, "add")
-                entry.notes.append(
-                    f"projects: {wanted.text} was removed by a person; to have it back: `{add}`"
-                )
+        wanted, note = entry.wanted, None
+        if entry.base is None:
             return
-        try:
-            root = await self._projects.enrol(entry.base, wanted.text)
-        except HandoffdError as error:  # one project's fault is not the daemon's
-            log.warning("project not added", project=wanted.text, error=error.message)
-            entry.notes.append(f"projects: {wanted.text} is not supervised: {error.message}")
-            return
-        if root is not None:
-            self._tell_of((root,), wanted)
+        if entry.base in self._projects.membership.kept_out:
+            note = f"was removed by a person; to have it back: `{command_for(entry.base, 'add')}`"
+        else:
+            try:
+                root = await self._projects.enrol(entry.base, wanted.text)
+            except HandoffdError as error:  # one project's fault is not the daemon's
+                log.warning("project not added", project=wanted.text, error=error.message)
+                note = f"is not supervised: {error.message}"
+            else:
+                self._tell_of(() if root is None else (root,), wanted)
+        entry.notes = () if note is None else (f"projects: {wanted.text} {note}",)
 
     async def _find(self, entry: _Entry, base: str) -> None:
-        known = self._projects.roots()
+        known, section = self._projects.roots(), entry.wanted.section
         try:
             walk = partial(discover, entry.wanted, base, known)
             found = await entry.walk.asked(walk, WALK_S)
+            entry.offered = tuple(found.roots) if entry.wanted.ask else ()
+            brought = await self._bring(() if entry.wanted.ask else found.roots, entry.wanted)
         except HandoffdError as error:
-            entry.notes.append(f"{entry.wanted.section}: {error.message}")
+            entry.notes = (f"{section}: {error.message}",)
             return
-        entry.notes += _noted(entry.wanted, found)
-        new = arrivals(found.roots, self._projects.roots(), self._projects.membership.kept_out)
-        if entry.wanted.ask:
-            if new:
-                add = f"handoffd scan {entry.wanted.base} --add"
-                entry.notes.append(f"workspaces: {_some(new)} waits to be added: `{add}`")
-            return
-        try:
-            brought = await self._projects.membership.bring(dict.fromkeys(new, entry.wanted.text))
-        except HandoffdError as error:
-            entry.notes.append(f"{entry.wanted.section}: {error.message}")
-            return
+        entry.notes = _noted(entry.wanted, found)
         self._tell_of(brought, entry.wanted)
+
+    async def _bring(self, found: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+        members = self._projects.membership
+        new = arrivals(found, self._projects.roots(), members.kept_out)
+        return await members.bring(dict.fromkeys(new, wanted.text))
 
     def _tell_of(self, brought: Sequence[str], wanted: Wanted) -> None:
         if brought:
@@ -252,7 +258,7 @@ class Enrolling:
             log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
 
 
-def _noted(wanted: Wanted, found: Discovered) -> list[str]:
+def _noted(wanted: Wanted, found: Discovered) -> tuple[str, ...]:
     """Return what a walk could not see."""
     notes = []
     if found.unread:
@@ -263,7 +269,7 @@ def _noted(wanted: Wanted, found: Discovered) -> list[str]:
         )
     if unwritable := [root for root in found.roots if not is_recordable(root)]:
         notes.append(f"{wanted.section}: {unwritable[0]!a} is not supervised: its name is not UTF-8")
-    return notes
+    return tuple(notes)
 
 
 def _some(names: Sequence[str]) -> str:

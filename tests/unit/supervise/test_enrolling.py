@@ -106,7 +106,20 @@ async def test_a_workspace_may_only_name_what_it_finds(tmp_path: Path) -> None:
         assert frozenset() == roster.roots()
 
         await roster.add(root)
-        await eventually(lambda: looking.notes == ())
+        assert () == looking.notes  # at once, not with the next look
+
+
+async def test_what_is_named_is_added_as_the_workspace_means_it(tmp_path: Path) -> None:
+    """The command that is told leaves out what it leaves out, and goes as deep."""
+    work = tmp_path / "my work"
+    project(work / "a/b/c")
+    project(work / "old/x")
+    space = {"path": str(work), "depth": 3, "exclude": ["old/"], "add": "ask"}
+    async with enrolling(tmp_path, workspaces=[space]) as (_, _, looking):
+        (note,) = await eventually(lambda: looking.notes)
+
+        assert f"`handoffd scan '{work}' --depth 3 --exclude old/ --add`" in note
+        assert "old/x" not in note
 
 
 async def test_nothing_is_let_go_while_its_place_is_gone(tmp_path: Path) -> None:
