@@ -109,6 +109,7 @@ class ProjectFiles:
         async with self._turn:
             texts = await to_thread.run_sync(read_texts, self._root)
             await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
+            await self._take(texts)  # what is held of them nobody knows of a project that was at rest
             self._trusted = None
             for name, text in texts.items():
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
