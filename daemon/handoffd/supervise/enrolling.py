@@ -17,7 +17,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.commands import command_for
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, StoreError
 from handoffd.inspection.discovery import Discovered, discover, resolved_base
 from handoffd.inspection.wanted import Wanted, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
@@ -28,7 +28,7 @@ from handoffd.supervise.services import Services
 log = structlog.get_logger(__name__)
 
 WALK_S = 60.0
-"""How long the projects below one folder are looked for; what is found later counts at the next look."""
+"""How long a walk below one folder is waited for; what it finds after that counts at the next look."""
 LEAVING_S = 1.0
 """How often it is looked whether what the settings mean no more has come to an end."""
 _NAMED = 3
@@ -79,14 +79,19 @@ class _Entry:
     """What the latest look below its base could not do; that of before stays until another one is over."""
     offered: tuple[str, ...] = ()
     """What was found and is only to be named."""
+    folders: int = 0
+    """How many the walk has seen that goes on."""
+    late: Discovered | None = None
+    """What a walk has found at whose end nobody waited for it any more."""
 
 
 class Enrolling:
     """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
 
-    def __init__(self, services: Services, projects: Projects) -> None:
+    def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:
         self._services = services
         self._projects = projects
+        self._walk_s = walk_s
         self._entries: dict[Wanted, _Entry] = {}
         self._judged_by: tuple[Placed, ...] = ()
         self._meant: set[str] = set()
@@ -235,17 +240,31 @@ class Enrolling:
         entry.notes = () if note is None else (f"projects: {wanted.text} {note}",)
 
     async def _find(self, entry: _Entry, base: str) -> None:
-        known, section = self._projects.roots(), entry.wanted.section
         try:
-            walk = partial(discover, entry.wanted, base, known)
-            found = await entry.walk.asked(walk, WALK_S)
+            found = await self._walked(entry, base)
+            if found is None:
+                return
             entry.offered = tuple(found.roots) if entry.wanted.ask else ()
             brought = await self._bring(() if entry.wanted.ask else found.roots, entry.wanted)
         except HandoffdError as error:
-            entry.notes = (f"{section}: {error.message}",)
+            entry.notes = (f"{entry.wanted.section}: {error.message}",)
             return
         entry.notes = _noted(entry.wanted, found)
         self._tell_of(brought, entry.wanted)
+
+    async def _walked(self, entry: _Entry, base: str) -> Discovered | None:
+        """Return what lies below a base; None while a walk goes on that takes long, which is noted."""
+        found, entry.late = entry.late, None
+        if found is not None and found.base == base:
+            return found
+        try:
+            found = await entry.walk.asked(partial(_walk, entry, base, self._projects.roots()), self._walk_s)
+        except StoreError:  # the base was there a moment ago
+            so_far = f"{entry.folders:,} folders so far"
+            entry.notes = (f"{entry.wanted.section}: {base} is still being looked through ({so_far})",)
+            return None
+        entry.late = None
+        return found
 
     async def _bring(self, found: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
         members = self._projects.membership
@@ -256,6 +275,17 @@ class Enrolling:
         if brought:
             self.brought += len(brought)
             log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
+
+
+def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
+    """Return what a walk finds, and leave it for whoever comes when nobody waits for it any more."""
+
+    def progress(found: Discovered) -> None:
+        entry.folders = found.folders
+
+    entry.folders = 0
+    entry.late = found = discover(entry.wanted, base, known, progress)
+    return found
 
 
 def _noted(wanted: Wanted, found: Discovered) -> tuple[str, ...]:

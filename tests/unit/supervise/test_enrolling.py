@@ -149,6 +149,26 @@ async def test_a_link_that_is_gone_takes_no_project_with_it(tmp_path: Path) -> N
         assert {root} == roster.roots()
 
 
+async def test_a_walk_that_takes_long_is_not_begun_again_and_again(tmp_path: Path) -> None:
+    """What it finds counts once it has found it; until then it is said that it goes on."""
+    root = project(tmp_path / "work/zz/a")
+    for number in range(3000):
+        (tmp_path / f"work/{number}").mkdir()
+    async with house(tmp_path) as here, daemon(here) as roster:
+        wish(here, workspaces=[str(tmp_path / "work")])
+        looking, notes = Enrolling(here.services, roster, walk_s=0.001), set[str]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(looking.run)
+
+            def found() -> bool:
+                notes.update(looking.notes)
+                return roster.roots() == {root}
+
+            await eventually(found)
+            tasks.cancel_scope.cancel()
+        assert any("is still being looked through (" in note for note in notes)
+
+
 async def test_a_journal_that_takes_nothing_is_noted(tmp_path: Path) -> None:
     """And tried again."""
     found, named = project(tmp_path / "work" / "a"), project(tmp_path / "named")
