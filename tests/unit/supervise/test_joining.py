@@ -51,7 +51,7 @@ async def test_one_that_is_named_in_the_settings_is_trusted(tmp_path: Path) -> N
         assert await roster.enrol(root, "/entry") is None
 
         view = await roster.view(root)
-        assert ("/entry", ("make",)) == (view.brought_by, view.test_command or ("make",))
+        assert ("/entry", ("make",)) == (view.brought_by, view.test_command)
         assert () == roster._register.awake[root].files.held
         assert {root} == (await roster.membership.let_go([root])).gone
 
