@@ -10,6 +10,7 @@ later, or be replaced by an editor in any way there is, and a look at it costs s
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +102,7 @@ class Reloading:
 
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
         """Read the settings again whenever their file has changed, until cancelled; tell `changed` of it."""
-        if self._given is None:
+        if self._given is None or await to_thread.run_sync(_flows_away, self.view.file):
             return
         latest: Mark | None = None
         while True:
@@ -176,8 +177,19 @@ class Reloading:
 
 def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
     """Return the settings as they are now. Raises InvalidFile, also for a file that is gone."""
+    if before is not None and _flows_away(before):
+        message = "is a pipe, which cannot be read a second time; restart the daemon"
+        raise InvalidFile((Problem(file=before, message=message),))
     loaded = given.load(misfits)
     if before is not None and loaded.file is None:
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
     return loaded, usable(loaded)
+
+
+def _flows_away(file: str | None) -> bool:
+    """Return whether settings came by a pipe (`--config <(...)`): what was read from it is gone."""
+    try:
+        return file is not None and not stat.S_ISREG(os.stat(file).st_mode)
+    except OSError:
+        return False

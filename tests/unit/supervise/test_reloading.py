@@ -194,6 +194,22 @@ async def test_the_file_is_followed(tmp_path: Path) -> None:
             tasks.cancel_scope.cancel()
 
 
+async def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """`--config <(...)`: what is left in it are no settings, though nothing is what they may be."""
+    async with house(tmp_path) as here:
+        file = File(here, "execute: {slots: 3}\n")
+        again = reloading(here, file)
+        file.path.unlink()
+        os.mkfifo(file.path)
+
+        with anyio.fail_after(60):
+            await again.watch(lambda view: pytest.fail(str(view)))
+            (problem,) = (await again.reload()).problems
+
+        assert "is a pipe" in problem.message
+        assert 3 == here.services.settings.execute.slots
+
+
 async def test_settings_that_came_from_no_file_are_not_read_again(tmp_path: Path) -> None:
     """Nobody said how."""
     async with house(tmp_path) as here:
