@@ -54,7 +54,8 @@ class Housekeeping:
         """Clean up if that was not done in the last 24 hours; to be called more often."""
         now = self._services.clock.now()
         last = await self._services.journal.cleaning.last()
-        if not self._services.settings.retention.daily or (last is not None and now - last < DAY):
+        lately = last is not None and timedelta(0) <= now - last < DAY  # else the clock was wrong then
+        if lately or not self._services.settings.retention.daily:
             return
         cleaned = await self.clean(dry_run=False)
         freed = sum(doomed.bytes for doomed in cleaned.doomed)

@@ -258,6 +258,10 @@ async def test_once_a_day_is_enough(tmp_path: Path) -> None:
         await keeper(here, root, daily=True).daily()
         assert ([], []) == left(here, root)
 
+        here.clock.ahead_s -= 100 * DAY_S  # it was wrong, and is set right
+        await keeper(here, root, daily=True).daily()
+        assert here.clock.now() == await here.journal.cleaning.last()
+
 
 async def test_two_at_once_take_turns(tmp_path: Path) -> None:
     """A person's and the daily one."""
