@@ -10,7 +10,7 @@ the files by the same bounded YAML reader as everything else; a project's own fi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ from handoffd.validation import problems_of, section_of
 
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"
+Further = Callable[[Mapping[str, Any], Callable[[str], tuple[str, int | None]]], Iterable[Problem]]
+"""Finds more problems in settings as they are written; is told where the value of a dotted key was given."""
+
 _SHOWN_SCHEMES = ("http", "https")
 """Of other addresses (those of apprise) the host may be a part of the secret."""
 
@@ -71,9 +74,9 @@ class Given:
     flags: Mapping[str, object]
     environ: Mapping[str, str]
 
-    def load(self) -> Loaded:
+    def load(self, further: Further | None = None) -> Loaded:
         """Return the settings as they are now. Raises InvalidFile."""
-        return load(self.flags, self.environ, daemon=True)
+        return load(self.flags, self.environ, daemon=True, further=further)
 
     def files(self) -> tuple[Path, ...]:
         """Return where the settings file may lie; the first that exists is the one that counts."""
@@ -82,11 +85,12 @@ class Given:
 
 
 def differing(one: Settings, other: Settings) -> tuple[str, ...]:
-    """Return the dotted keys, sorted, that have another value in `other`."""
+    """Return the dotted keys, sorted, that have another value in `other`, or whose names another order."""
     before, after = dict(_leaves(one)), dict(_leaves(other))
-    return tuple(
-        sorted(key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...))
-    )
+    changed = {key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...)}
+    first, now = dict(_orders(one)), dict(_orders(other))  # the first group that names a project counts
+    moved = {key for key in first.keys() & now.keys() if _is_moved(first[key], now[key])}
+    return tuple(sorted(changed | moved))
 
 
 class _FromEnvironment(Settings, BaseSettings):
@@ -113,18 +117,20 @@ def load(
     environ: Mapping[str, str] = os.environ,
     *,
     daemon: bool = False,
+    further: Further | None = None,
 ) -> Loaded:
     """Return the settings of the daemon; to the `daemon` itself with every secret, or not at all.
 
     `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
-    `config` names the settings file. Raises InvalidFile with everything that is wrong.
+    `config` names the settings file; `further` looks for what is only wrong beside other things. Raises
+    InvalidFile with everything that is wrong.
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
     file = _lay_file(merge, flags.pop("config", None), daemon)
     _lay_environment(merge)
     _lay_flags(merge, flags)
-    return Loaded(settings=_settle(merge), file=file, sources=merge.sources)
+    return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources)
 
 
 def load_project(text: str | None, file: str) -> ProjectSettings:
@@ -261,18 +267,21 @@ def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
     merge.lay(values, flag, Path.cwd())
 
 
-def _settle(merge: Merge) -> Settings:
+def _settle(merge: Merge, further: Further | None) -> Settings:
     """Fill in the two defaults that depend on the surroundings, and validate the whole."""
     merge.data.setdefault("state_dir", default_state_dir(merge.environ))
     state_dir = Path(str(merge.data["state_dir"]))
     merge.data.setdefault("runtime_dir", default_runtime_dir(merge.environ, state_dir))
+    settings: Settings | None = None
     try:
         settings = Settings.model_validate(merge.data)
     except ValidationError as error:
         merge.problems += problems_of(error, Settings, merge.locate)
-    else:
-        if not merge.problems:
-            return settings
+    if further is not None:
+        told = {problem.key for problem in merge.problems}
+        merge.problems += (one for one in further(merge.data, merge.locate) if one.key not in told)
+    if settings is not None and not merge.problems:
+        return settings
     raise InvalidFile(_in_reading_order(merge.problems))
 
 
@@ -300,6 +309,23 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
+def _orders(value: object, path: str = "") -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield the dotted key of each mapping below `value`, with its names as they stand."""
+    if isinstance(value, BaseModel):
+        inner: Mapping[Any, object] = {name: getattr(value, name) for name in type(value).model_fields}
+    elif isinstance(value, Mapping):
+        yield path, tuple(value)
+        inner = value
+    else:
+        return
+    for name, one in inner.items():
+        yield from _orders(one, f"{path}.{name}" if path else str(name))
+
+
+def _is_moved(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
+    return before != after and frozenset(before) == frozenset(after)
+
+
 def _plain(value: object) -> object:
     """Return `value` as JSON knows values; of an address that is a secret, only where it leads."""
     match value:
@@ -315,6 +341,4 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case Path():
             return str(value)
-        case BaseModel():
-            return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     return value

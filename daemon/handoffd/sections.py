@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, WithJsonSchema
 
 
 class Section(BaseModel):
@@ -34,3 +34,13 @@ Secret = Annotated[
     SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
 ]
 """Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
+
+LONGEST_S = 366 * 24 * 3600
+"""The longest time that a setting may be: more is a slip, and much more no calendar can reckon with."""
+
+Interval = Annotated[float, Field(ge=0.01, le=LONGEST_S)]
+"""Seconds after which something is done again; with less, nothing else would be done."""
+
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+Minutes = Annotated[float, Field(gt=0, le=LONGEST_S / 60)]
+Hours = Annotated[float, Field(gt=0, le=LONGEST_S / 3600)]

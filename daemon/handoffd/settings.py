@@ -7,6 +7,7 @@ the environment: each is handed its own section.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,7 @@ from typing import Annotated, Literal
 from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 
-from handoffd.sections import AbsolutePath, Secret
+from handoffd.sections import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret
 from handoffd.sections import Section as _Section
 from handoffd.settings_notify import NotifySettings
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
@@ -24,6 +25,12 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
 _TOKEN = re.compile(r"[!-~]{20,512}")
+
+_MOST_DAYS = 100 * 366
+"""More is for ever, which is said by null."""
+_MOST_MIB = 1 << 40
+_MOST_DOLLARS = 1e12
+_MOST_TOKENS = 10**15
 
 
 def _spelled_out(value: object) -> object:
@@ -61,7 +68,7 @@ Workspace = Annotated[
 class RosterSettings(_Section):
     """How projects are found by the patterns and workspaces of the settings."""
 
-    scan_s: float = Field(60, gt=0)
+    scan_s: Interval = 60
 
 
 class WatchSettings(_Section):
@@ -72,13 +79,13 @@ class WatchSettings(_Section):
     step_ms: int = Field(10, ge=1, le=1000)
     debounce_ms: int = Field(20, ge=1, le=5000)
     shards: int = Field(4, ge=1, le=10)
-    sweep_s: float = Field(30, gt=0)
+    sweep_s: Interval = 30
 
 
 class ScheduleSettings(_Section):
     """How often the poller looks for timed-out and dead executors, and what is started by the clock."""
 
-    poll_s: float = Field(30, gt=0)
+    poll_s: Interval = 30
     starts: Annotated[tuple[SharedStart, ...], AfterValidator(must_differ)] = ()
 
 
@@ -95,17 +102,20 @@ ExecutorChoice = Annotated[
 """An executor's name, `auto`, or several names with the best first."""
 
 
+SlotCount = Annotated[int, Field(ge=1, le=100_000)]
+
+
 class ExecuteSettings(_Section):
     """How executors are run."""
 
-    slots: int = Field(4, ge=1)
-    min_free_mb: int = Field(512, ge=0)
+    slots: SlotCount = 4
+    min_free_mb: int = Field(512, ge=0, le=_MOST_MIB)
     """MiB; 0 looks at no disk."""
-    handoff_grace_s: float = Field(20, gt=0)
-    meter_s: float = Field(1, gt=0)
-    stall_min: float = Field(10, ge=0)
+    handoff_grace_s: Seconds = 20
+    meter_s: Interval = 1
+    stall_min: float = Field(10, ge=0, le=LONGEST_S / 60)
     """0: however still it is, an executor has its whole time."""
-    settle_s: float = Field(1, ge=0)
+    settle_s: float = Field(1, ge=0, le=LONGEST_S)
     env_allow: tuple[VariableName, ...] = (
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
         "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
@@ -127,8 +137,6 @@ Priority = Annotated[int, Field(ge=-100, le=100)]
 GroupName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 """What a group of projects is called."""
 
-SlotCount = Annotated[int, Field(ge=1)]
-
 
 class GroupSettings(_Section):
     """Projects that share slots and a priority."""
@@ -145,17 +153,22 @@ class SchedulingSettings(_Section):
     per_executor: Mapping[str, SlotCount] = Field(default_factory=dict)
     per_account: Mapping[str, SlotCount] = Field(default_factory=dict)
     per_project: SlotCount | None = None
-    groups: Mapping[str, GroupSettings] = Field(default_factory=dict)
-    """By name; a project belongs to the first that names it, unless it names one itself."""
-    head_start_min: float = Field(30, gt=0)
+    groups: Annotated[Mapping[str, GroupSettings], AfterValidator(OrderedDict)] = Field(
+        default_factory=OrderedDict
+    )
+    """By name; a project belongs to the first that names it, unless it names one itself.
+
+    Those in another order are others.
+    """
+    head_start_min: Minutes = 30
     """Minutes in line that a point of priority is worth."""
-    min_free_memory_mb: int = Field(512, ge=0)
+    min_free_memory_mb: int = Field(512, ge=0, le=_MOST_MIB)
     """MiB; 0 looks at no memory."""
-    memory_per_agent_mb: int = Field(512, ge=0)
+    memory_per_agent_mb: int = Field(512, ge=0, le=_MOST_MIB)
     """MiB that an executor takes once it works; reserved for it while it grows."""
     max_load_per_core: float | None = Field(None, gt=0)
     """None: looks at no load."""
-    stagger_s: float = Field(0, ge=0)
+    stagger_s: float = Field(0, ge=0, le=LONGEST_S)
 
 
 class LimitSettings(_Section):
@@ -168,11 +181,11 @@ class LimitSettings(_Section):
 class RetentionSettings(_Section):
     """How long is kept what nobody needs any more; None: for ever."""
 
-    runs_days: float | None = Field(30, ge=1)
-    runs_keep: int = Field(20, ge=0)
+    runs_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
+    runs_keep: int = Field(20, ge=0, le=1_000_000)
     """The newest runs of each project, which are kept however old they are."""
-    notices_days: float | None = Field(30, ge=1)
-    journal_days: float | None = Field(365, ge=7)
+    notices_days: float | None = Field(30, ge=1, le=_MOST_DAYS)
+    journal_days: float | None = Field(365, ge=7, le=_MOST_DAYS)
     """Since a story ended; only whole stories go."""
     daily: bool = True
 
@@ -184,8 +197,8 @@ class LogSettings(_Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-Dollars = Annotated[float, Field(gt=0)]
-Tokens = Annotated[int, Field(gt=0)]
+Dollars = Annotated[float, Field(gt=0, le=_MOST_DOLLARS)]
+Tokens = Annotated[int, Field(gt=0, le=_MOST_TOKENS)]
 
 
 class ProjectCaps(_Section):
@@ -210,13 +223,16 @@ class CapSettings(ProjectCaps):
     """What becomes of a run whose story, project, day or daemon has reached its cap."""
 
 
+Rate = Annotated[float, Field(ge=0, le=_MOST_DOLLARS)]
+
+
 class Price(_Section):
     """US dollars for a million tokens; those of a cache cost as much as input where nothing is said."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cache_read: float | None = Field(None, ge=0)
-    cache_write: float | None = Field(None, ge=0)
+    input: Rate
+    output: Rate
+    cache_read: Rate | None = None
+    cache_write: Rate | None = None
 
 
 class TcpSettings(_Section):
@@ -320,7 +336,7 @@ class ProjectSettings(_Section):
     executor: ExecutorChoice | None = None
     language: Literal["en", "zh-TW"] | None = None
     preset: str | None = None
-    stall_min: float | None = Field(None, ge=0)
+    stall_min: float | None = Field(None, ge=0, le=LONGEST_S / 60)
     test: TestSettings = TestSettings()
     external_edits: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     caps: ProjectCaps = ProjectCaps()

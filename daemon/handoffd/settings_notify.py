@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
-from handoffd.sections import AbsolutePath, Secret, Section
+from handoffd.sections import AbsolutePath, Hours, Minutes, Seconds, Secret, Section
 
 NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder", "escalation"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -81,7 +81,7 @@ class WebhookSettings(Section):
     """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
 
     url: Secret
-    timeout_s: float = Field(10, gt=0)
+    timeout_s: Seconds = 10
 
     @field_validator("url")
     @classmethod
@@ -104,7 +104,7 @@ class NtfySettings(Section):
     tags: tuple[str, ...] = ()
     click: Annotated[str, AfterValidator(_web_address)] | None = None
     """An address that is opened when the notice is tapped."""
-    timeout_s: float = Field(10, gt=0)
+    timeout_s: Seconds = 10
 
     @model_validator(mode="after")
     def _must_name_a_topic(self) -> NtfySettings:
@@ -124,7 +124,7 @@ class AppriseSettings(Section):
     """A configuration of apprise's own, in its text or YAML form."""
     tags: tuple[str, ...] = ()
     """Of the configuration, only addresses with one of these tags."""
-    timeout_s: float = Field(30, gt=0)
+    timeout_s: Seconds = 30
 
     @model_validator(mode="after")
     def _must_have_addresses(self) -> AppriseSettings:
@@ -137,7 +137,7 @@ class Forms(Section):
 
     command: Some[str] | None = None
     """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
-    command_timeout_s: float = Field(30, gt=0)
+    command_timeout_s: Seconds = 30
     webhook: WebhookSettings | None = None
     ntfy: NtfySettings | None = None
     apprise: AppriseSettings | None = None
@@ -197,7 +197,7 @@ class DigestSettings(Section):
     """Notices that are collected and told of together."""
 
     at: TimeOfDay | None = None
-    every_h: Annotated[float, Field(gt=0)] | None = None
+    every_h: Hours | None = None
     timezone: TimeZone | None = None
     kinds: Some[NoticeKind] = ("done", "warning")
 
@@ -205,9 +205,6 @@ class DigestSettings(Section):
     def _must_have_a_time(self) -> DigestSettings:
         _one_of(self, "at", "every_h")
         return self
-
-
-Minutes = Annotated[float, Field(gt=0)]
 
 
 class EscalationSettings(Section):
@@ -228,8 +225,8 @@ class RemindSettings(Section):
 class BurstSettings(Section):
     """How many notices of one kind a sink gets at once; the rest are folded into one."""
 
-    most: int = Field(10, ge=1)
-    within_s: float = Field(60, gt=0)
+    most: int = Field(10, ge=1, le=1_000_000)
+    within_s: Seconds = 60
 
 
 class NotifySettings(Forms):
@@ -243,10 +240,10 @@ class NotifySettings(Forms):
     digest: DigestSettings | None = None
     remind: RemindSettings = RemindSettings()
     burst: BurstSettings = BurstSettings()
-    backoff_s: float = Field(5, gt=0)
+    backoff_s: Seconds = 5
     """Pause after a first failure; twice as long after each further one in a row."""
-    backoff_max_s: float = Field(900, gt=0)
-    give_up_h: float = Field(24, gt=0)
+    backoff_max_s: Seconds = 900
+    give_up_h: Hours = 24
     """Hours of a running daemon after which a notice that could not be delivered is given up."""
 
     @field_validator("sinks")

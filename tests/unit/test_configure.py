@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from handoffd.configure import Loaded, held, load, load_project, sensitive
+from handoffd.configure import Loaded, differing, held, load, load_project, sensitive
 from handoffd.errors import InvalidFile
 from handoffd.resources import shared
 from handoffd.settings import ProjectSettings, Settings
@@ -439,3 +439,53 @@ def test_workspaces_are_paths_or_sections(environ: dict[str, str]) -> None:
         {"path": f"{environ['HOME']}/work", "depth": 2, "exclude": [], "add": "auto"},
         {"path": str(file.parent.parent / "more"), "depth": 2, "exclude": ["old/"], "add": "auto"},
     ] == shown
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("schedule.poll_s", "1e300"), ("schedule.poll_s", "1e-300"), ("roster.scan_s", "1e-9"),
+        ("watch.sweep_s", "0"), ("execute.meter_s", "1e12"), ("execute.stall_min", "1e300"),
+        ("retention.runs_days", "1e300"), ("retention.journal_days", "1e9"), ("notify.give_up_h", "1e300"),
+        ("scheduling.memory_per_agent_mb", "1" + "0" * 400), ("caps.day_tokens", "1" + "0" * 400),
+        ("caps.story_usd", "1e300"),
+    ],
+)  # fmt: skip
+def test_a_number_that_nobody_can_reckon_with_is_refused(
+    environ: dict[str, str], key: str, value: str
+) -> None:
+    """A time without end, a pause that is none, more tokens than there are numbers."""
+    section, _, name = key.partition(".")
+    file = own_file(environ, f"{section}: {{{name}: {value}}}\n")
+
+    (problem,) = complaints({}, environ)
+
+    assert problem.startswith(f"{file}:1: {key}: must be at ")
+
+
+def test_limits_are_told_in_digits(environ: dict[str, str]) -> None:
+    """Not as a power of ten."""
+    own_file(environ, "roster: {scan_s: 99999999}\n")
+
+    (problem,) = complaints({}, environ)
+
+    assert "must be at most 31622400, not 99999999" in problem
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "moved"),
+    [
+        ("groups: {a: {slots: 1}, b: {slots: 2}}", "groups: {b: {slots: 2}, a: {slots: 1}}", True),
+        ("groups: {a: {slots: 1, priority: 3}}", "groups: {a: {priority: 3, slots: 1}}", False),
+    ],
+)
+def test_another_order_is_a_change(environ: dict[str, str], first: str, second: str, moved: bool) -> None:
+    """Of groups, the first that names a project counts."""
+    own_file(environ, f"scheduling: {{{first}}}\n")
+    before = load({}, environ).settings
+    own_file(environ, f"scheduling: {{{second}}}\n")
+
+    after = load({}, environ).settings
+
+    assert (("scheduling.groups",) if moved else ()) == differing(before, after)
+    assert moved == (before.scheduling != after.scheduling)

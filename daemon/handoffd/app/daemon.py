@@ -57,8 +57,8 @@ FINISH_S = 10.0
 
 STATUS_EVERY_S = 10.0
 
-HOUSEKEEPING_EVERY_S = 3600.0
-"""How often it is looked whether a day has passed since it was cleaned up."""
+HOUSEKEEPING_EVERY_S = 300.0
+"""How often it is looked whether a day has passed since it was cleaned up; some daemons live for minutes."""
 
 MACHINE_EVERY_S = 2.0
 """How often the daemon looks whether it can still write its journal and open files."""

@@ -24,9 +24,9 @@ def config() -> None:
 @click.pass_obj
 def check(place: Place, given: str | None, as_json: bool) -> None:
     """Say whether the settings, or those in FILE, can be used; every problem with its place, if not."""
-    loaded = _load(place if given is None else replace(place, config=given))
-    with remedies("/"):
-        _use(loaded)
+    from handoffd.supervise.mentioned import misfits
+
+    loaded = _load(place if given is None else replace(place, config=given), misfits)
     file = str(loaded.file) if loaded.file is not None else None
     if as_json:
         print_json({"type": "valid", "file": file})
@@ -49,18 +49,11 @@ def show(place: Place, as_json: bool) -> None:
     click.echo("\n".join(table(("SETTING", "VALUE", "FROM"), rows)))
 
 
-def _load(place: Place) -> Any:
+def _load(place: Place, further: Any = None) -> Any:
     from handoffd.configure import load
 
     with remedies("/"):  # what is not a variable or a flag is named in full
-        return load({"config": place.config}, place.environ)
-
-
-def _use(loaded: Any) -> None:
-    """Raise InvalidFile for what can be read and not be used: an executor that contradicts itself."""
-    from handoffd.supervise.reloading import usable
-
-    usable(loaded)
+        return load({"config": place.config}, place.environ, further=further)
 
 
 def _text(value: object) -> str:

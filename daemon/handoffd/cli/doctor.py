@@ -39,24 +39,34 @@ def doctor(place: Place, as_json: bool) -> None:
 
 
 def _subject(place: Place) -> Subject:
-    from handoffd.configure import load
     from handoffd.doctor.examination import Subject
-    from handoffd.mending import remedies
+    from handoffd.supervise.mentioned import misfits
 
-    loaded, invalid = None, None
-    try:
-        with remedies("/"):  # what is not a variable or a flag is named in full
-            loaded = load({"config": place.config}, place.environ)
-    except InvalidFile as error:
-        invalid = error
+    loaded, judged = (
+        _loaded(place),
+        _loaded(place, misfits),
+    )  # with one that names nobody, much can be looked at
+    usable = not isinstance(loaded, InvalidFile)
     return Subject(
-        settings=None if loaded is None else loaded.settings,
-        file=None if loaded is None else loaded.file,
-        invalid=invalid,
+        settings=loaded.settings if usable else None,
+        file=loaded.file if usable else None,
+        invalid=judged if isinstance(judged, InvalidFile) else None,
         socket=_socket(place),
         environ=place.environ,
         look=_look,
     )
+
+
+def _loaded(place: Place, further: Any = None) -> Any:
+    """Return the settings, or what is wrong with them."""
+    from handoffd.configure import load
+    from handoffd.mending import remedies
+
+    try:
+        with remedies("/"):  # what is not a variable or a flag is named in full
+            return load({"config": place.config}, place.environ, further=further)
+    except InvalidFile as invalid:
+        return invalid
 
 
 def _socket(place: Place) -> Path | None:

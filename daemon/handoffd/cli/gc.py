@@ -10,6 +10,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, shorten, table
+from handoffd.control.client import Client
 from handoffd.entrance.asking import account as person
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -23,6 +24,8 @@ _KINDS = {
     "replaced journals": "replaced journals",
 }
 _MOST_LINES = 20
+LIMIT_S = 1800.0
+"""How long a daemon may clean up: a year of runs on a slow disk, projects that do not answer."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -43,7 +46,7 @@ def gc(place: Place, dry_run: bool, as_json: bool) -> None:
         return offline.gc(place.settings(), dry_run=dry_run, by=by)
 
     body = {"dry_run": dry_run, "by": by}
-    answer = either(place, lambda client: client.post("/v1/gc", body), without)
+    answer = either(place, lambda _: Client(place.socket(), LIMIT_S).post("/v1/gc", body), without)
     if as_json:
         print_json(answer.json)
         return

@@ -62,13 +62,12 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
 def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
     """Return what the settings are read by, and what was read. Raises ConfigurationError."""
     from handoffd.configure import Given
-    from handoffd.supervise.reloading import usable
+    from handoffd.supervise.mentioned import misfits
 
     dotted = {name.replace("log_", "log."): value for name, value in flags.items()}
     given = Given(flags={"config": place.config, **dotted}, environ=place.environ)
     try:
-        loaded = given.load()
-        usable(loaded)
+        loaded = given.load(misfits)
     except InvalidFile as invalid:
         hint = with_remedy(invalid).hint
         raise ConfigurationError(invalid.message, hint=hint, code=invalid.code) from invalid

@@ -28,10 +28,23 @@ class Scanned:
     """What a walk has found: each project as JSON, and what the walk itself has to say."""
 
     folder: str
+    adding: str
+    """The command that adds what it found."""
     projects: tuple[Json, ...]
     others: int
     unread: tuple[str, ...]
     stopped: bool
+
+
+def _patterns(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from pathspec import GitIgnoreSpec
+
+    for pattern in given:
+        try:
+            GitIgnoreSpec.from_lines([pattern])
+        except ValueError as error:
+            raise click.BadParameter(f"{pattern!r} is no pattern as in .gitignore", param=option) from error
+    return given
 
 
 @click.command()
@@ -39,16 +52,20 @@ class Scanned:
 @click.option(
     "--depth", type=click.IntRange(1, 8), default=2, show_default=True, help="How many levels down."
 )
+@click.option(
+    "--exclude", metavar="PATTERN", multiple=True, callback=_patterns,
+    help="What is not looked into, as in .gitignore. Can be repeated.",
+)  # fmt: skip
 @click.option("--add", is_flag=True, help="Supervise all that are not, trusting their files as they are.")
 @json_option
 @click.pass_obj
-def scan(place: Place, folder: str, depth: int, add: bool, as_json: bool) -> None:
+def scan(place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: bool, as_json: bool) -> None:
     """List the projects below DIR: where each stands, whether it is supervised, what is wrong.
 
     A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: one could
     not be added.
     """
-    found = look(folder, depth, told=not as_json and sys.stderr.isatty())
+    found = look(folder, depth, exclude, told=not as_json and sys.stderr.isatty())
     known, daemon = _known(place)
     outcome = _nothing()
     if add:
@@ -72,7 +89,7 @@ def _nothing() -> Json:
     return {"added": [], "refused": []}
 
 
-def look(folder: str, depth: int, *, told: bool) -> Scanned:
+def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
     """Return the projects below a folder. Raises NotFound when it is none."""
     from handoffd.inspection.discovery import discover, resolved_base
     from handoffd.inspection.wanted import of_workspace
@@ -80,7 +97,7 @@ def look(folder: str, depth: int, *, told: bool) -> Scanned:
     from handoffd.settings import WorkspaceSettings
 
     path = os.path.abspath(os.path.expanduser(folder))
-    wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth))
+    wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth, exclude=exclude))
     base = resolved_base(wanted)
     if base is None:
         raise NotFound(f"{path} is no folder", hint="handoffd scan DIR")
@@ -89,7 +106,7 @@ def look(folder: str, depth: int, *, told: bool) -> Scanned:
         click.echo("\r\033[K", nl=False, err=True)
     projects = tuple(_project(root, listed(Path(root))) for root in found.roots)
     return Scanned(
-        folder=base, projects=projects, others=found.others,
+        folder=base, adding=wanted.scan("--add"), projects=projects, others=found.others,
         unread=tuple(found.unread), stopped=found.stopped,
     )  # fmt: skip
 
@@ -185,7 +202,7 @@ def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[s
         yield "There is more than one scan looks at; give a folder further down."
     yield from (f"not looked into: {plain(folder)}" for folder in found.unread)
     if new and not outcome["refused"]:
-        yield f"  next: handoffd scan {plain(found.folder)} --add"
+        yield f"  next: {plain(found.adding)}"
 
 
 def _projects(count: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from handoffd.cli.verb_report import UNMEASURED
-from handoffd.cli.wording import NO_DAEMON, minutes, plain, shorten, styled, table, waits
+from handoffd.cli.wording import NO_DAEMON, minutes, moment, plain, shorten, styled, table, waits
 from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
@@ -150,8 +150,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if project["detail"]:
             yield shorten(project["detail"], width)
         if project.get("since"):
-            yield f"since {plain(project['since'])}"
-        yield from (f"warning: {shorten(warning, width)}" for warning in project["warnings"])
+            yield f"since {moment(project['since'])}"
+        told = (warning for warning in project["warnings"] if warning != project["detail"])
+        yield from (f"warning: {shorten(warning, width)}" for warning in told)
         # A daemon of an older release does not tell the command.
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
             yield f"warning: no tests are measured; {UNMEASURED}"

@@ -290,7 +290,7 @@ class Service(Reads):
         }
 
     async def add(self, project: str) -> Json:
-        """Supervise a project; dispatches nothing."""
+        """Supervise a project; dispatches nothing, unless its settings say `auto`."""
         view = await self._supervision.add(_path(project))
         return {"type": "added", **await self.status_of(view)}
 

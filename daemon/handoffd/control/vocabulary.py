@@ -80,7 +80,11 @@ _SPECS: Final = (
         parameters=(Parameter(name="name", type="text", help="what a new project is called"),),
         guard="always",
     ),
-    VerbSpec(name="add", help="Supervise a project; dispatches nothing.", guard="always"),
+    VerbSpec(
+        name="add",
+        help="Supervise a project; dispatches nothing, unless its settings say `auto`.",
+        guard="always",
+    ),
     VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),
     VerbSpec(
         name="trust",

@@ -38,7 +38,6 @@ from handoffd.doctor.service import Service, service_of
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
-from handoffd.mending import with_remedy
 from handoffd.settings import Settings
 from handoffd.store.lock import daemon_lock_path, holder_of
 from handoffd.watch.demand import demand
@@ -58,7 +57,10 @@ Look = Callable[[Settings, frozenset[str]], Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is examined. `settings` is None when they are `invalid`; `socket` when it cannot be known."""
+    """What is examined. `settings` is None when they cannot be read; `invalid` says what is wrong with them.
+
+    `socket` is None when it cannot be known.
+    """
 
     settings: Settings | None
     file: Path | None
@@ -92,11 +94,6 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
 
 def _settings(subject: Subject, asked: daemon.Asked) -> tuple[Finding, ...]:
     invalid = [subject.invalid] if subject.invalid else []
-    if subject.settings is not None:
-        try:
-            _book(subject.settings)
-        except InvalidFile as error:
-            invalid.append(with_remedy(error))
     told = () if asked.status is None else asked.status.get("warnings", ())
     return settings_file.check(subject.file, invalid, told)
 

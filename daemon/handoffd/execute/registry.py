@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -21,6 +21,9 @@ from handoffd.execute.contradictions import contradictions, keys_of
 from handoffd.execute.executor import Executor
 from handoffd.protocol import yamltext
 from handoffd.resources import shared
+
+AUTO: Final = "auto"
+"""Stands for any agent that is installed, in the place of a name."""
 
 UNKNOWN = "UNKNOWN_EXECUTOR"
 NONE_INSTALLED = "NO_EXECUTOR"

@@ -95,15 +95,20 @@ def _further(
 
 
 def _listed(folder: str, found: Discovered) -> dict[str, bool]:
-    """Return the names in a folder, and of each whether it is a folder and no link."""
+    """Return the names in a folder that tell something, and of each whether it is a folder and no link.
+
+    Of files, that may be millions, only those that make a project of it.
+    """
     found.folders += 1
     try:
         with os.scandir(folder) as entries:
-            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            listed = ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+            telling = {name: is_folder for name, is_folder in listed if is_folder or name in _OTHER}
     except OSError:
         if len(found.unread) < MOST_UNREAD:
             found.unread.append(folder)
         return {}
+    return telling
 
 
 def _is_project(base: str, names: tuple[str, ...], below: dict[str, bool]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
+from shlex import join
 from typing import Literal, NamedTuple
 
 from pathspec import GitIgnoreSpec
@@ -25,6 +26,8 @@ NEVER = frozenset({"__pycache__", "bower_components", "lost+found", "node_module
 
 _MAGIC = frozenset("*?[")
 _ANY_DEPTH = "**"
+_USUAL_DEPTH = WorkspaceSettings.model_fields["depth"].default
+_TWICE = (_ANY_DEPTH, _ANY_DEPTH)
 
 
 class Fit(NamedTuple):
@@ -57,6 +60,12 @@ class Wanted:
         """The key of the settings that it stands under."""
         return "workspaces" if self.kind == "workspace" else "projects"
 
+    def scan(self, *more: str) -> str:
+        """Return the command that looks through a workspace with the same eyes; `more` are its last words."""
+        depth = ("--depth", str(self.depth)) if self.depth != _USUAL_DEPTH else ()
+        left_out = (word for pattern in self.exclude for word in ("--exclude", pattern))
+        return join(("handoffd", "scan", self.base, *depth, *left_out, *more))
+
     def fit(self, names: tuple[str, ...]) -> Fit:
         """Return how the folder fits that lies below the base, by the names on the way to it."""
         if self.kind == "path":
@@ -70,9 +79,8 @@ class Wanted:
 
     def covers(self, root: str, bases: Iterable[str]) -> bool:
         """Return whether `root` is meant, for any of the places at which the base lies."""
-        path = PurePosixPath(root)
         return any(
-            path.is_relative_to(base) and self.fit(path.relative_to(base).parts).meant for base in bases
+            names is not None and self.fit(names).meant for names in (_below(base, root) for base in bases)
         )
 
     def _is_excluded(self, names: tuple[str, ...]) -> bool:
@@ -104,7 +112,17 @@ def _of_path(text: str) -> Wanted:
     if plain == len(parts):
         return Wanted(kind="path", text=text, base=text)
     base = str(PurePosixPath(*parts[:plain]))
-    return Wanted(kind="pattern", text=text, base=base, parts=parts[plain:])
+    # `**/**` means what `**` does, and each one more doubles the ways to fit.
+    wild = tuple(part for part, before in zip(parts, ("", *parts), strict=False) if (part, before) != _TWICE)
+    return Wanted(kind="pattern", text=text, base=base, parts=wild[plain:])
+
+
+def _below(base: str, root: str) -> tuple[str, ...] | None:
+    """Return the names on the way from one whole path to another below it; None when it is not below."""
+    if root == base:
+        return ()
+    stem = base.rstrip("/") + "/"
+    return tuple(root[len(stem) :].split("/")) if root.startswith(stem) else None
 
 
 def _fit(parts: tuple[str, ...], names: tuple[str, ...]) -> Fit:

@@ -20,7 +20,8 @@ from handoffd.store.rooted import open_parent
 RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
 """What the daemon calls a dispatch; its checks have a suffix in the state directory."""
 
-_COPY = re.compile(r"prompt\.md|[a-z]+\.log")
+_COPY = re.compile(r"prompt\.md|output\.log|\.prompt\.md\.[0-9a-f]{16}\.tmp|\.output\.log\.\d+")
+"""What the daemon and its shims put there, and what a kill leaves of it."""
 _GONE = ".gone-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

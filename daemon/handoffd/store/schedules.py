@@ -78,7 +78,10 @@ class Schedules:
         return next(iter(found), None)
 
     async def arm(self, schedules: Iterable[tuple[str, str, str]], at: datetime) -> None:
-        """Know these (project, name, fingerprint) from now on; one with another fingerprint begins anew."""
+        """Know these (project, name, fingerprint) from now on; one with another fingerprint begins anew.
+
+        So does one that is known since a time to come: the clock was wrong then.
+        """
         rows = [(*schedule, at.isoformat()) for schedule in schedules]
         if not rows:
             return
@@ -111,7 +114,8 @@ def _arm(db: sqlite3.Connection, rows: list[tuple[str, str, str, str]]) -> None:
     db.executemany(
         """INSERT INTO schedules (project, schedule, fingerprint, armed_at) VALUES (?, ?, ?, ?)
         ON CONFLICT (project, schedule) DO UPDATE SET fingerprint = excluded.fingerprint,
-        armed_at = excluded.armed_at WHERE fingerprint <> excluded.fingerprint""",
+        armed_at = excluded.armed_at
+        WHERE fingerprint <> excluded.fingerprint OR armed_at > excluded.armed_at""",
         rows,
     )
 

@@ -139,7 +139,7 @@ class Budgets:
             await self._begun.wait()  # no limit: nothing runs
             try:
                 self.look()
-            except Exception:  # of one run; the caps of the others still hold
+            except Exception:
                 log.exception("budgets not looked at")
             if not self._flights:
                 self._begun = anyio.Event()
@@ -151,7 +151,10 @@ class Budgets:
         for dispatch, flight in self._flights.items():
             flight.usage = live.get(dispatch, flight.usage)
         for dispatch, flight in tuple(self._in_flight().items()):
-            self._judge(dispatch, flight)
+            try:
+                self._judge(dispatch, flight)
+            except Exception:  # of one run; the caps of the others still hold
+                log.exception("budget of a run not looked at", project=flight.key.project, run=dispatch)
 
     def _in_flight(self) -> Mapping[str, Flight]:
         """Return the runs that are spending, and forget those that are booked by now."""

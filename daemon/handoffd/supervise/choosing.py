@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from anyio import to_thread
 
@@ -19,13 +19,11 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import NotFound
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import found_at, is_own
-from handoffd.execute.registry import NONE_INSTALLED, ExecutorBook
+from handoffd.execute.registry import AUTO, NONE_INSTALLED, ExecutorBook
 from handoffd.settings import ExecutorChoice
 from handoffd.supervise.accounts import Wait
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
-
-AUTO: Final = "auto"
 
 
 class Choice(NamedTuple):

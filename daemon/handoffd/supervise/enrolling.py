@@ -7,8 +7,8 @@ no second time before it has answered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.commands import command_for
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, StoreError
 from handoffd.inspection.discovery import Discovered, discover, resolved_base
 from handoffd.inspection.wanted import Wanted, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
@@ -28,7 +28,7 @@ from handoffd.supervise.services import Services
 log = structlog.get_logger(__name__)
 
 WALK_S = 60.0
-"""How long the projects below one folder are looked for; what is found later counts at the next look."""
+"""How long a walk below one folder is waited for; what it finds after that counts at the next look."""
 LEAVING_S = 1.0
 """How often it is looked whether what the settings mean no more has come to an end."""
 _NAMED = 3
@@ -73,18 +73,29 @@ class _Entry:
     place: Reach
     walk: Reach
     base: str | None = None
-    why_not: str | None = None
-    notes: list[str] = field(default_factory=list)
+    misplaced: tuple[str, ...] = ()
+    """Why it has no base, in words."""
+    notes: tuple[str, ...] = ()
+    """What the latest look below its base could not do; that of before stays until another one is over."""
+    offered: tuple[str, ...] = ()
+    """What was found and is only to be named."""
+    folders: int = 0
+    """How many the walk has seen that goes on."""
+    late: Discovered | None = None
+    """What a walk has found at whose end nobody waited for it any more."""
 
 
 class Enrolling:
     """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
 
-    def __init__(self, services: Services, projects: Projects) -> None:
+    def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:
         self._services = services
         self._projects = projects
+        self._walk_s = walk_s
         self._entries: dict[Wanted, _Entry] = {}
-        self._judged: object = None
+        self._judged_by: tuple[Placed, ...] = ()
+        self._meant: set[str] = set()
+        """The roots of which it is known that those entries mean them."""
         self._leaving: frozenset[str] = frozenset()
         self._asked = anyio.Event()
         self._looked = anyio.Event()
@@ -99,7 +110,14 @@ class Enrolling:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not go as the settings would have it, in words."""
-        return tuple(note for entry in self._entries.values() for note in entry.notes)
+        return tuple(note for entry in self._entries.values() for note in self._notes_of(entry))
+
+    def _notes_of(self, entry: _Entry) -> Iterator[str]:
+        yield from (*entry.misplaced, *entry.notes)
+        members = self._projects.membership
+        if entry.offered and (new := arrivals(entry.offered, self._projects.roots(), members.kept_out)):
+            waits = "waits" if len(new) == 1 else "wait"
+            yield f"workspaces: {_some(new)} {waits} to be added: `{entry.wanted.scan('--add')}`"
 
     async def run(self) -> None:
         """Look for new projects until cancelled."""
@@ -156,7 +174,6 @@ class Enrolling:
         self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
         async with anyio.create_task_group() as tasks:
             for entry in self._entries.values():
-                entry.notes.clear()
                 tasks.start_soon(self._look_up, entry)
 
     def _entry(self, wanted: Wanted) -> _Entry:
@@ -164,30 +181,34 @@ class Enrolling:
         return _Entry(wanted, Reach(base, self._services), Reach(base, self._services))
 
     async def _look_up(self, entry: _Entry) -> None:
-        wanted, entry.base = entry.wanted, None
+        wanted = entry.wanted
         if wanted.kind == "path" and wanted.text in self._projects.membership.brought_by:
-            entry.base = wanted.text  # how that one stands, its own look says
+            entry.base, entry.misplaced = wanted.text, ()  # how that one stands, its own look says
             return
         try:
             entry.base = await entry.place.asked(partial(resolved_base, wanted))
         except HandoffdError as error:
-            entry.notes.append(f"{wanted.section}: {error.message}")
-            return
+            entry.base, why = None, error.message
+        else:
+            why = f"{wanted.base} is no folder; it is looked for again"
+        entry.misplaced = () if entry.base is not None else (f"{wanted.section}: {why}",)
         if entry.base is None:
-            entry.notes.append(f"{wanted.section}: {wanted.base} is no folder; it is looked for again")
+            entry.notes = entry.offered = ()
 
     # --- those that go -----------------------------------------------------------------------------
     async def _depart(self) -> None:
         brought = self._projects.membership.brought_by
         placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
-        judged = (placed, len(brought), self.brought, self.gone)
-        if judged != self._judged:  # else ten thousand projects were compared with the same entries again
-            leaving = await to_thread.run_sync(departures, dict(brought), placed)
-            self._projects.membership.keep(self._leaving - leaving)
-            self._leaving = leaving
-        if self._leaving:
-            await self._part(self._leaving)
-        self._judged = (placed, len(brought), self.brought, self.gone)
+        if placed != self._judged_by:
+            self._judged_by, self._meant = placed, set()
+        # One that comes is looked at alone: ten thousand others are meant as they were.
+        new = {root: entry for root, entry in brought.items() if root not in self._meant}
+        leaving = await to_thread.run_sync(departures, new, placed) if new else frozenset()
+        self._meant.update(new.keys() - leaving)
+        self._projects.membership.keep(self._leaving - leaving)
+        self._leaving = leaving
+        if leaving:
+            await self._part(leaving)
 
     async def _part(self, leaving: frozenset[str]) -> None:
         try:
@@ -203,44 +224,52 @@ class Enrolling:
 
     # --- those that come ---------------------------------------------------------------------------
     async def _enrol(self, entry: _Entry) -> None:
-        wanted = entry.wanted
-        if entry.base is None or entry.base in self._projects.membership.kept_out:
-            if entry.base is not None:
-                add = command_for(entry.base, "add")
-                entry.notes.append(
-                    f"projects: {wanted.text} was removed by a person; to have it back: `{add}`"
-                )
+        wanted, note = entry.wanted, None
+        if entry.base is None:
             return
-        try:
-            root = await self._projects.enrol(entry.base, wanted.text)
-        except HandoffdError as error:  # one project's fault is not the daemon's
-            log.warning("project not added", project=wanted.text, error=error.message)
-            entry.notes.append(f"projects: {wanted.text} is not supervised: {error.message}")
-            return
-        if root is not None:
-            self._tell_of((root,), wanted)
+        if entry.base in self._projects.membership.kept_out:
+            note = f"was removed by a person; to have it back: `{command_for(entry.base, 'add')}`"
+        else:
+            try:
+                root = await self._projects.enrol(entry.base, wanted.text)
+            except HandoffdError as error:  # one project's fault is not the daemon's
+                log.warning("project not added", project=wanted.text, error=error.message)
+                note = f"is not supervised: {error.message}"
+            else:
+                self._tell_of(() if root is None else (root,), wanted)
+        entry.notes = () if note is None else (f"projects: {wanted.text} {note}",)
 
     async def _find(self, entry: _Entry, base: str) -> None:
-        known = self._projects.roots()
         try:
-            walk = partial(discover, entry.wanted, base, known)
-            found = await entry.walk.asked(walk, WALK_S)
+            found = await self._walked(entry, base)
+            if found is None:
+                return
+            entry.offered = tuple(found.roots) if entry.wanted.ask else ()
+            brought = await self._bring(() if entry.wanted.ask else found.roots, entry.wanted)
         except HandoffdError as error:
-            entry.notes.append(f"{entry.wanted.section}: {error.message}")
+            entry.notes = (f"{entry.wanted.section}: {error.message}",)
             return
-        entry.notes += _noted(entry.wanted, found)
-        new = arrivals(found.roots, self._projects.roots(), self._projects.membership.kept_out)
-        if entry.wanted.ask:
-            if new:
-                add = f"handoffd scan {entry.wanted.base} --add"
-                entry.notes.append(f"workspaces: {_some(new)} waits to be added: `{add}`")
-            return
-        try:
-            brought = await self._projects.membership.bring(dict.fromkeys(new, entry.wanted.text))
-        except HandoffdError as error:
-            entry.notes.append(f"{entry.wanted.section}: {error.message}")
-            return
+        entry.notes = _noted(entry.wanted, found)
         self._tell_of(brought, entry.wanted)
+
+    async def _walked(self, entry: _Entry, base: str) -> Discovered | None:
+        """Return what lies below a base; None while a walk goes on that takes long, which is noted."""
+        found, entry.late = entry.late, None
+        if found is not None and found.base == base:
+            return found
+        try:
+            found = await entry.walk.asked(partial(_walk, entry, base, self._projects.roots()), self._walk_s)
+        except StoreError:  # the base was there a moment ago
+            so_far = f"{entry.folders:,} folders so far"
+            entry.notes = (f"{entry.wanted.section}: {base} is still being looked through ({so_far})",)
+            return None
+        entry.late = None
+        return found
+
+    async def _bring(self, found: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+        members = self._projects.membership
+        new = arrivals(found, self._projects.roots(), members.kept_out)
+        return await members.bring(dict.fromkeys(new, wanted.text))
 
     def _tell_of(self, brought: Sequence[str], wanted: Wanted) -> None:
         if brought:
@@ -248,7 +277,18 @@ class Enrolling:
             log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
 
 
-def _noted(wanted: Wanted, found: Discovered) -> list[str]:
+def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
+    """Return what a walk finds, and leave it for whoever comes when nobody waits for it any more."""
+
+    def progress(found: Discovered) -> None:
+        entry.folders = found.folders
+
+    entry.folders = 0
+    entry.late = found = discover(entry.wanted, base, known, progress)
+    return found
+
+
+def _noted(wanted: Wanted, found: Discovered) -> tuple[str, ...]:
     """Return what a walk could not see."""
     notes = []
     if found.unread:
@@ -259,7 +299,7 @@ def _noted(wanted: Wanted, found: Discovered) -> list[str]:
         )
     if unwritable := [root for root in found.roots if not is_recordable(root)]:
         notes.append(f"{wanted.section}: {unwritable[0]!a} is not supervised: its name is not UTF-8")
-    return notes
+    return tuple(notes)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -23,19 +23,19 @@ class Placed:
     """Why it has no base, in words."""
 
     @property
-    def bases(self) -> tuple[str, ...]:
-        """Where its base lies: as it is written, and where that leads to."""
-        return (self.wanted.base,) if self.base is None else (self.wanted.base, self.base)
+    def bases(self) -> frozenset[str]:
+        """Where its base lies, as it is written and as it is."""
+        return frozenset((self.wanted.base, self.base or self.wanted.base))
 
     def covers(self, root: str) -> bool:
-        """Return whether it means `root`, at any of its bases."""
+        """Return whether it means `root`: as it is written, or where its base leads to."""
         return self.wanted.covers(root, self.bases)
 
 
 def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> frozenset[str]:
     """Return the roots that the settings have brought and mean no more."""
     lost = {entry.wanted.text for entry in placed if entry.base is None}
-    # Thousands may be written out, one by one: none of them is compared with each of the others.
+    # Thousands may be written out: a root is looked up among them, and compared with the others only.
     written = {base for entry in placed if entry.wanted.kind == "path" for base in entry.bases}
     wide = [entry for entry in placed if entry.wanted.kind != "path"]
     return frozenset(

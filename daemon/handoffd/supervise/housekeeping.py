@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import structlog
@@ -30,9 +31,13 @@ from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
 
+_T = TypeVar("_T")
+
 DAY = timedelta(days=1)
 PROJECT_LIMIT_S = 30.0
 """How long a project's folder may take to be looked at, and to be cleaned."""
+_ASKED_AT_ONCE = 16
+"""So many may hang at once, and leave room for those who look at what runs."""
 
 
 class Housekeeping:
@@ -42,16 +47,21 @@ class Housekeeping:
         self._services = services
         self._roots = roots
         self._one = anyio.Lock()
+        self._silent: dict[str, Reach] = {}
+        """The ways to projects that could not be asked the last time."""
 
     async def daily(self) -> None:
         """Clean up if that was not done in the last 24 hours; to be called more often."""
         now = self._services.clock.now()
         last = await self._services.journal.cleaning.last()
-        if not self._services.settings.retention.daily or (last is not None and now - last < DAY):
+        lately = last is not None and timedelta(0) <= now - last < DAY  # else the clock was wrong then
+        if lately or not self._services.settings.retention.daily:
             return
         cleaned = await self.clean(dry_run=False)
         freed = sum(doomed.bytes for doomed in cleaned.doomed)
         log.info("cleaned up", removed=len(cleaned.doomed), bytes=freed, problems=len(cleaned.problems))
+        for problem in cleaned.problems:
+            log.warning("not cleaned up", problem=problem)
 
     async def clean(self, *, dry_run: bool) -> Cleaned:
         """Return what went, or would. Raises StoreError when runs or journal cannot be read."""
@@ -90,17 +100,32 @@ class Housekeeping:
         )
 
     async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], list[str]]:
-        found: list[tuple[str, disposal.Copy]] = []
-        problems: list[str] = []
-        for root in sorted(self._roots()):
-            look = partial(_copies_in, root)
-            try:
-                copies = await Reach(root, self._services).asked(look, PROJECT_LIMIT_S)
-            except HandoffdError as error:
-                problems.append(f"{root} was left alone: {error.message}")
-            else:
-                found += [(root, copy) for copy in copies]
-        return found, problems
+        """Return the copies in all projects, and why some could not be asked: these wait side by side."""
+        found: dict[str, list[disposal.Copy]] = {}
+        problems: dict[str, str] = {}
+        roots = iter(tuple(self._roots()))
+
+        async def ask() -> None:
+            for root in roots:  # each takes the next one
+                try:
+                    found[root] = await self._asked(root, partial(_copies_in, root))
+                except HandoffdError as error:
+                    problems[root] = f"{root} was left alone: {error.message}"
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_ASKED_AT_ONCE):
+                tasks.start_soon(ask)
+        copies = [(root, copy) for root in sorted(found) for copy in found[root]]
+        return copies, [problems[root] for root in sorted(problems)]
+
+    async def _asked(self, root: str, look: Callable[[], _T]) -> _T:
+        """Return what `look` finds in a project. One that hangs is waited for once, by one thread."""
+        reach = self._silent.pop(root, None) or Reach(root, self._services)
+        try:
+            return await reach.asked(look, PROJECT_LIMIT_S)
+        except HandoffdError:
+            self._silent[root] = reach
+            raise
 
     def _copy(self, root: str, copy: disposal.Copy, end: End | None) -> Past:
         condition = _condition(end)
@@ -116,7 +141,7 @@ class Housekeeping:
             if past.kind == "copy":
                 assert past.project is not None
                 clean = partial(disposal.dispose_copy, Path(past.project), RUNS, past.id)
-                return await Reach(past.project, self._services).asked(clean, PROJECT_LIMIT_S)
+                return await self._asked(past.project, clean)
             return await to_thread.run_sync(_dispose, folders[past.id])
         except HandoffdError as error:
             problems.append(error.message)

@@ -183,9 +183,11 @@ class Project:
             self.close()
 
     async def admit(self) -> None:
-        """Take a project that a person adds: what its files say today has that person's trust."""
-        if not await self.files.is_known():
-            await self.files.trust()
+        """Take a project that a person adds: what its files say today has that person's trust.
+
+        Also one that was here before, found in a workspace maybe, and trusted by nobody.
+        """
+        await self.files.trust()
 
     def post(self, track: str, event: Event) -> None:
         """Hand a fact to one of its tracks, if there is such a one."""

@@ -109,6 +109,7 @@ class ProjectFiles:
         async with self._turn:
             texts = await to_thread.run_sync(read_texts, self._root)
             await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
+            await self._take(texts)  # what is held of them nobody knows of a project that was at rest
             self._trusted = None
             for name, text in texts.items():
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
@@ -124,10 +125,6 @@ class ProjectFiles:
         trusted = {name: text for name, text in (await self._known()).items() if text}
         if trusted:
             await to_thread.run_sync(_write_where_none_is, self._root, trusted)
-
-    async def is_known(self) -> bool:
-        """Return whether a person has ever trusted this project's files."""
-        return SETTINGS in await self._known()
 
     async def _known(self) -> Trusted:
         if self._trusted is None:

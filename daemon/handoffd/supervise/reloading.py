@@ -10,6 +10,7 @@ later, or be replaced by an editor in any way there is, and a look at it costs s
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from handoffd.errors import InvalidFile, Problem
 from handoffd.execute.prices import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.settings import Settings
+from handoffd.supervise.mentioned import misfits
 from handoffd.supervise.notices import settings_notice
 from handoffd.supervise.services import Services
 
@@ -100,7 +102,7 @@ class Reloading:
 
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
         """Read the settings again whenever their file has changed, until cancelled; tell `changed` of it."""
-        if self._given is None:
+        if self._given is None or await to_thread.run_sync(_flows_away, self.view.file):
             return
         latest: Mark | None = None
         while True:
@@ -117,11 +119,18 @@ class Reloading:
             self._seen = await to_thread.run_sync(marks, self._given.files())
             try:
                 loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file)
+                self._take(loaded, wanted)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
-            else:
-                self._take(loaded, wanted)
+            except Exception as error:  # a fault of ours, and no reason to end what runs
+                log.exception("settings not put in force")
+                self._refuse((self._unforeseen(error),))
             return self.view
+
+    def _unforeseen(self, error: Exception) -> Problem:
+        """Return the problem that an edit is which nothing was found wrong with."""
+        message = f"cannot be put in force ({type(error).__name__}; the log of the daemon says more)"
+        return Problem(file=self.view.file or "the settings", message=message)
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
@@ -138,25 +147,49 @@ class Reloading:
         settings = live_part(wanted.settings, running)
         changed = differing(running, settings)
         restart = tuple(key for key in differing(running, wanted.settings) if needs_restart(key))
+        if changed:
+            self._change(replace(wanted, settings=settings))
         if self.view.problems:
             log.info("settings can be used again")
         self._told = ()
         self.view = SettingsView(
             file=None if loaded.file is None else str(loaded.file), changed=changed, restart=restart
         )
-        if changed:
-            self._services.settings = settings
-            self._services.executors, self._services.prices = wanted.executors, wanted.prices
-            for follow in self.followers:
-                follow(settings)
         if changed or restart:
             log.info("settings read again", in_force=list(changed), after_restart=list(restart))
+
+    def _change(self, wanted: InForce) -> None:
+        """Put other settings in force: whole, or else those that were."""
+        services = self._services
+        before = InForce(settings=services.settings, executors=services.executors, prices=services.prices)
+        try:
+            self._put_in_force(wanted)
+        except BaseException:
+            self._put_in_force(before)
+            raise
+
+    def _put_in_force(self, wanted: InForce) -> None:
+        self._services.settings = wanted.settings
+        self._services.executors, self._services.prices = wanted.executors, wanted.prices
+        for follow in self.followers:
+            follow(wanted.settings)
 
 
 def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
     """Return the settings as they are now. Raises InvalidFile, also for a file that is gone."""
-    loaded = given.load()
+    if before is not None and _flows_away(before):
+        message = "is a pipe, which cannot be read a second time; restart the daemon"
+        raise InvalidFile((Problem(file=before, message=message),))
+    loaded = given.load(misfits)
     if before is not None and loaded.file is None:
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
     return loaded, usable(loaded)
+
+
+def _flows_away(file: str | None) -> bool:
+    """Return whether settings came by a pipe (`--config <(...)`): what was read from it is gone."""
+    try:
+        return file is not None and not stat.S_ISREG(os.stat(file).st_mode)
+    except OSError:
+        return False

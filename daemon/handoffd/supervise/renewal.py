@@ -6,11 +6,14 @@ By a signal or a verb all of it; by itself when the settings file changes, what 
 from __future__ import annotations
 
 import anyio
+import structlog
 
 from handoffd.engine.views import Renewed, SettingsView
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.reloading import Reloading
 from handoffd.supervise.roster import Roster
+
+log = structlog.get_logger(__name__)
 
 LOOK_S = 10.0
 """How long whoever asks waits for the folders of the settings to be looked through."""
@@ -61,6 +64,12 @@ class Renewal:
             await self._reloading.watch(lambda view: tasks.start_soon(self._follow, view))
 
     async def _follow(self, view: SettingsView) -> None:
+        try:
+            await self._tell_of(view)
+        except Exception:  # everybody looks again by and by; a daemon that ends looks at nothing
+            log.exception("settings in force, but not everybody was told")
+
+    async def _tell_of(self, view: SettingsView) -> None:
         if any(key.startswith(_PLACES) for key in view.changed):
             await self._enrolling.look_now(LOOK_S)
         if not all(key.startswith(_OF_NO_PROJECT) for key in view.changed):

@@ -23,10 +23,10 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
+from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
-from handoffd.supervise.choosing import AUTO
 from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.joining import Joining
 from handoffd.supervise.lifting import lift

@@ -18,9 +18,8 @@ _SLACK_NS = 2_000_000_000
 
 
 def output_path(root: str, run_id: str) -> str:
-    """Return where the bounded output of a run lies; checks have a file beside their dispatch's."""
-    dispatch, _, check = run_id.partition(".")
-    return str(Path(root, RUNS, dispatch, f"{check or 'output'}.log"))
+    """Return where the bounded output of an executor lies; that of checks stays with their records."""
+    return str(Path(root, RUNS, run_id, "output.log"))
 
 
 def prepare(root: str, run_id: str, prompt: str) -> None:

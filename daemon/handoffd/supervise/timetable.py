@@ -104,19 +104,22 @@ class Timetable:
             return False
         if self._planned_at is None or self._seen != self._wanted:
             return True
-        # Also a clock that was set back must not keep it from looking.
-        return (self._some or bool(self._entries)) and abs(now - self._planned_at) >= PLAN_EVERY
+        due = now < self._planned_at or now - self._planned_at >= PLAN_EVERY  # or the clock was set back
+        return (self._some or bool(self._entries)) and due
 
     async def _plan(self, now: datetime) -> None:
         """Find out which schedules there are, have the journal know them, and reckon when each is due."""
         await self._read_trusted()
         seen, roots = self._wanted, self._roots()
         old = self._named_at is None or abs(now - self._named_at) >= NAME_EVERY
-        if seen != self._seen or old or roots != self._known:
+        back = (
+            self._planned_at is not None and now < self._planned_at
+        )  # what is known since later, is since now
+        if seen != self._seen or old or back or roots != self._known:
             names = self._names()
             # In a thread: a pattern may mean thousands of projects.
             entries = await to_thread.run_sync(self._all, names)
-            if seen != self._seen or entries != self._entries:
+            if seen != self._seen or back or entries != self._entries:
                 await self._enter(entries, roots, now)
             self._named_at = now
         self._seen, self._known, self._planned_at = seen, roots, now
@@ -195,6 +198,9 @@ class Timetable:
                 again = await self._settle(one, now)
         except StoreError as error:  # what became of it could not be written: it is asked for again
             self._postpone(one, error.message)
+        except Exception:  # nobody else's start is lost with it
+            log.exception("schedule not attended to", project=one.root, schedule=one.schedule)
+            self._postpone(one, "its start failed; the log of the daemon says more")
         if again is not None and one.key in self._entries:
             heapq.heappush(self._coming, (again, one.key))
 

@@ -66,6 +66,7 @@ def test_a_fault_is_an_exit_code(alone: Path, handoffd: Commands, monkeypatch: p
 
     assert (1, 1) == (said.code, told.code)
     assert "fault    executors    there is no executor no-such" in said.lines
+    assert any("HANDOFFD_EXECUTOR: executor: there is no executor 'no-such'" in line for line in said.lines)
     assert told.json["ok"] is False
 
 

@@ -92,6 +92,18 @@ def test_without_a_daemon_they_are_added_all_the_same(alone: Path, handoffd: Com
     }
 
 
+def test_what_is_left_out_is_left_out_of_what_is_typed_next(
+    alone: Path, handoffd: Commands, work: Path
+) -> None:
+    """Whoever types it adds what was listed, and nothing else."""
+    said = handoffd("scan", str(work), "--depth", "3", "--exclude", "broken/", "--exclude", "b")
+
+    assert [str(work / "a"), str(work / "deep/er/c")] == [line.split()[-1] for line in said.lines[1:3]]
+    assert f"  next: handoffd scan {work} --depth 3 --exclude broken/ --exclude b --add" == said.lines[-1]
+    refused = handoffd("scan", str(work), "--exclude", "!")
+    assert (2, True) == (refused.code, "'!' is no pattern as in .gitignore" in refused.err)
+
+
 def test_a_folder_that_is_none(alone: Path, handoffd: Commands, tmp_path: Path) -> None:
     """Exit code 4, as of everything that is not there; an empty one is none."""
     assert 4 == handoffd("scan", str(tmp_path / "gone")).code
@@ -100,7 +112,7 @@ def test_a_folder_that_is_none(alone: Path, handoffd: Commands, tmp_path: Path) 
 
 def test_what_was_not_looked_at_is_said() -> None:
     """Folders that cannot be listed, and a limit."""
-    found = Scanned(folder="/w", projects=(), others=0, unread=("/w/secret",), stopped=True)
+    found = Scanned(folder="/w", adding="", projects=(), others=0, unread=("/w/secret",), stopped=True)
 
     lines = list(report(found, [], {"added": [], "refused": []}, daemon=True))
 

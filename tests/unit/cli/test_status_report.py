@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter
 from tests.support.supervision import project_view, track_view
 
 from handoffd.cli.status_report import condition_of, report
+from handoffd.cli.wording import moment
 from handoffd.engine.views import ProjectView
 from handoffd.protocol.state import TestCounts
 
@@ -116,6 +118,19 @@ def test_a_project_that_cannot_be_worked_on_says_why() -> None:
 
     assert "missing" in _lines(sick)[1]
     assert "    /srv/shop is gone" in _lines(sick)
+
+
+def test_what_is_wrong_is_said_once_with_a_time_of_here() -> None:
+    """What a file's first problem is, and since when, as the clock on the wall has it."""
+    since = datetime(2026, 11, 22, 14, 19, 48, 951187, tzinfo=UTC)
+    sick = project_view(
+        "/srv/shop", track_view(), condition="invalid_rules", detail="line 2", warnings=("line 2", "line 3"),
+        since=since,
+    )  # fmt: skip
+
+    lines = [line.strip() for line in _lines(sick, whole=True)]
+
+    assert ["line 2", f"since {moment(since.isoformat())}", "warning: line 3"] == lines[2:5]
 
 
 def test_one_project_is_told_whole() -> None:

@@ -178,9 +178,10 @@ def test_settings_that_cannot_be_used(folder: Path) -> None:
 def test_executors_of_the_settings_that_cannot_be_used(folder: Path) -> None:
     """They belong to the settings, and are told of there."""
     settings = Settings(state_dir=folder / "s", runtime_dir=folder, executors={"mine": {"argv": 7}})
-    found = examine(subject(folder, settings=settings))
-    assert ("fault", "executors.mine.argv") == (
+    invalid = InvalidFile((Problem(file="/h.yaml", key="executors.mine.argv", message="must be a list"),))
+    found = examine(subject(folder, settings=settings, invalid=invalid))
+    assert ("fault", "/h.yaml: executors.mine.argv: must be a list") == (
         of(found, "settings").severity,
-        of(found, "settings").what.split(": ")[1].split()[-1].rstrip(":"),
+        of(found, "settings").what,
     )
     assert "executors" not in checks(found)

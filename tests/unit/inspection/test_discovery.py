@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,24 @@ def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limi
 
     assert found.stopped
     assert 0 < len(found.roots) <= 3
+
+
+def test_a_folder_of_very_many_files_costs_no_memory(tmp_path: Path) -> None:
+    """Somebody's data may lie beside the projects, a million files in one folder."""
+    (tmp_path / "data").mkdir()
+    for number in range(20_000):
+        (tmp_path / "data" / f"a-measurement-of-something-{number}").touch()
+    root = project(tmp_path / "data" / "shop")
+
+    tracemalloc.start()
+    try:
+        found = discover(below(tmp_path), str(tmp_path))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [str(root)] == found.roots
+    assert peak_bytes < 500_000
 
 
 def test_a_long_walk_tells_how_far_it_is(tmp_path: Path) -> None:

@@ -70,6 +70,22 @@ def test_a_pattern_does_not_mean_a_folder(text: str, root: str) -> None:
     assert not one.covers(root, [one.base])
 
 
+def test_any_depth_said_often_means_what_it_says_once() -> None:
+    """And takes no longer: every one more would double the ways to fit."""
+    one = pattern("/srv/" + "**/" * 200 + "repo")
+
+    assert (pattern("/srv/**/repo").parts, "/srv") == (one.parts, one.base)
+    assert one.covers("/srv/a/b/c/d/e/f/g/repo", [one.base])
+
+
+def test_below_the_root_of_all_lies_everything() -> None:
+    """A base is a folder, and not the beginning of a name."""
+    one = of_workspace(WorkspaceSettings(path=Path("/"), depth=2))
+
+    assert one.covers("/work/a", ["/"])
+    assert not one.covers("/", ["/"])
+
+
 def test_a_walk_need_not_go_where_nothing_is_meant() -> None:
     """Below what fits no more, and below what is meant already."""
     assert (False, True) == pattern("/srv/*/repo").fit(("shop",))

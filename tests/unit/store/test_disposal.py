@@ -35,7 +35,7 @@ def copy(root: Path, name: str = ID) -> Path:
     """Return a run's copies in a project."""
     folder = root / RUNS / name
     folder.mkdir(parents=True)
-    for file in ("prompt.md", "output.log", "tests.log"):
+    for file in ("prompt.md", "output.log", ".output.log.4711", f".prompt.md.{0:016x}.tmp"):
         (folder / file).write_text("x")
     return folder
 
@@ -107,18 +107,25 @@ def test_a_project_without_copies_has_none(tmp_path: Path) -> None:
         list(copies(tmp_path / "gone", RUNS))
 
 
-@pytest.mark.parametrize("stranger", ["notes.txt", "folder", "link.log", "pipe.log"])
-def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger: str) -> None:
+@pytest.mark.parametrize(
+    ("stranger", "kind"),
+    [
+        ("notes.txt", "file"), ("review.log", "file"), ("output.log.gz", "file"), ("output.log", "folder"),
+        ("output.log", "link"), ("output.log", "pipe"),
+    ],
+)  # fmt: skip
+def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger: str, kind: str) -> None:
     """A link called as ours is none of ours, either."""
     folder = copy(tmp_path)
+    (folder / stranger).unlink(missing_ok=True)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("thesis")
-    match stranger:
+    match kind:
         case "folder":
             (folder / stranger).mkdir()
-        case "link.log":
+        case "link":
             (folder / stranger).symlink_to(elsewhere)
-        case "pipe.log":
+        case "pipe":
             os.mkfifo(folder / stranger)
         case _:
             (folder / stranger).touch()
@@ -154,4 +161,4 @@ def test_no_link_on_the_way_is_followed(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         list(copies(root, RUNS))
 
-    assert 3 == len(os.listdir(outside / RUNS / ID))
+    assert 4 == len(os.listdir(outside / RUNS / ID))

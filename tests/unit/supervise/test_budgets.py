@@ -397,6 +397,23 @@ async def test_a_look_that_fails_is_not_the_last(desk: MakeDesk) -> None:
         group.cancel_scope.cancel()
 
 
+def test_one_that_cannot_be_judged_takes_no_cap_from_the_others(desk: MakeDesk) -> None:
+    """What one project's file says is no reason for another one to spend without end."""
+    here = desk(attempt_usd=1)
+
+    def broken() -> ProjectCaps:
+        raise OverflowError("no number")
+
+    here.flies(SHOP, "first")
+    flight = Flight(key=SHOP, track=lambda: here.tracks[SHOP], caps=broken, post=here.posted.append)
+    here.budgets.begin("first", flight)
+    here.flies(BLOG, "second")
+
+    here.uses(first=usd(2), second=usd(2))
+
+    assert ["second"] == [event.dispatch for event in here.posted if isinstance(event, CapReached)]
+
+
 def test_other_caps_count_from_the_moment_they_are_in_force(desk: MakeDesk) -> None:
     """For what is booked already, too."""
     one = desk(story_usd=1)

@@ -106,7 +106,20 @@ async def test_a_workspace_may_only_name_what_it_finds(tmp_path: Path) -> None:
         assert frozenset() == roster.roots()
 
         await roster.add(root)
-        await eventually(lambda: looking.notes == ())
+        assert () == looking.notes  # at once, not with the next look
+
+
+async def test_what_is_named_is_added_as_the_workspace_means_it(tmp_path: Path) -> None:
+    """The command that is told leaves out what it leaves out, and goes as deep."""
+    work = tmp_path / "my work"
+    project(work / "a/b/c")
+    project(work / "old/x")
+    space = {"path": str(work), "depth": 3, "exclude": ["old/"], "add": "ask"}
+    async with enrolling(tmp_path, workspaces=[space]) as (_, _, looking):
+        (note,) = await eventually(lambda: looking.notes)
+
+        assert f"`handoffd scan '{work}' --depth 3 --exclude old/ --add`" in note
+        assert "old/x" not in note
 
 
 async def test_nothing_is_let_go_while_its_place_is_gone(tmp_path: Path) -> None:
@@ -134,6 +147,26 @@ async def test_a_link_that_is_gone_takes_no_project_with_it(tmp_path: Path) -> N
         assert await looking.look_now(60)
 
         assert {root} == roster.roots()
+
+
+async def test_a_walk_that_takes_long_is_not_begun_again_and_again(tmp_path: Path) -> None:
+    """What it finds counts once it has found it; until then it is said that it goes on."""
+    root = project(tmp_path / "work/zz/a")
+    for number in range(3000):
+        (tmp_path / f"work/{number}").mkdir()
+    async with house(tmp_path) as here, daemon(here) as roster:
+        wish(here, workspaces=[str(tmp_path / "work")])
+        looking, notes = Enrolling(here.services, roster, walk_s=0.001), set[str]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(looking.run)
+
+            def found() -> bool:
+                notes.update(looking.notes)
+                return roster.roots() == {root}
+
+            await eventually(found)
+            tasks.cancel_scope.cancel()
+        assert any("is still being looked through (" in note for note in notes)
 
 
 async def test_a_journal_that_takes_nothing_is_noted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from structlog.testing import capture_logs
 from tests.support.recorded import BLOG, SHOP, spoil, write
 from tests.support.runs import run_spec
 from tests.unit.store.making import record
@@ -180,6 +181,19 @@ async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
         assert [f"copy {run_id(1)}"] == list(what(await clean.clean(dry_run=False)))
 
 
+async def test_what_could_not_be_cleaned_up_by_itself_is_in_the_log(tmp_path: Path) -> None:
+    """In words: nobody sees an answer."""
+    roots = [make_project(tmp_path / str(number)) for number in range(40)]
+    async with house(tmp_path) as here:
+        shutil.rmtree(roots[7])
+
+        with capture_logs() as logs:
+            await keeper(here, *roots).daily()
+
+        told = [line["problem"] for line in logs if line["event"] == "not cleaned up"]
+        assert [f"{roots[7]} was left alone: the project {roots[7]} is gone"] == told
+
+
 async def test_a_folder_that_cannot_be_removed_is_told_of(tmp_path: Path) -> None:
     """And not counted as gone."""
     root = make_project(tmp_path)
@@ -243,6 +257,10 @@ async def test_once_a_day_is_enough(tmp_path: Path) -> None:
         here.clock.ahead_s += 0.2 * DAY_S
         await keeper(here, root, daily=True).daily()
         assert ([], []) == left(here, root)
+
+        here.clock.ahead_s -= 100 * DAY_S  # it was wrong, and is set right
+        await keeper(here, root, daily=True).daily()
+        assert here.clock.now() == await here.journal.cleaning.last()
 
 
 async def test_two_at_once_take_turns(tmp_path: Path) -> None:

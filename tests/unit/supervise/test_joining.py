@@ -51,7 +51,7 @@ async def test_one_that_is_named_in_the_settings_is_trusted(tmp_path: Path) -> N
         assert await roster.enrol(root, "/entry") is None
 
         view = await roster.view(root)
-        assert ("/entry", ("make",)) == (view.brought_by, view.test_command or ("make",))
+        assert ("/entry", ("make",)) == (view.brought_by, view.test_command)
         assert () == roster._register.awake[root].files.held
         assert {root} == (await roster.membership.let_go([root])).gone
 
@@ -66,6 +66,23 @@ async def test_naming_it_again_trusts_nothing_anew(tmp_path: Path) -> None:
         await roster.add(root)
 
         assert "" == (await here.journal.trusted())[root][".ai/handoffd.yaml"]
+
+
+@pytest.mark.parametrize("goes", ["removed", "let go"])
+async def test_one_that_comes_again_by_a_person_is_trusted(tmp_path: Path, goes: str) -> None:
+    """Though it was found before, and trusted by nobody."""
+    root = project(tmp_path, "shop", "test: {command: [make]}")
+    async with house(tmp_path) as here, daemon(here) as roster:
+        await roster.membership.bring({root: "/entry"})
+        if goes == "removed":
+            await roster.remove(root)
+        else:
+            await roster.membership.let_go([root])
+
+        view = await roster.add(root)
+
+        assert (("make",), ()) == (view.test_command, view.warnings)
+        assert "test: {command: [make]}" == (await here.journal.trusted())[root][".ai/handoffd.yaml"]
 
 
 async def test_what_cannot_be_recorded_is_not_supervised(tmp_path: Path) -> None:

@@ -39,14 +39,23 @@ async def test_what_a_person_adds_is_in_force_as_it_is(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         root = make_project(tmp_path, settings="test: {command: [make, test]}\n")
         files = ProjectFiles(root, here.journal, here.clock)
-        assert not await files.is_known()
 
         assert () == await files.trust()
 
-        assert await files.is_known()
+        assert {SETTINGS, RULES} == (await here.journal.trusted())[root].keys()
         assert (("make", "test"), "review") == (
             files.settings.test.command, files.rules.steps["bdd"].next_on_pass
         )  # fmt: skip
+
+
+async def test_what_was_held_is_told_though_nobody_has_looked_yet(tmp_path: Path) -> None:
+    """As of a project that was at rest, or that is trusted without a daemon."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, settings="language: en\n")
+        await trusted(here, root)
+        write(root, SETTINGS, "language: en\ntest: {command: [make]}\n")
+
+        assert ("test.command",) == await ProjectFiles(root, here.journal, here.clock).trust()
 
 
 async def test_a_later_edit_of_a_command_or_a_limit_is_held(tmp_path: Path) -> None:

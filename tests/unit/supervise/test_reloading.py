@@ -113,6 +113,33 @@ async def test_what_does_not_fit_together_is_not_in_force(tmp_path: Path, text: 
         assert "own" not in here.services.executors.names
 
 
+async def test_an_edit_that_somebody_chokes_on_is_taken_back(tmp_path: Path) -> None:
+    """A fault of ours is told like one of the file, and ends nothing: the last good settings stay."""
+    async with house(tmp_path) as here:
+        file, heard = File(here, "execute: {slots: 3}\n"), list[int]()
+        again = reloading(here, file)
+
+        def choke(settings: Settings) -> None:
+            heard.append(settings.execute.slots)
+            if settings.execute.slots == 9:
+                raise OverflowError("too many")
+
+        again.followers += [choke, lambda settings: heard.append(-settings.execute.slots)]
+        file.write("execute: {slots: 9}\nexecutors: {own: {extends: claude}}\n")
+
+        (problem,) = (await again.reload()).problems
+
+        assert str(file.path) == problem.file
+        assert "OverflowError" in problem.message
+        assert (3, False) == (
+            here.services.settings.execute.slots, "own" in here.services.executors.names
+        )  # fmt: skip
+        assert [9, 3, -3] == heard
+        file.write("execute: {slots: 4}\n")
+        assert () == (await again.reload()).problems
+        assert [4, -4] == heard[-2:]
+
+
 async def test_a_file_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     """Named or found: what it said stays in force until a restart says otherwise."""
     async with house(tmp_path) as here:
@@ -165,6 +192,22 @@ async def test_the_file_is_followed(tmp_path: Path) -> None:
             (tmp_path / "link").rename(file.path)
             await eventually(lambda: here.services.settings.execute.slots == 8)
             tasks.cancel_scope.cancel()
+
+
+async def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """`--config <(...)`: what is left in it are no settings, though nothing is what they may be."""
+    async with house(tmp_path) as here:
+        file = File(here, "execute: {slots: 3}\n")
+        again = reloading(here, file)
+        file.path.unlink()
+        os.mkfifo(file.path)
+
+        with anyio.fail_after(60):
+            await again.watch(lambda view: pytest.fail(str(view)))
+            (problem,) = (await again.reload()).problems
+
+        assert "is a pipe" in problem.message
+        assert 3 == here.services.settings.execute.slots
 
 
 async def test_settings_that_came_from_no_file_are_not_read_again(tmp_path: Path) -> None:

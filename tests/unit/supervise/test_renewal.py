@@ -11,6 +11,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at, daemon, house, make_project
 
 from handoffd.configure import Given
+from handoffd.errors import StoreError
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.reloading import Reloading
 from handoffd.supervise.renewal import Renewal
@@ -18,15 +19,21 @@ from handoffd.supervise.roster import Roster
 
 
 @asynccontextmanager
-async def renewing(tmp_path: Path) -> AsyncIterator[tuple[House, Roster, Renewal, Path]]:
-    """Lend a daemon that keeps up with its settings, and their file."""
+async def renewing(
+    tmp_path: Path, told: type[Roster] = Roster
+) -> AsyncIterator[tuple[House, Roster, Renewal, Path]]:
+    """Lend a daemon that keeps up with its settings, and their file. `told`: who hears of a change."""
     async with house(tmp_path) as here, daemon(here) as roster:
         file = tmp_path / "handoffd.yaml"
         write(here, file, "")
         given = Given(flags={"config": str(file)}, environ={"HOME": str(tmp_path)})
         here.services.settings = given.load().settings
         enrolling = Enrolling(here.services, roster)
-        renewal = Renewal(Reloading(here.services, given, file), enrolling, roster)
+        renewal = Renewal(
+            Reloading(here.services, given, file),
+            enrolling,
+            roster if told is Roster else told(here.services),
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(enrolling.run)
             tasks.start_soon(renewal.follow)
@@ -77,3 +84,20 @@ async def test_what_the_file_says_is_followed(tmp_path: Path) -> None:
         write(here, file, f"projects: [{root}]\nlanguage: zh-TW\n")
         await eventually(lambda: here.services.settings.language == "zh-TW")
         assert {root} == roster.roots()
+
+
+class Deaf(Roster):
+    """A roster that cannot be told to look again."""
+
+    async def reload(self) -> tuple[str, ...]:
+        """Fail as a journal does that cannot be read."""
+        raise StoreError("the journal cannot be read")
+
+
+async def test_a_journal_that_cannot_be_read_is_no_end(tmp_path: Path) -> None:
+    """What changes in the settings after that is followed as ever."""
+    async with renewing(tmp_path, Deaf) as (here, _, _, file):
+        write(here, file, "language: zh-TW\n")
+        await eventually(lambda: here.services.settings.language == "zh-TW")
+        write(here, file, "execute: {slots: 7}\n")
+        await eventually(lambda: here.services.settings.execute.slots == 7)

@@ -14,11 +14,9 @@ from handoffd.execute.runner import records
 from handoffd.supervise.runfolders import output_path, prepare, started_ns
 
 
-def test_a_check_lies_beside_its_dispatch() -> None:
-    """One folder a dispatch, one file for each of its runs."""
-    assert ["/p/.ai/runs/d1/output.log", "/p/.ai/runs/d1/tests.log"] == [
-        output_path("/p", run) for run in ("d1", "d1.tests")
-    ]  # fmt: skip
+def test_an_output_lies_with_its_prompt() -> None:
+    """In one folder a dispatch."""
+    assert "/p/.ai/runs/d1/output.log" == output_path("/p", "d1")
 
 
 def test_runs_are_invisible_to_git(tmp_path: Path) -> None:

@@ -208,6 +208,18 @@ def test_other_priorities_count_for_those_who_wait_already() -> None:
     assert [2, 1] == [desk.place("b"), desk.place("c")]
 
 
+def test_groups_in_another_order_are_other_groups() -> None:
+    """The first that names a project counts, whichever came first before."""
+    all_of_them, one = {"projects": ["/*"]}, {"priority": 1, "projects": ["/c"]}
+    desk = Counter(1, scheduling(groups={"all": all_of_them, "one": one}))
+    desk.ask("a", "b", "c")
+    assert [1, 2] == [desk.place("b"), desk.place("c")]
+
+    desk.slots.configure(1, scheduling(groups={"one": one, "all": all_of_them}))
+
+    assert [2, 1] == [desk.place("b"), desk.place("c")]
+
+
 def test_without_memory_nobody_is_let_in_and_nobody_gets_past() -> None:
     """But by priority; an end is a reason to look again."""
     desk = Counter(9, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))

@@ -159,6 +159,44 @@ async def test_a_clock_that_is_set_back_starts_nothing_again(tmp_path: Path) -> 
         assert 2 == len(projects.asked)
 
 
+async def test_a_clock_that_was_wrong_at_first_silences_nothing(tmp_path: Path) -> None:
+    """A machine that begins with a clock years ahead: what it had not started yet is started in its time."""
+    async with house(tmp_path) as here:
+        set_clock(here, MIDNIGHT + timedelta(days=3650))
+        async with timetable(here, DAILY) as (table, projects):
+            set_clock(here, MIDNIGHT - timedelta(minutes=1))
+            await table.look()
+            assert [MIDNIGHT] == [one.next_at for one in await table.views()]
+            set_clock(here, MIDNIGHT + timedelta(seconds=5))
+            await table.look()
+            assert ["R-2026-02-01"] == projects.stories
+
+
+async def test_a_start_that_fails_takes_no_other_one_with_it(tmp_path: Path) -> None:
+    """It is tried again, and says so."""
+
+    class Broken(Projects):
+        async def begin(self, root: str, event: Started) -> Result:
+            if root == "/srv/a" and not self.asked:
+                self.asked.append((root, event))
+                raise RuntimeError("a fault of ours")
+            return await super().begin(root, event)
+
+    async with house(tmp_path) as here:
+        projects = Broken(with_starts(here, DAILY), roots=["/srv/a", "/srv/b"])
+        async with timetable(here, DAILY, projects=projects) as (table, _):
+            set_clock(here, MIDNIGHT + timedelta(seconds=1))
+            await table.look()
+            assert {"/srv/a", "/srv/b"} == {root for root, _ in projects.asked}
+            waiting = {one.project: one.waits_for for one in await table.views()}
+            assert ("its start failed; the log of the daemon says more", None) == (
+                waiting["/srv/a"], waiting["/srv/b"]
+            )  # fmt: skip
+            set_clock(here, MIDNIGHT + timedelta(seconds=20))
+            await table.look()
+            assert ["started", "started"] == [one.last_outcome for one in await table.views()]
+
+
 async def test_a_start_that_is_refused_is_skipped_and_says_why(tmp_path: Path) -> None:
     """And is not asked for again."""
     async with house(tmp_path) as here, timetable(here, DAILY) as (table, projects):

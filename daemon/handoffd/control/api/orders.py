@@ -89,7 +89,7 @@ ORDERS: Final = (
     ),
     Endpoint(
         name="add_many", path="/v1/projects", method="POST",
-        help="Supervise many projects at once, as `scan --add`; dispatches nothing.",
+        help="Supervise many projects at once, as `scan --add`; dispatches as `add` does.",
         body=(
             Parameter(name="projects", type="paths", required=True, help="their paths, whole ones"),
             BY,
