@@ -22,6 +22,15 @@ Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 FORMS = ("command", "webhook", "ntfy", "apprise")
 """The four forms of a sink; also the names of those that are given without one."""
 
+_YEAR_S = 366 * 24 * 3600
+Seconds = Annotated[float, Field(gt=0, le=_YEAR_S)]
+Minutes = Annotated[float, Field(gt=0, le=_YEAR_S / 60)]
+Hours = Annotated[float, Field(gt=0, le=_YEAR_S / 3600)]
+"""A year at most: moments further ahead than calendars reach are none."""
+
+GROUP = "group:"
+"""How a pattern begins that means the projects of a group."""
+
 _T = TypeVar("_T")
 
 _SINK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -71,6 +80,20 @@ def _web_address(text: str) -> str:
     return text
 
 
+def _topic(topic: SecretStr) -> SecretStr:
+    if not topic.get_secret_value().strip():
+        raise ValueError("must not be empty")
+    return topic
+
+
+def _token(token: SecretStr) -> SecretStr:
+    text = token.get_secret_value()
+    # It goes into a header; the text itself must not be quoted.
+    if not (text.isascii() and text.isprintable()) or " " in text or not text:
+        raise ValueError("must be one word of ASCII")
+    return token
+
+
 def _one_of(section: Section, *names: str) -> None:
     """Raise ValueError unless exactly one of these keys is given."""
     if sum(getattr(section, name) is not None for name in names) != 1:
@@ -81,7 +104,7 @@ class WebhookSettings(Section):
     """A URL that receives every notice as JSON by POST. It is a secret: most hold a key."""
 
     url: Secret
-    timeout_s: float = Field(10, gt=0)
+    timeout_s: Seconds = 10
 
     @field_validator("url")
     @classmethod
@@ -94,42 +117,38 @@ class NtfySettings(Section):
     """A topic of an ntfy server. The topic is a secret, too: whoever knows it can read along."""
 
     server: Annotated[str, AfterValidator(_web_address)] = "https://ntfy.sh"
-    topic: Secret | None = None
-    topic_file: AbsolutePath | None = None
-    token: Secret | None = None
-    token_file: AbsolutePath | None = None
-    """Files are read for each notice, so that a secret can be changed under a running daemon."""
+    topic: Annotated[Secret, AfterValidator(_topic)]
+    token: Annotated[Secret, AfterValidator(_token)] | None = None
     priority: Mapping[NoticeKind, Annotated[int, Field(ge=1, le=5)]] = Field(default_factory=dict)
     """1 to 5 by kind, where it is to be another one than ours."""
     tags: tuple[str, ...] = ()
     click: Annotated[str, AfterValidator(_web_address)] | None = None
     """An address that is opened when the notice is tapped."""
-    timeout_s: float = Field(10, gt=0)
-
-    @model_validator(mode="after")
-    def _must_name_a_topic(self) -> NtfySettings:
-        _one_of(self, "topic", "topic_file")
-        if self.token is not None and self.token_file is not None:
-            raise ValueError("takes token or token_file, not both")
-        return self
+    timeout_s: Seconds = 10
 
 
 class AppriseSettings(Section):
     """Addresses of apprise, which knows more than a hundred services. They are secrets."""
 
     urls: Some[Secret] | None = None
-    urls_file: AbsolutePath | None = None
-    """One address a line; what begins with # is none."""
+    """Each may hold several, one a line; what begins with # is none."""
     config_file: AbsolutePath | None = None
     """A configuration of apprise's own, in its text or YAML form."""
     tags: tuple[str, ...] = ()
     """Of the configuration, only addresses with one of these tags."""
-    timeout_s: float = Field(30, gt=0)
+    timeout_s: Seconds = 30
 
     @model_validator(mode="after")
     def _must_have_addresses(self) -> AppriseSettings:
-        _one_of(self, "urls", "urls_file", "config_file")
+        _one_of(self, "urls", "config_file")
+        if self.urls is not None and not self.addresses():
+            raise ValueError("holds no address")
         return self
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of `urls`."""
+        lines = (line.strip() for url in self.urls or () for line in url.get_secret_value().splitlines())
+        return [line for line in lines if line and not line.startswith("#")]
 
 
 class Forms(Section):
@@ -137,7 +156,7 @@ class Forms(Section):
 
     command: Some[str] | None = None
     """argv of a program that gets the notice as JSON on stdin; what it leaves running is ended with it."""
-    command_timeout_s: float = Field(30, gt=0)
+    command_timeout_s: Seconds = 30
     webhook: WebhookSettings | None = None
     ntfy: NtfySettings | None = None
     apprise: AppriseSettings | None = None
@@ -169,7 +188,7 @@ class RouteSettings(Section):
 
     kinds: Some[NoticeKind] | None = None
     projects: Some[str] | None = None
-    """Patterns (`*`, `?`, `[…]`) of a project's name or of its path."""
+    """Patterns (`*`, `?`, `[…]`) of a project's name or of its path; `group:NAME` for a group of projects."""
     to: tuple[str, ...]
     """Names of sinks; none of them: nobody is told."""
 
@@ -197,7 +216,7 @@ class DigestSettings(Section):
     """Notices that are collected and told of together."""
 
     at: TimeOfDay | None = None
-    every_h: Annotated[float, Field(gt=0)] | None = None
+    every_h: Hours | None = None
     timezone: TimeZone | None = None
     kinds: Some[NoticeKind] = ("done", "warning")
 
@@ -205,9 +224,6 @@ class DigestSettings(Section):
     def _must_have_a_time(self) -> DigestSettings:
         _one_of(self, "at", "every_h")
         return self
-
-
-Minutes = Annotated[float, Field(gt=0)]
 
 
 class EscalationSettings(Section):
@@ -229,7 +245,7 @@ class BurstSettings(Section):
     """How many notices of one kind a sink gets at once; the rest are folded into one."""
 
     most: int = Field(10, ge=1)
-    within_s: float = Field(60, gt=0)
+    within_s: Seconds = 60
 
 
 class NotifySettings(Forms):
@@ -243,10 +259,10 @@ class NotifySettings(Forms):
     digest: DigestSettings | None = None
     remind: RemindSettings = RemindSettings()
     burst: BurstSettings = BurstSettings()
-    backoff_s: float = Field(5, gt=0)
+    backoff_s: Seconds = 5
     """Pause after a first failure; twice as long after each further one in a row."""
-    backoff_max_s: float = Field(900, gt=0)
-    give_up_h: float = Field(24, gt=0)
+    backoff_max_s: Seconds = 900
+    give_up_h: Hours = 24
     """Hours of a running daemon after which a notice that could not be delivered is given up."""
 
     @field_validator("sinks")
@@ -272,6 +288,11 @@ class NotifySettings(Forms):
     def _must_escalate_to_somebody(cls, remind: RemindSettings, info: ValidationInfo) -> RemindSettings:
         _check_names((name for rung in remind.escalate for name in rung.to), info)
         return remind
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups of projects that the routes name."""
+        patterns = (pattern for route in self.routes for pattern in route.projects or ())
+        return tuple(one.removeprefix(GROUP) for one in patterns if one.startswith(GROUP))
 
     def named(self) -> dict[str, SinkSettings]:
         """Return every sink by its name, those of the simple forms first."""

@@ -39,14 +39,15 @@ def doctor(place: Place, as_json: bool) -> None:
 
 
 def _subject(place: Place) -> Subject:
-    from handoffd.configure import load
+    from handoffd.configure import Given
     from handoffd.doctor.examination import Subject
     from handoffd.mending import remedies
 
     loaded, invalid = None, None
+    given = Given(flags={"config": place.config}, environ=place.environ)
     try:
         with remedies("/"):  # what is not a variable or a flag is named in full
-            loaded = load({"config": place.config}, place.environ)
+            loaded = given.load(daemon=False)
     except InvalidFile as error:
         invalid = error
     return Subject(
@@ -56,6 +57,7 @@ def _subject(place: Place) -> Subject:
         socket=_socket(place),
         environ=place.environ,
         look=_look,
+        secret_files=given.secret_files(),
     )
 
 

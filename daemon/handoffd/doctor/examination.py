@@ -34,6 +34,7 @@ from handoffd.doctor import (
     watches,
 )
 from handoffd.doctor.finding import Finding
+from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.service import Service, service_of
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
@@ -66,6 +67,8 @@ class Subject:
     socket: Path | None
     environ: Mapping[str, str]
     look: Look
+    secret_files: tuple[Path, ...] = ()
+    """Those that the settings name as `{file: PATH}`."""
     answer_s: float = ANSWER_S
 
 
@@ -98,7 +101,9 @@ def _settings(subject: Subject, asked: daemon.Asked) -> tuple[Finding, ...]:
         except InvalidFile as error:
             invalid.append(with_remedy(error))
     told = () if asked.status is None else asked.status.get("warnings", ())
-    return settings_file.check(subject.file, invalid, told)
+    looks = {"secrets": partial(open_to_others, subject.secret_files)}
+    found = patience.answers(looks, FOLDER_S).get("secrets", ())
+    return settings_file.check(subject.file, invalid, told, found)
 
 
 def _book(settings: Settings) -> ExecutorBook:

@@ -31,7 +31,7 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Pauses
 from handoffd.notify.releases import Releases
 from handoffd.notify.reminders import Reminders, reminders_of
-from handoffd.notify.routing import sinks_for
+from handoffd.notify.routing import GroupOf, sinks_for
 from handoffd.notify.sink import Sink
 from handoffd.notify.sinks import sink_of
 from handoffd.notify.trial import try_sinks
@@ -49,7 +49,8 @@ WAITING = frozenset({"needs_human", "timeout", "blocked"})
 class Notifier:
     """Accepts notices at any time; records and delivers them while `run` runs.
 
-    `place` is what notices about several projects name as their project.
+    `place` is what notices about several projects name as their project, `group_of` says to which group of
+    projects a root belongs.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Notifier:
         sinks: Sequence[Sink] | None = None,
         terms: Terms | None = None,
         place: str = "/",
+        group_of: GroupOf = lambda _: None,
     ) -> None:
         self._clock = clock
         self._box = box
         self._environ = environ
         self._place = place
+        self._group_of = group_of
         self._given = None if sinks is None else {sink.name: sink for sink in sinks}
         self._given_terms = terms
         self._intake: deque[Parcel] = deque()
@@ -84,10 +87,10 @@ class Notifier:
         self._apply()
 
     # --- settings --------------------------------------------------------------------------------
-    def configure(self, settings: NotifySettings) -> None:
-        """Go on by other settings; sinks that they leave as they were go on undisturbed."""
+    def configure(self, settings: NotifySettings, group_of: GroupOf | None = None) -> None:
+        """Go on by other settings, and other groups if given; sinks that they leave as they were go on."""
         names = self._lines.names
-        self._settings = settings
+        self._settings, self._group_of = settings, group_of or self._group_of
         self._apply()
         self._reminders.configure(settings.remind)
         if not set(names) <= set(self._lines.names):
@@ -118,7 +121,7 @@ class Notifier:
         and given again after a crash before that. `waits`: what it tells of waits for a person, until
         `settle`; of what comes from an order that follows from its kind, and from its track when it is over.
         """
-        sinks = sinks_for(notice, self._settings, self._lines.names)
+        sinks = self._sinks_for(notice)
         waits = bool(self._lines.names) and (waits or (order is not None and notice.kind in WAITING))
         if order is not None or sinks or waits:
             self._take(
@@ -131,6 +134,9 @@ class Notifier:
         if not known or self._reminders.waiting_at((project, track)) is not None:
             self._settled.append((project, track))
             self._filled.set()
+
+    def _sinks_for(self, notice: Notice) -> tuple[str, ...]:
+        return sinks_for(notice, self._settings, self._lines.names, self._group_of)
 
     def _take(self, parcel: Parcel) -> None:
         self._intake.append(parcel)
@@ -160,7 +166,7 @@ class Notifier:
     def _remind(self, notice: Notice, matter: Matter, found: Due) -> None:
         """Tell of a rung. The last of its notices notes how far the ladder is climbed."""
         reminder, escalation = reminders_of(notice, matter, found, self._clock.now())
-        told = sinks_for(reminder, self._settings, self._lines.names) if found.remind else ()
+        told = self._sinks_for(reminder) if found.remind else ()
         first = tuple(name for name in told if name not in found.escalate_to)
         then = tuple(name for name in found.escalate_to if name in self._lines.names)
         climbed = (matter.notice, found.reached_min)
