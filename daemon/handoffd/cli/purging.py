@@ -89,8 +89,9 @@ def _stranger(path: Path, scope: Scope) -> str | None:
         return "the link"
     if not path.is_dir():
         return None
-    known = _STATE if path == scope.state else _CONFIGURATION
+    is_state = path == scope.state
+    known = _STATE if is_state else _CONFIGURATION
     for entry in sorted(path.iterdir()):
-        if entry.name not in known and not (path == scope.state and _ALSO.fullmatch(entry.name)):
+        if entry.name not in known and not (is_state and _ALSO.fullmatch(entry.name)):
             return entry.name
     return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from handoffd.cli import unitfiles
 from handoffd.cli.systemctl import Commands, Systemctl
-from handoffd.errors import Refused
+from handoffd.errors import InvalidFile, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,18 @@ class Scope:
 
     @property
     def state(self) -> Path:
-        """Where the daemon keeps its state, unless its configuration says otherwise."""
-        environment = self.machine.environment
+        """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
         if self.account is not None:
             return self.machine.system_state / self.account.pw_name
-        named = environment.get("HANDOFFD_STATE_DIR")
-        base = environment.get("XDG_STATE_HOME") or _home(environment) / ".local/state"
-        return Path(named) if named else Path(base, "handoffd")
+        from handoffd.configure import load
+        from handoffd.directories import default_state_dir
+
+        environment = {"HOME": str(_home(self.machine.environment)), **self.machine.environment}
+        try:
+            return load({}, environment).settings.state_dir
+        except InvalidFile:  # told of by whoever reads the settings to use them
+            named = environment.get("HANDOFFD_STATE_DIR")
+            return Path(named) if named else default_state_dir(environment)
 
     @property
     def runtime(self) -> Path:

@@ -56,7 +56,7 @@ def test_the_screen_is_shown_again(control: Controlled) -> None:
     leader, follower = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "handoffd", "status", "shop", "--watch"],
-        env=environment(control.runtime) | {"TERM": "xterm"}, stdin=follower, stdout=follower, stderr=follower,
+        env=environment(control.runtime) | {"TERM": "xterm"}, stdin=follower, stdout=follower,
     ) as process:  # fmt: skip
         os.close(follower)
         _until(leader, b"needs_human")
