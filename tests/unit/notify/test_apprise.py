@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,7 +198,7 @@ async def test_without_apprise_it_is_told_what_to_install() -> None:
     bare = Worker((ARGV[0], "-I", "-S", ARGV[2]), {})
     one = sink(bare, urls=["json://127.0.0.1/"])
     try:
-        with pytest.raises(Undelivered, match=r"pip install 'handoffd\[apprise\]'"):
+        with pytest.raises(Undelivered, match=rf"{re.escape(sys.executable)} -m pip install 'apprise>"):
             await one.deliver(NOTICE)
     finally:
         one.close()
