@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from handoffd.credentials import STAND_IN, Vault, fetched
+from handoffd.credentials import STAND_IN, Vault, fetched, named_files
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.errors import InvalidFile, Problem
 from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
@@ -69,19 +69,30 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What `load` is given: kept by a daemon, that reads its settings again in the same way."""
+    """What `load` is given: kept by whoever reads the settings, or looks at their files, more than once."""
 
     flags: Mapping[str, object]
     environ: Mapping[str, str]
 
-    def load(self, further: Further | None = None) -> Loaded:
-        """Return the settings as they are now. Raises InvalidFile."""
-        return load(self.flags, self.environ, daemon=True, further=further)
+    def load(self, further: Further | None = None, *, daemon: bool = True) -> Loaded:
+        """Return the settings as they are now, as `load` does. Raises InvalidFile."""
+        return load(self.flags, self.environ, daemon=daemon, further=further)
 
     def files(self) -> tuple[Path, ...]:
         """Return where the settings file may lie; the first that exists is the one that counts."""
         given = self.flags.get("config")
         return default_files(self.environ) if given is None else (Path(os.path.abspath(str(given))),)
+
+    def secret_files(self) -> tuple[Path, ...]:
+        """Return the files that the settings file names as `{file: PATH}`; if it can be read."""
+        path = _find_file(self.environ, self.flags.get("config"))
+        if path is None:
+            return ()
+        try:
+            values = _mapping(yamltext.load(_text_of(path), file=str(path)), str(path))
+        except InvalidFile:
+            return ()
+        return named_files(values, path.parent)
 
 
 def differing(one: Settings, other: Settings) -> tuple[str, ...]:
@@ -193,7 +204,7 @@ def _is_lower(cap: object, before: object) -> bool:
 
 
 def _lay_file(merge: Merge, given: object, daemon: bool) -> Path | None:
-    path = _find_file(merge, given)
+    path = _find_file(merge.environ, given)
     if path is None:
         return None
     try:
@@ -216,10 +227,10 @@ def _lay_file(merge: Merge, given: object, daemon: bool) -> Path | None:
     return path
 
 
-def _find_file(merge: Merge, given: object) -> Path | None:
+def _find_file(environ: Mapping[str, str], given: object) -> Path | None:
     if given is not None:
         return Path(os.path.abspath(str(given)))
-    return next((path for path in default_files(merge.environ) if os.path.lexists(path)), None)
+    return next((path for path in default_files(environ) if os.path.lexists(path)), None)
 
 
 def _text_of(path: Path) -> bytes:

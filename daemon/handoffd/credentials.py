@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,26 @@ def fetched(values: Mapping[str, Any], vault: Vault, report: Report) -> dict[str
     }
 
 
+def named_files(values: Mapping[str, Any], base: Path) -> tuple[Path, ...]:
+    """Return the files that `{file: PATH}` names, in reading order, whether they are there or not."""
+    wanted = (value for name, value in values.items() if name not in _OTHERS)
+    return tuple(dict.fromkeys(file for value in wanted for file in _named_files(value, base)))
+
+
+def _named_files(value: Any, base: Path) -> Iterator[Path]:
+    inner: Iterable[Any] = ()
+    if isinstance(value, list):
+        inner = value
+    elif isinstance(value, Mapping):
+        match list(value.items()):
+            case [("file", str(path))]:
+                yield _path(path, base)
+            case _:
+                inner = value.values()
+    for item in inner:
+        yield from _named_files(item, base)
+
+
 def opened(keys: Mapping[str, SecretStr]) -> dict[str, str]:
     """Return the texts of secrets by name, but for those that only have a stand-in here."""
     texts = {name: key.get_secret_value() for name, key in keys.items()}
@@ -64,8 +84,12 @@ def _fetched(value: Any, key: str, vault: Vault, report: Report) -> Any:
         case [("credential", str(name))]:
             return _credential(name, key, vault, report)
         case [("file", str(path))]:
-            return _file(vault.base / os.path.expanduser(path), key, report)
+            return _file(_path(path, vault.base), key, report)
     return {str(name): _fetched(inner, f"{key}.{name}", vault, report) for name, inner in value.items()}
+
+
+def _path(text: str, base: Path) -> Path:
+    return base / os.path.expanduser(text)
 
 
 def _credential(name: str, key: str, vault: Vault, report: Report) -> SecretStr:
@@ -92,13 +116,13 @@ def _names(folder: str) -> tuple[str, ...]:
 def _file(path: Path, key: str, report: Report) -> SecretStr:
     try:
         with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("utf-8").strip()
+            text = file.read(_MOST_BYTES + 1).decode("utf-8").strip()
     except OSError as error:
         report(key, f"{path} cannot be read ({error.strerror})", ())
     except UnicodeDecodeError:
         report(key, f"{path} is not text", ())
     else:
-        if text:
+        if 0 < len(text) <= _MOST_BYTES:
             return SecretStr(text)
-        report(key, f"{path} is empty", ())
+        report(key, f"{path} {'is too long to be a secret' if text else 'is empty'}", ())
     return SecretStr(STAND_IN)

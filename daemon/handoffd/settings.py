@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pathspec import GitIgnoreSpec
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from handoffd.sections import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret
 from handoffd.sections import Section as _Section
@@ -146,6 +147,10 @@ class GroupSettings(_Section):
     projects: tuple[Annotated[str, AfterValidator(_from_the_root)], ...] = ()
     """Roots, or patterns of roots, in which * stands for anything, also for several folders."""
 
+    def names(self, root: str) -> bool:
+        """Return whether the project at `root` belongs to it."""
+        return any(pattern == root or fnmatchcase(root, pattern) for pattern in self.projects)
+
 
 class SchedulingSettings(_Section):
     """Who may run beside whom, whose turn is next, and when the machine takes one more."""
@@ -169,6 +174,10 @@ class SchedulingSettings(_Section):
     max_load_per_core: float | None = Field(None, gt=0)
     """None: looks at no load."""
     stagger_s: float = Field(0, ge=0, le=LONGEST_S)
+
+    def group_of(self, root: str) -> str | None:
+        """Return the first group that names the project at `root`."""
+        return next((name for name, group in self.groups.items() if group.names(root)), None)
 
 
 class LimitSettings(_Section):
@@ -287,6 +296,18 @@ class Settings(_Section):
     control: ControlSettings = ControlSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
+
+    @field_validator("notify")
+    @classmethod
+    def _must_name_groups(cls, notify: NotifySettings, info: ValidationInfo) -> NotifySettings:
+        scheduling = info.data.get("scheduling")
+        known = () if scheduling is None else tuple(scheduling.groups)
+        for name in notify.groups() if scheduling is not None else ():
+            if name not in known:
+                raise ValueError(
+                    f"routes: there is no group {name[:64]!r} (groups: {', '.join(known) or 'none'})"
+                )
+        return notify
 
     @property
     def control_token(self) -> Path:

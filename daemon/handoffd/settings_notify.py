@@ -22,6 +22,9 @@ Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 FORMS = ("command", "webhook", "ntfy", "apprise")
 """The four forms of a sink; also the names of those that are given without one."""
 
+GROUP = "group:"
+"""How a pattern begins that means the projects of a group."""
+
 _T = TypeVar("_T")
 
 _SINK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -71,6 +74,20 @@ def _web_address(text: str) -> str:
     return text
 
 
+def _topic(topic: SecretStr) -> SecretStr:
+    if not topic.get_secret_value().strip():
+        raise ValueError("must not be empty")
+    return topic
+
+
+def _token(token: SecretStr) -> SecretStr:
+    text = token.get_secret_value()
+    # It goes into a header; the text itself must not be quoted.
+    if not (text.isascii() and text.isprintable()) or " " in text or not text:
+        raise ValueError("must be one word of ASCII")
+    return token
+
+
 def _one_of(section: Section, *names: str) -> None:
     """Raise ValueError unless exactly one of these keys is given."""
     if sum(getattr(section, name) is not None for name in names) != 1:
@@ -94,11 +111,8 @@ class NtfySettings(Section):
     """A topic of an ntfy server. The topic is a secret, too: whoever knows it can read along."""
 
     server: Annotated[str, AfterValidator(_web_address)] = "https://ntfy.sh"
-    topic: Secret | None = None
-    topic_file: AbsolutePath | None = None
-    token: Secret | None = None
-    token_file: AbsolutePath | None = None
-    """Files are read for each notice, so that a secret can be changed under a running daemon."""
+    topic: Annotated[Secret, AfterValidator(_topic)]
+    token: Annotated[Secret, AfterValidator(_token)] | None = None
     priority: Mapping[NoticeKind, Annotated[int, Field(ge=1, le=5)]] = Field(default_factory=dict)
     """1 to 5 by kind, where it is to be another one than ours."""
     tags: tuple[str, ...] = ()
@@ -106,20 +120,12 @@ class NtfySettings(Section):
     """An address that is opened when the notice is tapped."""
     timeout_s: Seconds = 10
 
-    @model_validator(mode="after")
-    def _must_name_a_topic(self) -> NtfySettings:
-        _one_of(self, "topic", "topic_file")
-        if self.token is not None and self.token_file is not None:
-            raise ValueError("takes token or token_file, not both")
-        return self
-
 
 class AppriseSettings(Section):
     """Addresses of apprise, which knows more than a hundred services. They are secrets."""
 
     urls: Some[Secret] | None = None
-    urls_file: AbsolutePath | None = None
-    """One address a line; what begins with # is none."""
+    """Each may hold several, one a line; what begins with # is none."""
     config_file: AbsolutePath | None = None
     """A configuration of apprise's own, in its text or YAML form."""
     tags: tuple[str, ...] = ()
@@ -128,8 +134,15 @@ class AppriseSettings(Section):
 
     @model_validator(mode="after")
     def _must_have_addresses(self) -> AppriseSettings:
-        _one_of(self, "urls", "urls_file", "config_file")
+        _one_of(self, "urls", "config_file")
+        if self.urls is not None and not self.addresses():
+            raise ValueError("holds no address")
         return self
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of `urls`."""
+        lines = (line.strip() for url in self.urls or () for line in url.get_secret_value().splitlines())
+        return [line for line in lines if line and not line.startswith("#")]
 
 
 class Forms(Section):
@@ -169,7 +182,7 @@ class RouteSettings(Section):
 
     kinds: Some[NoticeKind] | None = None
     projects: Some[str] | None = None
-    """Patterns (`*`, `?`, `[…]`) of a project's name or of its path."""
+    """Patterns (`*`, `?`, `[…]`) of a project's name or of its path; `group:NAME` for a group of projects."""
     to: tuple[str, ...]
     """Names of sinks; none of them: nobody is told."""
 
@@ -269,6 +282,11 @@ class NotifySettings(Forms):
     def _must_escalate_to_somebody(cls, remind: RemindSettings, info: ValidationInfo) -> RemindSettings:
         _check_names((name for rung in remind.escalate for name in rung.to), info)
         return remind
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups of projects that the routes name."""
+        patterns = (pattern for route in self.routes for pattern in route.projects or ())
+        return tuple(one.removeprefix(GROUP) for one in patterns if one.startswith(GROUP))
 
     def named(self) -> dict[str, SinkSettings]:
         """Return every sink by its name, those of the simple forms first."""

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from handoffd.errors import StoreError
-from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Parcel
+from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Opening, Parcel
 from handoffd.notify.hours import Reason
 from handoffd.notify.notice import Notice
 from handoffd.notify.outbox import Waiting
@@ -95,7 +95,7 @@ class MemoryBox:
                 self.kept += [
                     Kept(notice, sink, lived_s, held=parcel.held.get(sink)) for sink in parcel.sinks
                 ]
-                opened += [self._opened(notice)] if parcel.waits else []
+                opened += [self._opened(notice, parcel.opens)] if parcel.opens is not None else []
             self.known[notice.id] = notice
             if parcel.climbed is not None:
                 self._climb(*parcel.climbed)
@@ -103,9 +103,9 @@ class MemoryBox:
                 self.orders.append(parcel.order)
         return tuple(opened)
 
-    def _opened(self, notice: Notice) -> Matter:
-        lane = (notice.project, notice.track)
-        self.waiting_matters[lane] = matter = Matter(notice=notice.id, lane=lane, since=notice.at)
+    def _opened(self, notice: Notice, opening: Opening) -> Matter:
+        matter = Matter(notice=notice.id, lane=opening.lane, since=notice.at, reached_min=opening.reached_min)
+        self.waiting_matters[opening.lane] = matter
         return matter
 
     def _climb(self, notice: str, reached_min: float) -> None:

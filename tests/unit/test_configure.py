@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from handoffd.configure import Loaded, differing, held, load, load_project, sensitive
+from handoffd.configure import Given, Loaded, differing, held, load, load_project, sensitive
 from handoffd.errors import InvalidFile
 from handoffd.resources import shared
 from handoffd.settings import ProjectSettings, Settings
@@ -260,6 +260,18 @@ def _refused(environ: dict[str, str]) -> list[str]:
     with pytest.raises(InvalidFile) as caught:
         load({}, environ, daemon=True)
     return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_files_of_secrets_can_be_followed(environ: dict[str, str]) -> None:
+    """As the settings name them now, be they right or wrong."""
+    given = Given(flags={}, environ=environ)
+    assert () == given.secret_files()
+
+    file = own_file(environ, "speed: 9\nnotify:\n  ntfy: {topic: {file: topic}}\n")
+    assert (file.parent / "topic",) == given.secret_files()
+
+    own_file(environ, "notify: [\n")
+    assert () == given.secret_files()
 
 
 def test_a_key_that_is_no_secret_takes_none(environ: dict[str, str]) -> None:

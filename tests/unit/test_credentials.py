@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from handoffd.credentials import STAND_IN, Vault, fetched, opened
+from handoffd.credentials import STAND_IN, Vault, fetched, named_files, opened
 
 Problems = list[tuple[str, str, tuple[str, ...]]]
 
@@ -79,12 +79,14 @@ def test_what_refers_to_no_secret_is_left_as_it_is(base: Path, values: dict[str,
         ({"file": "credentials"}, "credentials cannot be read (Is a directory)"),
         ({"file": "empty"}, "empty is empty"),
         ({"file": "binary"}, "binary is not text"),
+        ({"file": "long"}, "long is too long to be a secret"),
     ],
 )
 def test_a_secret_that_is_not_there_is_a_problem(base: Path, value: dict[str, str], message: str) -> None:
     """Of the key that wants it, with the ones that are there."""
     (base / "empty").write_text("\n", encoding="utf-8")
     (base / "binary").write_bytes(b"\xff")
+    (base / "long").write_bytes(b"x" * 65_537)
 
     _, problems = _fetched({"notify": {"webhook": {"url": value}}}, _vault(base))
 
@@ -110,3 +112,14 @@ def test_outside_of_the_service_there_are_stand_ins(base: Path) -> None:
 def test_a_stand_in_is_handed_to_nobody() -> None:
     """What the environment has under that name is right then."""
     assert {"A": "sk-1"} == opened({"A": SecretStr("sk-1"), "B": SecretStr(f"{STAND_IN}b")})
+
+
+def test_the_files_that_hold_secrets_are_known(base: Path) -> None:
+    """Whether they are there or not, each once; executors and prices have keys of their own."""
+    values = {
+        "notify": {"webhook": {"url": {"credential": "hook"}}, "urls": ["x", {"file": "own"}]},
+        "execute": {"keys": {"A": {"file": "/no/such"}, "B": {"file": "own"}}},
+        "executors": {"mine": {"prompt": {"file": "no"}}},
+    }
+
+    assert (base / "own", Path("/no/such")) == named_files(values, base)

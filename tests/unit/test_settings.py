@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings import ProjectSettings, Settings, WatchSettings
+from handoffd.settings import ProjectSettings, SchedulingSettings, Settings, WatchSettings
 from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
@@ -48,6 +48,29 @@ def test_what_makes_no_sense_is_refused(model: type[Any], values: dict[str, obje
     """Unknown keys, numbers out of range, empty commands and names that are none are errors."""
     with pytest.raises(ValidationError):
         model.model_validate(values)
+
+
+def test_a_project_belongs_to_the_first_group_that_names_it() -> None:
+    """By its root, or by a pattern of it."""
+    groups = {"web": {"projects": ["/srv/web*"]}, "all": {"projects": ["/srv/*"]}}
+    scheduling = SchedulingSettings.model_validate({"groups": groups})
+
+    found = [scheduling.group_of(root) for root in ("/srv/web/shop", "/srv/blog", "/home/x")]
+    assert ["web", "all", None] == found
+
+
+def test_a_route_leads_from_a_group_that_is_there() -> None:
+    """Else its notices would go everywhere."""
+    values = {
+        "state_dir": "/state", "runtime_dir": "/run", "scheduling": {"groups": {"web": {}}},
+        "notify": {"command": ["true"], "routes": [{"projects": ["group:wbe"], "to": ["command"]}]},
+    }  # fmt: skip
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(values)
+
+    (error,) = caught.value.errors()
+    assert ("notify",) == error["loc"]
+    assert "no group 'wbe' (groups: web)" in error["msg"]
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,14 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"sinks": {"x": {"ntfy": NTFY, "command": ["a"]}}}, "sinks.x", "exactly one"),
         ({"sinks": {"Phone!": {"ntfy": NTFY}}}, "sinks", "small letters"),
         ({"ntfy": NTFY, "sinks": {"ntfy": {"ntfy": NTFY}}}, "sinks", "twice"),
-        ({"ntfy": {}}, "ntfy", "exactly one of these: topic, topic_file"),
-        ({"ntfy": {**NTFY, "token": "a", "token_file": "/a"}}, "ntfy", "not both"),
+        ({"ntfy": {}}, "ntfy.topic", "required"),
+        ({"ntfy": {"topic": " "}}, "ntfy.topic", "not be empty"),
+        ({"ntfy": {**NTFY, "token": "a\r\nX: b"}}, "ntfy.token", "one word"),
         ({"ntfy": {**NTFY, "server": "ntfy.sh"}}, "ntfy.server", "whole address"),
         ({"ntfy": {**NTFY, "priority": {"done": 6}}}, "ntfy.priority.done", "less than or equal to 5"),
-        ({"ntfy": {**NTFY, "token_file": "token"}}, "ntfy.token_file", "whole path"),
-        ({"apprise": {}}, "apprise", "exactly one of these: urls, urls_file, config_file"),
+        ({"apprise": {}}, "apprise", "exactly one of these: urls, config_file"),
+        ({"apprise": {"urls": ["# none\n"]}}, "apprise", "no address"),
+        ({"apprise": {"config_file": "urls"}}, "apprise.config_file", "whole path"),
         ({"routes": [{"to": ["phone"]}]}, "routes", "no sink 'phone' (sinks: none)"),
         ({"ntfy": NTFY, "routes": [{"to": ["phone"]}]}, "routes", "(sinks: ntfy)"),
         ({"remind": {"escalate": [{"after_min": 5, "to": ["x"]}]}}, "remind", "no sink 'x'"),
@@ -65,6 +67,9 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"quiet": {"start": "07:00", "end": "07:00"}}, "quiet", "nothing would ever be told"),
         ({"digest": {}}, "digest", "exactly one of these: at, every_h"),
         ({"digest": {"at": "07:30", "every_h": 2}}, "digest", "exactly one"),
+        ({"digest": {"every_h": 1e300}}, "digest.every_h", "less than or equal to 8784"),
+        ({"remind": {"after_min": [1e300]}}, "remind.after_min.0", "less than or equal to 527040"),
+        ({"burst": {"within_s": 1e300}}, "burst.within_s", "less than or equal to 31622400"),
         ({"burst": {"most": 0}}, "burst.most", "greater than or equal to 1"),
     ],
 )  # fmt: skip
@@ -82,7 +87,7 @@ def test_one_mistake_in_a_sink_is_not_told_as_another_of_the_routes() -> None:
     with pytest.raises(ValidationError) as caught:
         notify(sinks={"phone": {"ntfy": {}}}, routes=[{"to": ["phone"]}])
 
-    assert [("sinks", "phone", "ntfy")] == [error["loc"] for error in caught.value.errors()]
+    assert [("sinks", "phone", "ntfy", "topic")] == [error["loc"] for error in caught.value.errors()]
 
 
 def test_secrets_are_not_shown_by_accident() -> None:

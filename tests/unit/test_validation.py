@@ -39,7 +39,7 @@ def problems(values: dict[str, object]) -> tuple[Problem, ...]:
         (
             {"notify": {"sinks": {"phone": {"ntfy": {"topc": "x", "topic": "y"}}}}},
             "file:7: notify.sinks.phone.ntfy.topc: unknown setting; did you mean topic? (allowed: server,"
-            " topic, topic_file, token, token_file, priority, tags, click, timeout_s)",
+            " topic, token, priority, tags, click, timeout_s)",
         ),
         (
             {"notify": {"routes": [{"kinds": ["dome"], "to": []}]}},

@@ -227,7 +227,7 @@ class Daemon:
         self._services.slots.configure(settings.execute.slots, settings.scheduling)
         self._services.meters.configure(settings.execute)
         self._services.budgets.configure(settings.caps)
-        self._services.notifier.configure(settings.notify)
+        self._services.notifier.configure(settings.notify, settings.scheduling.group_of)
         self._roster.forget_views()
         self._watcher.configure(settings.watch)
         self._scheduler.change("poll", settings.schedule.poll_s)

@@ -60,7 +60,8 @@ def services_of(settings: Settings, journal: Journal, descriptors: Descriptors |
     clock = SystemClock()
     environment = {**os.environ, **opened(settings.execute.keys)}
     managed = ServiceManager.from_environment(environment, clock).present
-    notifier = Notifier(settings.notify, clock, Postbox(journal), place=str(settings.state_dir))
+    place, group_of = str(settings.state_dir), settings.scheduling.group_of
+    notifier = Notifier(settings.notify, clock, Postbox(journal), place=place, group_of=group_of)
     own = Layer(file="handoffd.yaml", definitions=settings.executors, line_of=lambda _: None)
     return Services(
         settings=settings,
@@ -69,7 +70,7 @@ def services_of(settings: Settings, journal: Journal, descriptors: Descriptors |
         executors=load_book(shipped_layer(), own),
         notifier=notifier,
         slots=Slots(settings.execute.slots, settings.scheduling, clock),
-        budgets=Budgets(settings.caps, clock, notifier.send, str(settings.state_dir)),
+        budgets=Budgets(settings.caps, clock, notifier.send, place),
         prices=load_prices(settings.prices),
         clock=clock,
         environment=environment,

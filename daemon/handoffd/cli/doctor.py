@@ -12,6 +12,7 @@ from handoffd.entrance.place import Place
 from handoffd.errors import InvalidFile
 
 if TYPE_CHECKING:
+    from handoffd.configure import Given
     from handoffd.doctor.examination import Subject
     from handoffd.settings import Settings
 
@@ -39,13 +40,13 @@ def doctor(place: Place, as_json: bool) -> None:
 
 
 def _subject(place: Place) -> Subject:
+    from handoffd.configure import Given
     from handoffd.doctor.examination import Subject
     from handoffd.supervise.mentioned import misfits
 
-    loaded, judged = (
-        _loaded(place),
-        _loaded(place, misfits),
-    )  # with one that names nobody, much can be looked at
+    given = Given(flags={"config": place.config}, environ=place.environ)
+    # With one that names nobody, much can be looked at.
+    loaded, judged = _loaded(given), _loaded(given, misfits)
     usable = not isinstance(loaded, InvalidFile)
     return Subject(
         settings=loaded.settings if usable else None,
@@ -54,17 +55,17 @@ def _subject(place: Place) -> Subject:
         socket=_socket(place),
         environ=place.environ,
         look=_look,
+        secret_files=given.secret_files(),
     )
 
 
-def _loaded(place: Place, further: Any = None) -> Any:
+def _loaded(given: Given, further: Any = None) -> Any:
     """Return the settings, or what is wrong with them."""
-    from handoffd.configure import load
     from handoffd.mending import remedies
 
     try:
         with remedies("/"):  # what is not a variable or a flag is named in full
-            return load({"config": place.config}, place.environ, further=further)
+            return given.load(further, daemon=False)
     except InvalidFile as invalid:
         return invalid
 

@@ -7,16 +7,22 @@ and what is in their .ai folders are never touched.
 
 from __future__ import annotations
 
+import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
 from handoffd.cli.service_scope import Scope
-from handoffd.errors import Refused
+from handoffd.errors import Locked, Refused
 
-_STATE = frozenset({"journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "daemon.lock"})
-_ALSO = ("journal.db.", "journal.", "control.token", "run", "tmp", "prompts", ".")
+_STATE = frozenset({
+    "journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "hooks", "run", "daemon.lock",
+    "control.token",
+})  # fmt: skip
+_ALSO = re.compile(r"journal\.db\.before-.+|\..+\.[0-9a-f]{16}\.tmp.*", re.DOTALL)
+"""What a restore has put aside, and files that a crash has left half-written."""
 _CONFIGURATION = frozenset({"handoffd.yaml", "environment"})
 
 
@@ -45,6 +51,22 @@ def require_idle(scope: Scope) -> None:
             raise Refused(f"the executor of {name} is running", hint="handoffd stop --executors")
 
 
+@contextmanager
+def alone(scope: Scope) -> Iterator[None]:
+    """Keep daemons away from the state while it is removed; Refused when there is one, whoever started it."""
+    from handoffd.store.lock import acquire, daemon_lock_path
+
+    if not scope.state.is_dir():
+        yield
+        return
+    try:
+        lock = acquire(daemon_lock_path(scope.state), f"the state directory {scope.state}")
+    except Locked as locked:
+        raise Refused(locked.message, hint=scope.as_account("handoffd stop")) from locked
+    with lock:
+        yield
+
+
 def remove(scope: Scope, paths: list[Path]) -> None:
     """Remove them; Refused where that is not allowed."""
     try:
@@ -67,8 +89,9 @@ def _stranger(path: Path, scope: Scope) -> str | None:
         return "the link"
     if not path.is_dir():
         return None
-    known = _STATE if path == scope.state else _CONFIGURATION
+    is_state = path == scope.state
+    known = _STATE if is_state else _CONFIGURATION
     for entry in sorted(path.iterdir()):
-        if entry.name not in known and not (path == scope.state and entry.name.startswith(_ALSO)):
+        if entry.name not in known and not (is_state and _ALSO.fullmatch(entry.name)):
             return entry.name
     return None

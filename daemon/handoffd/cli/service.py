@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -96,10 +97,11 @@ def uninstall(
         purging.require_idle(scope)
     if not dry_run:
         _run_all(scope, plan.before)
-        service_files.remove(scope, plan.removed)
-        _run_all(scope, plan.after)
-        service_files.remove_sockets(scope.runtime)
-        purging.remove(scope, data)
+        with purging.alone(scope) if purge else nullcontext():
+            service_files.remove(scope, plan.removed)
+            _run_all(scope, plan.after)
+            service_files.remove_sockets(scope.runtime)
+            purging.remove(scope, data)
     report = {
         **service_report.heading(scope, dry_run=dry_run),
         "removed": [str(path) for path in plan.removed],

@@ -57,8 +57,19 @@ def installing(
         cautions=(
             *permanence.cautions(installation),
             *credential_files.readable_by_others(credentials),
+            *_about_sockets(scope),
         ),
     )
+
+
+def _about_sockets(scope: Scope) -> list[str]:
+    stray = scope.stray_sockets
+    if stray is None:
+        return []
+    return [
+        f"runtime_dir in the settings is {stray}, where no launcher listens (its unit has {scope.runtime}):"
+        " agents would end with the daemon; take it out"
+    ]
 
 
 def _units(

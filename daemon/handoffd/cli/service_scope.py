@@ -11,11 +11,14 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handoffd.cli import unitfiles
 from handoffd.cli.systemctl import Commands, Systemctl
-from handoffd.errors import Refused
+from handoffd.errors import InvalidFile, Refused
+
+if TYPE_CHECKING:
+    from handoffd.configure import Loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +62,38 @@ class Scope:
 
     @property
     def state(self) -> Path:
-        """Where the daemon keeps its state, unless its configuration says otherwise."""
-        environment = self.machine.environment
+        """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
         if self.account is not None:
             return self.machine.system_state / self.account.pw_name
+        from handoffd.directories import default_state_dir
+
+        loaded, environment = self._loaded(), self._environment
+        if loaded is not None:
+            return loaded.settings.state_dir
         named = environment.get("HANDOFFD_STATE_DIR")
-        base = environment.get("XDG_STATE_HOME") or _home(environment) / ".local/state"
-        return Path(named) if named else Path(base, "handoffd")
+        return Path(named) if named else default_state_dir(environment)
+
+    @property
+    def stray_sockets(self) -> Path | None:
+        """Where the person's settings have the sockets, if that is not where the launcher's unit listens."""
+        loaded = None if self.account is not None else self._loaded()
+        given = None if loaded is None else loaded.sources.get("runtime_dir")
+        if loaded is None or given is None or given.kind != "file":
+            return None
+        return loaded.settings.runtime_dir if loaded.settings.runtime_dir != self.runtime else None
+
+    def _loaded(self) -> Loaded | None:
+        """Return the person's settings; None when they cannot be used, which others tell of."""
+        from handoffd.configure import load
+
+        try:
+            return load({}, self._environment)
+        except InvalidFile:
+            return None
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {"HOME": str(_home(self.machine.environment)), **self.machine.environment}
 
     @property
     def runtime(self) -> Path:

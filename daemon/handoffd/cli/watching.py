@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,10 +19,14 @@ _RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
 
 
 def watch(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
-    """Show what `ask` returns, again and again. Ends by Ctrl-C only."""
+    """Show what `ask` returns, again and again; without a screen, each change. Ends by Ctrl-C only."""
     if as_json:
         for status in changes(_statuses(ask)):
             click.echo(json.dumps(status, ensure_ascii=False))
+        return
+    if not sys.stdout.isatty():
+        for status in changes(_statuses(ask)):
+            click.echo("\n".join([*report(status, whole=whole), ""]))
         return
     from rich.live import Live
     from rich.text import Text

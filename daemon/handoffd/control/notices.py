@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from math import inf
 from typing import Any
 
 from handoffd.clock import rfc3339
@@ -86,14 +87,14 @@ def _matter(matter: StoredMatter, now: MatterNow, again: datetime | None) -> Jso
     told = _told(now)
     return {
         "project": matter.key.project,
-        "track": matter.key.track,
+        "track": told.get("track", ""),
         "name": told.get("name"),
         "story": told.get("story"),
         "kind": told.get("kind"),
         "text": told.get("text"),
         "next": told.get("action"),
         "since": rfc3339(matter.since),
-        "reminded_min": matter.reached_min or None,
+        "reminded_min": matter.reached_min if 0 < matter.reached_min < inf else None,
         "again_at": None if again is None else rfc3339(again),
     }
 

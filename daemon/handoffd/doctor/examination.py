@@ -34,6 +34,7 @@ from handoffd.doctor import (
     watches,
 )
 from handoffd.doctor.finding import Finding
+from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.service import Service, service_of
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
@@ -68,6 +69,8 @@ class Subject:
     socket: Path | None
     environ: Mapping[str, str]
     look: Look
+    secret_files: tuple[Path, ...] = ()
+    """Those that the settings name as `{file: PATH}`."""
     answer_s: float = ANSWER_S
 
 
@@ -95,7 +98,9 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
 def _settings(subject: Subject, asked: daemon.Asked) -> tuple[Finding, ...]:
     invalid = [subject.invalid] if subject.invalid else []
     told = () if asked.status is None else asked.status.get("warnings", ())
-    return settings_file.check(subject.file, invalid, told)
+    looks = {"secrets": partial(open_to_others, subject.secret_files)}
+    found = patience.answers(looks, FOLDER_S).get("secrets", ())
+    return settings_file.check(subject.file, invalid, told, found)
 
 
 def _book(settings: Settings) -> ExecutorBook:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
+from handoffd.doctor.openness import open_to_others, too_open
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.sink import Undelivered
 from handoffd.settings_notify import NotifySettings, SinkSettings
@@ -25,7 +24,7 @@ _TRY = "handoffd notify test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkFacts:
-    """What is wrong with one sink, and with the files that hold its secrets."""
+    """What is wrong with one sink, and with the file that holds its addresses."""
 
     name: str
     problems: tuple[str, ...] = ()
@@ -35,15 +34,13 @@ class SinkFacts:
 
 def gather(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> SinkFacts:
     """Return how one sink is. Blocks on the disk, and on the worker of apprise."""
-    files = _files(settings)
-    problems = [f"{file} cannot be read" for file in files if not os.access(file, os.R_OK)]
+    file = None if settings.apprise is None else settings.apprise.config_file
+    problems = [f"{file} cannot be read"] if file is not None and not os.access(file, os.R_OK) else []
     if settings.command is not None and shutil.which(settings.command[0], path=environ.get("PATH")) is None:
         problems.append(f"{settings.command[0]} is not found")
     if settings.apprise is not None and not problems:
         problems += anyio.run(_apprise, settings, environ)
-    return SinkFacts(
-        name=name, problems=tuple(problems), open_files=tuple(str(file) for file in files if _is_open(file))
-    )
+    return SinkFacts(name=name, problems=tuple(problems), open_files=open_to_others([file] if file else []))
 
 
 def silent(name: str) -> SinkFacts:
@@ -70,24 +67,7 @@ def _of(facts: SinkFacts) -> list[Finding]:
     if facts.problems:
         why = "; ".join(facts.problems)
         found.append(fault(CHECK, f"nobody is told by {facts.name}", why, f"{_TRY} {facts.name}"))
-    for file in facts.open_files:
-        why = "it holds a secret, and other accounts may read it"
-        found.append(warning(CHECK, f"{file} is open to others", why, f"chmod 600 {file}"))
-    return found
-
-
-def _files(settings: SinkSettings) -> list[Path]:
-    ntfy, apprise = settings.ntfy, settings.apprise
-    given = [ntfy.topic_file, ntfy.token_file] if ntfy is not None else []
-    given += [apprise.urls_file, apprise.config_file] if apprise is not None else []
-    return [file for file in given if file is not None]
-
-
-def _is_open(file: Path) -> bool:
-    try:
-        return bool(stat.S_IMODE(file.stat().st_mode) & 0o044)
-    except OSError:
-        return False
+    return [*found, *(too_open(CHECK, file) for file in facts.open_files)]
 
 
 async def _apprise(settings: SinkSettings, environ: Mapping[str, str]) -> list[str]:

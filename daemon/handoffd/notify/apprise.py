@@ -17,7 +17,6 @@ import anyio.to_thread
 from handoffd.notify import apprise_worker
 from handoffd.notify.command import known_environment
 from handoffd.notify.notice import Notice
-from handoffd.notify.secret import secret_text
 from handoffd.notify.sink import Undelivered
 from handoffd.notify.wording import headline, message
 from handoffd.notify.worker import Worker, WorkerFailed
@@ -88,13 +87,7 @@ class AppriseSink:
             if not settings.config_file.is_file():
                 raise Undelivered(f"{settings.config_file} is no file")
             return {"config": str(settings.config_file), "tags": list(settings.tags)}
-        if settings.urls is not None:
-            return {"urls": [url.get_secret_value() for url in settings.urls]}
-        lines = (secret_text(None, settings.urls_file) or "").splitlines()
-        urls = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-        if not urls:
-            raise Undelivered(f"{settings.urls_file} holds no address")
-        return {"urls": urls}
+        return {"urls": settings.addresses()}
 
     def _judge(self, notice: str, answer: Mapping[str, Any]) -> None:
         failures = [*(str(one["why"]) for one in answer["failed"]), *map(_unusable, answer["unusable"])]

@@ -21,10 +21,15 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
+from urllib.parse import unquote
 
 _MOST_WHY = 300
-_MISSING = "apprise is not installed: pip install 'handoffd[apprise]'"
+REQUIREMENT = "apprise>=1.9,<3"
+"""What the extra of the same name installs."""
+
+_MISSING = f"apprise is not installed: {quote(sys.executable)} -m pip install {quote(REQUIREMENT)}"
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -97,9 +102,10 @@ def _harmless(told: str, secrets: list[str]) -> str:
 
 
 def _pieces(url: str) -> list[str]:
-    """Return the parts of an address of which any may be a key, the longest first."""
+    """Return the parts of an address of which any may be a key, in either spelling, the longest first."""
     rest = url.partition("://")[2]
-    return sorted({rest, *(part for part in re.split(r"[/:@?&=#,]", rest) if len(part) >= 4)}, key=len)[::-1]
+    parts = {part for part in re.split(r"[/:@?&=#,]", rest) if len(part) >= 4}
+    return sorted({rest, *parts, *map(unquote, parts)}, key=len)[::-1]
 
 
 def main() -> None:

@@ -25,11 +25,26 @@ class Opened:
     dropped: Mapping[str, int]
 
 
+Lane = tuple[str, str]
+"""A project and what of it: one of its tracks, or (with an empty track, or one that starts with ~) itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """Something waits for a person from now on, instead of what waited in its lane before.
+
+    `reached_min`: how far the ladder of reminders counts as climbed; with `inf` nobody is told again.
+    """
+
+    lane: Lane
+    reached_min: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
     """A notice, the sinks it is for, and the order it comes from; None: from none, and nobody repeats it.
 
-    `held` says of sinks why they are not told yet. `waits`: what it tells of waits for a person from now on.
+    `held` says of sinks why they are not told yet. `opens`: what waits for a person with it.
     `climbed`: the id of the notice that it reminds of, and how far the ladder is climbed with it.
     """
 
@@ -37,7 +52,7 @@ class Parcel:
     sinks: tuple[str, ...]
     order: int | None = None
     held: Mapping[str, Reason] = field(default_factory=dict)
-    waits: bool = False
+    opens: Opening | None = None
     climbed: tuple[str, float] | None = None
 
 

@@ -1,10 +1,11 @@
 """A program that tells a person: gets the notice as JSON on its standard input.
 
 It is started without a shell, in `/` (never in a project, whose files it might pick up), in its own
-session, with the few environment variables that desktop and mail programs need. Both ends of it
-are files: nothing it leaves behind can hold a pipe open, and a notice is read whether or not
-it reads. When it has ended, or its time is up, its process group is killed while the dead leader
-still holds the group's number, so that no other group can be hit.
+session, with the few environment variables that desktop and mail programs need. What it gets is a file
+in memory, so that nobody waits for it to read. Of what it prints only the end is kept: a program that
+floods fills neither disk nor memory. It is over when it has ended, whatever holds its output open; then, or
+when its time is up, its process group is killed while the dead leader still holds the group's
+number, so that no other group can be hit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from typing import IO
 
@@ -26,6 +26,9 @@ from handoffd.settings_notify import Forms
 ID_VARIABLE = "HANDOFFD_NOTICE_ID"
 """Names the notice for programs that do not read JSON; the same when it is sent again."""
 _TAIL_BYTES = 2048
+_PIECE_BYTES = 64 * 1024
+_BREATH_S = 0.01
+"""Between two pieces: a flood is slowed down, and the daemon is not."""
 _REAP_S = 5.0
 _ENVIRONMENT = (
     "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ",
@@ -50,30 +53,33 @@ class CommandSink:
 
     async def deliver(self, notice: Notice) -> None:
         """Run the program and wait for it; exit code 0 is a delivery, anything else Undelivered."""
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
-            given.write(notice.as_json().encode("utf-8", "replace") + b"\n")
-            given.seek(0)
-            code = await self._run(notice.id, given, output)
-            if code == 0:
-                return
-            if code is None:
-                ending = f"ended by us after {self._timeout_s:g} s"
-            else:
-                ending = f"exit code {code}" if code > 0 else f"signal {-code}"
-            raise Undelivered(f"{self._argv[0]}: {ending}{_tail(output)}")
+        # Not abandoned when cancelled: a process that was started must be ended.
+        process, output = await anyio.to_thread.run_sync(self._start, notice)
+        try:
+            code = await self._until_it_ends(process, output)
+        finally:
+            output.close()
+        if code == 0:
+            return
+        if code is None:
+            ending = f"ended by us after {self._timeout_s:g} s"
+        else:
+            ending = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise Undelivered(f"{self._argv[0]}: {ending}{output.told}")
 
     def close(self) -> None:
         """Hold nothing."""
 
-    async def _run(self, notice: str, given: IO[bytes], output: IO[bytes]) -> int | None:
+    async def _until_it_ends(self, process: subprocess.Popen[bytes], output: _Output) -> int | None:
         """Return the exit code, negative for a signal; None if the time was up."""
-        # Not abandoned when cancelled: a process that was started must be ended.
-        process = await anyio.to_thread.run_sync(self._start, notice, given, output)
         pidfd = _pidfd(process)
         ended = False
         try:
             with anyio.move_on_after(self._timeout_s):
-                await anyio.wait_readable(pidfd)
+                async with anyio.create_task_group() as reading:
+                    reading.start_soon(output.follow)
+                    await anyio.wait_readable(pidfd)
+                    reading.cancel_scope.cancel()
                 ended = True
         finally:
             _kill_group(process.pid)
@@ -83,14 +89,68 @@ class CommandSink:
             code = process.poll()
         return code if ended else None
 
-    def _start(self, notice: str, given: IO[bytes], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, notice: Notice) -> tuple[subprocess.Popen[bytes], _Output]:
         try:
-            return subprocess.Popen(
-                self._argv, stdin=given, stdout=output, stderr=subprocess.STDOUT, cwd="/",
-                env={**self._environment, ID_VARIABLE: notice}, start_new_session=True,
-            )  # fmt: skip
+            with _in_memory(notice.as_json().encode("utf-8", "replace") + b"\n") as given:
+                return self._started(notice.id, given)
         except OSError as error:  # a program may be installed, or a path mended, while notices wait
             raise Undelivered(f"{self._argv[0]} cannot be started: {error.strerror}") from error
+
+    def _started(self, notice: str, given: IO[bytes]) -> tuple[subprocess.Popen[bytes], _Output]:
+        readable, writable = os.pipe()
+        try:
+            process = subprocess.Popen(
+                self._argv, stdin=given, stdout=writable, stderr=subprocess.STDOUT, cwd="/",
+                env={**self._environment, ID_VARIABLE: notice}, start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            os.close(readable)
+            raise
+        finally:
+            os.close(writable)
+        return process, _Output(readable)
+
+
+class _Output:
+    """The end of what a program prints, read from a pipe as it comes."""
+
+    def __init__(self, number: int) -> None:
+        os.set_blocking(number, False)
+        self._number = number
+        self._tail = b""
+
+    @property
+    def told(self) -> str:
+        """How it is told beside the way in which the program ended."""
+        text = self._tail.decode("utf-8", "replace").strip()
+        return f", after writing: {text}" if text else ""
+
+    async def follow(self) -> None:
+        """Read until nobody can print any more, or cancelled."""
+        while self._read() != 0:
+            await anyio.sleep(_BREATH_S)
+            await anyio.wait_readable(self._number)
+
+    def close(self) -> None:
+        """Take what is there, a pipe's content at most, and let go."""
+        self._read()
+        os.close(self._number)
+
+    def _read(self) -> int | None:
+        """Return how much there was; None: nothing yet."""
+        try:
+            piece = os.read(self._number, _PIECE_BYTES)
+        except BlockingIOError:
+            return None
+        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
+        return len(piece)
+
+
+def _in_memory(text: bytes) -> IO[bytes]:
+    file = open(os.memfd_create("notice"), "w+b")  # noqa: SIM115  (whoever asks closes it)
+    file.write(text)
+    file.seek(0)
+    return file
 
 
 def _pidfd(process: subprocess.Popen[bytes]) -> int:
@@ -107,10 +167,3 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def _tail(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _TAIL_BYTES))
-    text = output.read(_TAIL_BYTES).decode("utf-8", "replace").strip()
-    return f", after writing: {text}" if text else ""

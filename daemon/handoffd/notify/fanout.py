@@ -10,9 +10,9 @@ folds it into one notice when the time has come. What waits for a person is told
 
 from __future__ import annotations
 
+import math
 import os
 import random
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -21,17 +21,18 @@ import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.box import Box, Held, Matter, Parcel
+from handoffd.notify.box import Box, Held, Lane, Matter, Opening, Parcel
 from handoffd.notify.burst import Bursts
 from handoffd.notify.hours import Reason, quiet_until
+from handoffd.notify.intake import Intake
 from handoffd.notify.ladder import Due
 from handoffd.notify.line import GivenUp, Terms
 from handoffd.notify.lines import Lines
-from handoffd.notify.notice import Notice
+from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.outbox import Pauses
 from handoffd.notify.releases import Releases
 from handoffd.notify.reminders import Reminders, reminders_of
-from handoffd.notify.routing import sinks_for
+from handoffd.notify.routing import GroupOf, sinks_for
 from handoffd.notify.sink import Sink
 from handoffd.notify.sinks import sink_of
 from handoffd.notify.trial import try_sinks
@@ -49,7 +50,8 @@ WAITING = frozenset({"needs_human", "timeout", "blocked"})
 class Notifier:
     """Accepts notices at any time; records and delivers them while `run` runs.
 
-    `place` is what notices about several projects name as their project.
+    `place` is what notices about several projects name as their project, `group_of` says to which group of
+    projects a root belongs.
     """
 
     def __init__(
@@ -62,15 +64,16 @@ class Notifier:
         sinks: Sequence[Sink] | None = None,
         terms: Terms | None = None,
         place: str = "/",
+        group_of: GroupOf = lambda _: None,
     ) -> None:
         self._clock = clock
         self._box = box
         self._environ = environ
         self._place = place
+        self._group_of = group_of
         self._given = None if sinks is None else {sink.name: sink for sink in sinks}
         self._given_terms = terms
-        self._intake: deque[Parcel] = deque()
-        self._settled: list[tuple[str, str]] = []
+        self._intake = Intake()
         self._filled = anyio.Event()
         self._recorded = anyio.Event()
         self._recorded.set()
@@ -84,10 +87,10 @@ class Notifier:
         self._apply()
 
     # --- settings --------------------------------------------------------------------------------
-    def configure(self, settings: NotifySettings) -> None:
-        """Go on by other settings; sinks that they leave as they were go on undisturbed."""
+    def configure(self, settings: NotifySettings, group_of: GroupOf | None = None) -> None:
+        """Go on by other settings, and other groups if given; sinks that they leave as they were go on."""
         names = self._lines.names
-        self._settings = settings
+        self._settings, self._group_of = settings, group_of or self._group_of
         self._apply()
         self._reminders.configure(settings.remind)
         if not set(names) <= set(self._lines.names):
@@ -118,22 +121,42 @@ class Notifier:
         and given again after a crash before that. `waits`: what it tells of waits for a person, until
         `settle`; of what comes from an order that follows from its kind, and from its track when it is over.
         """
-        sinks = sinks_for(notice, self._settings, self._lines.names)
-        waits = bool(self._lines.names) and (waits or (order is not None and notice.kind in WAITING))
-        if order is not None or sinks or waits:
-            self._take(
-                Parcel(notice=notice, sinks=sinks, order=order, held=self._held(notice, sinks), waits=waits)
-            )
+        waits = waits or (order is not None and notice.kind in WAITING)
+        self._send(notice, order, Opening(lane=(notice.project, notice.track)) if waits else None)
+
+    def stand(self, notice: Notice, topic: str) -> None:
+        """Take in what stands with a project until `settle(project, topic)`; never blocks, never raises.
+
+        People are told of it once, however many lives of the daemon find it, and not again. What is one and
+        the same is known by `sign_of` its id.
+        """
+        self._send(notice, None, Opening(lane=(notice.project, topic), reached_min=math.inf))
+
+    def _send(self, notice: Notice, order: int | None, opens: Opening | None) -> None:
+        sinks, opens = self._sinks_for(notice), opens if self._lines.names else None
+        if order is not None or sinks or opens is not None:
+            held = self._held(notice, sinks)
+            self._take(Parcel(notice=notice, sinks=sinks, order=order, held=held, opens=opens))
 
     def settle(self, project: str, track: str = "") -> None:
         """Take note that nothing waits for a person there any more; never blocks, never raises."""
-        known = self._lines.opened.is_set()  # else an earlier life may know of something
-        if not known or self._reminders.waiting_at((project, track)) is not None:
-            self._settled.append((project, track))
-            self._filled.set()
+        lane = (project, track)
+
+        def waits() -> bool:
+            known = self._lines.opened.is_set()  # else an earlier life may know of something
+            return not known or self._reminders.waiting_at(lane) is not None
+
+        if self._intake.put_over(lane, waits):
+            self._fill()
+
+    def _sinks_for(self, notice: Notice) -> tuple[str, ...]:
+        return sinks_for(notice, self._settings, self._lines.names, self._group_of)
 
     def _take(self, parcel: Parcel) -> None:
-        self._intake.append(parcel)
+        self._intake.put(parcel)
+        self._fill()
+
+    def _fill(self) -> None:
         if self._recorded.is_set():  # else somebody may wait for this very one
             self._recorded = anyio.Event()
         self._filled.set()
@@ -160,7 +183,7 @@ class Notifier:
     def _remind(self, notice: Notice, matter: Matter, found: Due) -> None:
         """Tell of a rung. The last of its notices notes how far the ladder is climbed."""
         reminder, escalation = reminders_of(notice, matter, found, self._clock.now())
-        told = sinks_for(reminder, self._settings, self._lines.names) if found.remind else ()
+        told = self._sinks_for(reminder) if found.remind else ()
         first = tuple(name for name in told if name not in found.escalate_to)
         then = tuple(name for name in found.escalate_to if name in self._lines.names)
         climbed = (matter.notice, found.reached_min)
@@ -251,7 +274,7 @@ class Notifier:
     async def _record(self) -> None:
         """Record what is handed in, in its order, until cancelled."""
         while True:
-            while self._intake or self._settled or self._gone:
+            while self._intake or self._gone:
                 try:
                     await self._record_some()
                 except StoreError as error:
@@ -267,30 +290,38 @@ class Notifier:
         if self._gone:
             await self._drop_others()
             self._gone = False
-        batch = [self._intake[number] for number in range(min(_BATCH, len(self._intake)))]
-        if batch:
-            opened = await self._box.keep(batch, self._lived_s())
-            for _ in batch:
-                self._intake.popleft()
-            self._reminders.add(opened)
-            self._releases.add(_held_in(batch))
-            self._lines.hint()
-        lanes, self._settled = self._settled, []
-        try:
+        lanes = self._intake.overs()
+        if lanes:
             await self._reminders.settle(filter(None, map(self._reminders.waiting_at, lanes)))
-        except StoreError:
-            self._settled = lanes + self._settled
-            raise
+            self._intake.take(len(lanes))
+            return
+        batch = self._intake.parcels(_BATCH)
+        news = self._news_in(batch)
+        if news:
+            self._reminders.add(await self._box.keep(news, self._lived_s()))
+            self._releases.add(_held_in(news))
+            self._lines.hint()
+        self._intake.take(len(batch))
+
+    def _news_in(self, batch: Sequence[Parcel]) -> list[Parcel]:
+        """Leave out what people were told of before and has stood since then; orders are never left out."""
+        news: list[Parcel] = []
+        latest: dict[Lane, str | None] = {}
+        for parcel in batch:
+            if parcel.opens is not None:
+                lane = parcel.opens.lane
+                told = latest.get(lane, self._reminders.waiting_at(lane))
+                if parcel.order is None and told and sign_of(told) == sign_of(parcel.notice.id):
+                    continue
+                latest[lane] = parcel.notice.id
+            news.append(parcel)
+        return news
 
     def _tell_from_memory(self) -> None:
         """Tell at once what nobody would repeat; an order that is not done is given again in any case."""
-        kept = [parcel for parcel in self._intake if parcel.order is not None]
-        for parcel in self._intake:
-            if parcel.order is None:
-                for unkept in filter(None, map(self._lines.unkept, parcel.sinks)):
-                    unkept.put(parcel.notice)
-        self._intake.clear()
-        self._intake.extend(kept)
+        for parcel in self._intake.take_those_of_no_order():
+            for unkept in filter(None, map(self._lines.unkept, parcel.sinks)):
+                unkept.put(parcel.notice)
 
 
 def terms_of(settings: NotifySettings) -> Terms:

@@ -12,6 +12,11 @@ FORMAT = 1
 """Raised when a key changes its meaning or goes; keys may be added at any time."""
 
 
+def sign_of(notice: str) -> str:
+    """Return what a notice is about, by its id: when it comes about again, only what follows ~ differs."""
+    return notice.partition("~")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """One thing a person should know, with the next command to type.

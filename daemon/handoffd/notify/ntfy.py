@@ -10,11 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio.to_thread
-
 from handoffd.notify.notice import Notice
 from handoffd.notify.posting import judge, place_of, post
-from handoffd.notify.secret import secret_text
 from handoffd.notify.sink import Undelivered
 from handoffd.notify.wording import headline, message
 from handoffd.settings_notify import NtfySettings
@@ -42,9 +39,9 @@ class NtfySink:
     async def deliver(self, notice: Notice) -> None:
         """Publish `notice`; raises Undelivered with the place and the reason."""
         settings = self._settings
-        topic, token = await anyio.to_thread.run_sync(self._secrets)
-        body = json.dumps(published(notice, topic, settings), ensure_ascii=False).encode("utf-8", "replace")
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        body = json.dumps(published(notice, settings), ensure_ascii=False).encode("utf-8", "replace")
+        token = settings.token
+        headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
         status = await post(settings.server, body, headers, settings.timeout_s)
         if status in _KEYS:
             raise Undelivered(
@@ -55,21 +52,13 @@ class NtfySink:
     def close(self) -> None:
         """Hold nothing."""
 
-    def _secrets(self) -> tuple[str, str | None]:
-        topic = secret_text(self._settings.topic, self._settings.topic_file)
-        token = secret_text(self._settings.token, self._settings.token_file)
-        assert topic is not None  # checked with the settings
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise Undelivered("the token of ntfy holds what no token can")
-        return topic, token
 
-
-def published(notice: Notice, topic: str, settings: NtfySettings) -> dict[str, Any]:
+def published(notice: Notice, settings: NtfySettings) -> dict[str, Any]:
     """Return what ntfy is given, as plain JSON values."""
     given = {**PRIORITIES, **{str(kind): priority for kind, priority in settings.priority.items()}}
     tag = _TAGS.get(notice.kind)
     body: dict[str, Any] = {
-        "topic": topic,
+        "topic": settings.topic.get_secret_value(),
         "title": headline(notice),
         "message": message(notice),
         "priority": given.get(notice.kind, 3),

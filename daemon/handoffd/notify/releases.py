@@ -6,6 +6,7 @@ crash after leaves the digest waiting for its sink. So there is one digest, and 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -121,7 +122,8 @@ class Releases:
     async def _fold(self, sink: str, reason: Reason, now: datetime) -> None:
         lot = await self._box.lot(sink, reason, MOST_READ)
         if lot is not None and lot.notices:
-            name = f"{reason}-{sink}-{now:%Y%m%dT%H%M%S}-{lot.upto}"
+            # By chance, because the daemons of a team have the same hours, sinks and numbers.
+            name = f"{reason}-{sink}-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
             digest = folded(lot.notices, lot.count, reason, Cover(id=name, place=self._place, at=now))
             await self._box.fold(sink, reason, lot.upto, digest, self._lived_s())
             log.info("notices told as one", sink=sink, reason=reason, count=lot.count)

@@ -123,6 +123,8 @@ class Reminders:
                     over.append(matter.notice)
             except StoreError:
                 heapq.heappush(self._heap, entry)
+                for notice in over:  # nobody forgets them now
+                    self._arm(self._matters[notice])
                 raise
         return over
 

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from handoffd.notify.notice import Notice
-from handoffd.settings_notify import NotifySettings, RouteSettings
+from handoffd.settings_notify import GROUP, NotifySettings, RouteSettings
+
+GroupOf = Callable[[str], str | None]
+"""Returns the group of the project at a root."""
 
 
-def sinks_for(notice: Notice, settings: NotifySettings, sinks: Iterable[str]) -> tuple[str, ...]:
+def sinks_for(
+    notice: Notice, settings: NotifySettings, sinks: Iterable[str], group_of: GroupOf
+) -> tuple[str, ...]:
     """Return those of `sinks` that are told of a notice. What no route fits goes to all of them."""
     if notice.kind not in settings.events:
         return ()
-    return routed(notice, settings.routes, sinks)
+    return _routed(notice, settings.routes, sinks, group_of)
 
 
-def routed(notice: Notice, routes: Sequence[RouteSettings], sinks: Iterable[str]) -> tuple[str, ...]:
-    """Return where the routes lead."""
-    route = next((route for route in routes if _fits(route, notice)), None)
+def _routed(
+    notice: Notice, routes: Sequence[RouteSettings], sinks: Iterable[str], group_of: GroupOf
+) -> tuple[str, ...]:
+    route = next((route for route in routes if _fits(route, notice, group_of)), None)
     return tuple(sinks) if route is None else tuple(name for name in sinks if name in route.to)
 
 
-def _fits(route: RouteSettings, notice: Notice) -> bool:
+def _fits(route: RouteSettings, notice: Notice, group_of: GroupOf) -> bool:
     if route.kinds is not None and notice.kind not in route.kinds:
         return False
     if route.projects is None:
         return True
-    names = (notice.name, notice.project)
-    return any(fnmatchcase(name, pattern) for pattern in route.projects for name in names)
+    return any(_means(pattern, notice, group_of) for pattern in route.projects)
+
+
+def _means(pattern: str, notice: Notice, group_of: GroupOf) -> bool:
+    if pattern.startswith(GROUP):
+        return group_of(notice.project) == pattern.removeprefix(GROUP)
+    return any(fnmatchcase(name, pattern) for name in (notice.name, notice.project))

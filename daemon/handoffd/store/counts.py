@@ -6,16 +6,22 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Sums over what is supervised now, sizes in bytes.
 
-    `tracks` is by step and status; `deliveries` by sink and outcome, `waiting` where there is none yet.
+    `tracks` is by step and status; `deliveries` by sink and outcome; those without one are `held` while they
+    are not to be told yet, else `waiting`.
     """
 
     tracks: Mapping[tuple[str, str], int]
+    waiting_for_people: int
+    """Tracks that go on when a person does something."""
+    blocked: int
+    """Tracks that were told of as blocked, whether a person or another story is waited for."""
     deliveries: Mapping[tuple[str, str], int]
     backlog: int
     """Stories that wait for their turn."""
@@ -25,38 +31,67 @@ class Counts:
     wal_bytes: int
 
 
+_SUPERVISED: Final = "FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL"
+_OPEN: Final = "step IS NOT 'done' AND NOT json_extract(body, '$.ledger.closed')"
+_STUCK: Final = """(json_extract(body, '$.ledger.capped') IS NOT NULL OR
+    json_extract(body, '$.ledger.paused_by') IS NOT NULL
+    AND json_extract(body, '$.ledger.remedy') IS NOT NULL)"""
+_FOR_PEOPLE: Final = f"""{_OPEN} AND (status IN ('needs_human', 'timeout')
+    OR json_extract(body, '$.ledger.held_edit') IS NOT NULL OR status = 'pending' AND {_STUCK})"""
+"""As `engine.waiting` has it, but for what goes on by itself when another story is done."""
+_BLOCKED: Final = f"""{_OPEN} AND status = 'pending' AND ({_STUCK}
+    OR json_extract(body, '$.ledger.told') IS NOT NULL AND json_array_length(body, '$.ledger.limited') = 0)"""
+"""What is set aside for a usage limit is counted by its account."""
+
+
+class Gates(NamedTuple):
+    """How many tracks wait for a person, and the journal's latest event and projects at the count."""
+
+    tracks: int
+    event: int
+    projects: int
+
+
+NO_GATES: Final = Gates(0, 0, 0)
+
+
 def counts(db: sqlite3.Connection, path: Path) -> Counts:
     """Return the sums of the journal at `path`, which `db` has open."""
     tracks = db.execute(
-        """SELECT coalesce(step, ''), coalesce(status, ''), count(*)
-        FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL GROUP BY 1, 2"""
+        f"SELECT coalesce(step, ''), coalesce(status, ''), count(*) {_SUPERVISED} GROUP BY 1, 2"
     )
     standing = {(step, status): count for step, status, count in tracks}
     deliveries = db.execute(
-        "SELECT sink, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2"
+        """SELECT sink, coalesce(outcome, iif(held IS NULL, 'waiting', 'held')), count(*)
+        FROM deliveries GROUP BY 1, 2"""
     )
     return Counts(
         tracks=standing,
+        waiting_for_people=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}"),
+        blocked=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_BLOCKED}"),
         deliveries={(sink, outcome): count for sink, outcome, count in deliveries},
         backlog=_number(
             db,
-            """SELECT coalesce(sum(json_array_length(body, '$.ledger.backlog')), 0)
-            FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL""",
+            f"SELECT coalesce(sum(json_array_length(body, '$.ledger.backlog')), 0) {_SUPERVISED}",
         ),
         orders_pending=_number(db, "SELECT count(*) FROM effects WHERE outcome IS NULL"),
-        newest_event=_number(db, "SELECT coalesce(max(seq), 0) FROM events"),
+        newest_event=_newest(db),
         database_bytes=_size(path),
         wal_bytes=_size(path.with_name(f"{path.name}-wal")),
     )
 
 
-def gates(db: sqlite3.Connection) -> int:
-    """Return how many tracks of supervised projects wait for a person."""
-    return _number(
-        db,
-        """SELECT count(*) FROM tracks JOIN projects ON root = project
-        WHERE removed_at IS NULL AND status = 'needs_human'""",
-    )
+def gates(db: sqlite3.Connection, known: Gates = NO_GATES) -> Gates:
+    """Return how many supervised tracks wait for a person: what is `known`, if nothing has happened."""
+    event, projects = _newest(db), _number(db, "SELECT count(*) FROM projects WHERE removed_at IS NULL")
+    if (event, projects) == (known.event, known.projects):
+        return known
+    count = _number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}")
+    return Gates(count, event, projects)
+
+
+def _newest(db: sqlite3.Connection) -> int:
+    return _number(db, "SELECT coalesce(max(seq), 0) FROM events")
 
 
 def _number(db: sqlite3.Connection, query: str) -> int:

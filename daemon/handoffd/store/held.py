@@ -57,7 +57,7 @@ def fold(
 
 def write(db: sqlite3.Connection, notice: Outgoing, lived_s: float) -> bool:
     """Record a notice for its sinks; return whether it is new. One whose id is there stays as it is."""
-    if not notice.sinks and not notice.waits:
+    if not notice.sinks and notice.opens is None:
         return False
     added = db.execute(
         "INSERT OR IGNORE INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)",

@@ -22,7 +22,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store import queries, soundness, tables, usage
 from handoffd.store.cleaning import Cleaning
-from handoffd.store.counts import Counts, counts, gates
+from handoffd.store.counts import NO_GATES, Counts, counts, gates
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
 from handoffd.store.pruning import Pruning
@@ -63,6 +63,7 @@ class Journal:
         self._closed = False
         self._readers = Readers(path)
         self._texts = RuleTexts()
+        self._gates = NO_GATES
         self._writer = None if connection is None else Writer(connection, path, self._committed)
         self.outbox = Outbox(self._readers.run, self._write)
         """Notices on their way to people."""
@@ -207,7 +208,9 @@ class Journal:
     # --- projects, and what is kept for them -----------------------------------------------------
     async def gates(self) -> int:
         """Return how many tracks of supervised projects wait for a person."""
-        return await self._readers.run("count who waits for people", gates)
+        work = partial(gates, known=self._gates)
+        self._gates = await self._readers.run("count who waits for people", work)
+        return self._gates.tracks
 
     async def counts(self) -> Counts:
         """Return how much of everything it holds."""

@@ -15,14 +15,14 @@ from handoffd.store.codec import decode_track
 from handoffd.store.records import MatterNow, Outgoing, StoredMatter
 
 
-def open_matter(db: sqlite3.Connection, notice: Outgoing) -> StoredMatter:
-    """Note that what a notice tells of waits for a person, instead of what its track waited for before."""
+def open_matter(db: sqlite3.Connection, notice: Outgoing, key: TrackKey, reached_min: float) -> StoredMatter:
+    """Note that what a notice tells of waits for a person, instead of what waited under its key before."""
     db.execute(
-        """INSERT OR REPLACE INTO matters (project, track, notice, since)
-        SELECT ?, ?, number, ? FROM notices WHERE id = ?""",
-        (*notice.key, tables.moment(notice.at), notice.id),
+        """INSERT OR REPLACE INTO matters (project, track, notice, since, reached_min)
+        SELECT ?, ?, number, ?, ? FROM notices WHERE id = ?""",
+        (*key, tables.moment(notice.at), reached_min, notice.id),
     )
-    return StoredMatter(key=notice.key, notice=notice.id, since=notice.at, reached_min=0.0)
+    return StoredMatter(key=key, notice=notice.id, since=notice.at, reached_min=reached_min)
 
 
 def climb(db: sqlite3.Connection, notice: str, reached_min: float) -> None:

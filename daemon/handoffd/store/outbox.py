@@ -134,8 +134,8 @@ def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[s
 def _keep(db: sqlite3.Connection, notices: tuple[Outgoing, ...], lived_s: float) -> tuple[StoredMatter, ...]:
     opened = []
     for notice in notices:
-        if held.write(db, notice, lived_s) and notice.waits:
-            opened.append(matters.open_matter(db, notice))
+        if held.write(db, notice, lived_s) and notice.opens is not None:
+            opened.append(matters.open_matter(db, notice, *notice.opens))
         if notice.climbed is not None:
             matters.climb(db, *notice.climbed)
         if notice.effect is not None:

@@ -190,8 +190,9 @@ class Outgoing:
     """A notice to be recorded for `sinks`. `key.track` is empty when it is about the project as a whole.
 
     `effect` is the order it comes from, done when the notice is recorded; None: it comes from none.
-    `held` says of sinks why they are not told yet. `waits`: what it tells of waits for a person from now on.
-    `climbed`: the id of the notice that it reminds of, and how far the ladder is climbed with it.
+    `held` says of sinks why they are not told yet. `opens`: under which key it waits for a person from now
+    on, and how far its ladder of reminders counts as climbed. `climbed`: the id of the notice that it
+    reminds of, and how far the ladder is climbed with it.
     """
 
     id: str
@@ -201,7 +202,7 @@ class Outgoing:
     sinks: tuple[str, ...]
     effect: int | None
     held: Mapping[str, str] = field(default_factory=dict)
-    waits: bool = False
+    opens: tuple[TrackKey, float] | None = None
     climbed: tuple[str, float] | None = None
 
 

@@ -59,16 +59,14 @@ async def gauges(
 def _of_projects(fleet: Fleet, counts: Counts) -> tuple[Gauge, ...]:
     conditions: Values = {(name,): count for name, count in fleet.conditions().items()}
     tracks: Values = dict(counts.tracks.items())
-    gates = sum(count for (_, status), count in counts.tracks.items() if status == "needs_human")
-    blocked = sum(count for (_, status), count in counts.tracks.items() if status in {"blocked", "failing"})
     return (
         Gauge(name="projects", help="Supervised projects.", labels=("condition",), values=conditions),
         Gauge(
             name="tracks", help="Stories and tasks, by where they stand.", labels=("step", "status"),
             values=among(tracks, MOST_VALUES),
         ),
-        single("waiting_for_people", "Tracks that go on when a person says so.", gates),
-        single("blocked_tracks", "Tracks that are blocked or failing.", blocked),
+        single("waiting_for_people", "Tracks that go on when a person acts.", counts.waiting_for_people),
+        single("blocked_tracks", "Tracks that are paused, capped or wait for another story.", counts.blocked),
         single("projects_at_rest", "Projects of which there is a row and no more.", fleet.resting),
         single("backlog_stories", "Stories that wait in a backlog.", counts.backlog),
         single("attempts_in_flight", "Attempts that are being executed or checked.", fleet.running),
@@ -95,7 +93,7 @@ def _of_notices(counts: Counts, next_tries: Mapping[str, float]) -> tuple[Gauge,
     by_outcome: Values = dict(counts.deliveries.items())
     return (
         Gauge(
-            name="deliveries", help="Notices on record, by sink and what became of them.",
+            name="deliveries", help="Notices on record, by sink and what became of them (held: told later).",
             labels=("sink", "outcome"), values=by_outcome,
         ),
         single("sinks_resting", "Sinks that failed and are tried again later.", len(next_tries)),

@@ -9,7 +9,7 @@ import structlog
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.supervise.notices import condition_notice, trust_notice
+from handoffd.supervise.notices import CONDITION, condition_notice, trust_notice
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
 
@@ -36,8 +36,9 @@ class Health:
             write("project condition", project=self._root, condition=condition, detail=detail)
             if condition != "ok" and not self._is_the_machines(condition):
                 notice = condition_notice(self._root, condition, detail, self._services.clock)
-                self._services.notifier.send(notice)
+                self._services.notifier.stand(notice, CONDITION)
         if condition == "ok":
+            self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
             self.since = None
         elif condition != self.condition:
             self.since = self._services.clock.now()

@@ -21,6 +21,7 @@ from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.store.tables import checked_path
 from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
+from handoffd.supervise.notices import settle
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.services import Services
@@ -153,6 +154,7 @@ class Membership:
             self.loops.begin(root, None)
         for root in gone:
             self.register.forget(root)
+            settle(self.services.notifier, root)
             del self.brought_by[root]
         return begun
 

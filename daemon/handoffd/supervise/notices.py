@@ -17,6 +17,7 @@ from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
+from handoffd.notify.fanout import Notifier
 from handoffd.notify.notice import Notice
 from handoffd.protocol.story import expand
 from handoffd.store.records import PendingEffect
@@ -44,9 +45,20 @@ def notice_of(order: Notify, pending: PendingEffect, track: Track) -> Notice:
     )
 
 
+CONDITION = "~condition"
+"""What a project waits for, beside its tracks and the trust of a person."""
+
+
 def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
-    """Return the notice for a project that cannot be worked on as it is."""
-    return _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
+    """Return the notice for a project that cannot be worked on as it is; the same again has the same sign."""
+    notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
+    return replace(notice, id=_signed("condition", f"{root}\0{condition}\0{detail}"))
+
+
+def settle(notifier: Notifier, root: str) -> None:
+    """Have nothing wait for a person any more at a project itself; its tracks say so by themselves."""
+    notifier.settle(root)
+    notifier.settle(root, CONDITION)
 
 
 def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
@@ -118,14 +130,19 @@ def unpriced_notice(place: str, model: str | None, clock: Clock) -> Notice:
 
 
 def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Notice:
-    """Return the notice for edits that wait for trust; the same edit has the same id."""
+    """Return the notice for edits that wait for trust; the same edit has the same sign."""
     more = len(keys) - _MOST_KEYS
     named = ", ".join(keys[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
     text = "edits of its settings or step table wait for your trust; what was trusted before stays in force"
     why = f"agents can write these files, and this may run commands, spend money or weaken a gate: {named}"
     notice = _warning("trust", root, clock, text=text, why=why, action=command_for(root, "trust"))
-    mark = sha256(f"{root}\0{edit}".encode("utf-8", "replace")).hexdigest()[:16]
-    return replace(notice, id=f"trust-{mark}", kind="needs_human")
+    return replace(notice, id=_signed("trust", f"{root}\0{edit}"), kind="needs_human")
+
+
+def _signed(prefix: str, what: str) -> str:
+    """Return an id of its own whose sign follows from what it is about."""
+    mark = sha256(what.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{prefix}-{mark}~{secrets.token_hex(6)}"
 
 
 _MOST_KEYS = 10

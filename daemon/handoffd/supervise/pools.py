@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from handoffd.engine.track import Dispatch, Track, TrackKey
@@ -90,16 +89,7 @@ def limits_in(total: int, scheduling: SchedulingSettings) -> Limits:
 
 def group_of(bid: Bid, scheduling: SchedulingSettings) -> str | None:
     """Return the group of a track: the one its project names, else the first that names its project."""
-    return bid.group if bid.group is not None else group_named(bid.key.project, scheduling)
-
-
-def group_named(root: str, scheduling: SchedulingSettings) -> str | None:
-    """Return the first group of the settings that names the project at `root`."""
-    return next((name for name, group in scheduling.groups.items() if _holds(group.projects, root)), None)
-
-
-def _holds(patterns: tuple[str, ...], root: str) -> bool:
-    return any(pattern == root or fnmatchcase(root, pattern) for pattern in patterns)
+    return bid.group if bid.group is not None else scheduling.group_of(bid.key.project)
 
 
 def entry_of(bid: Bid, limits: Limits, scheduling: SchedulingSettings) -> Entry:

@@ -115,7 +115,7 @@ def _outgoing(parcel: Parcel) -> Outgoing:
         sinks=parcel.sinks,
         effect=parcel.order,
         held=parcel.held,
-        waits=parcel.waits,
+        opens=None if parcel.opens is None else (TrackKey(*parcel.opens.lane), parcel.opens.reached_min),
         climbed=parcel.climbed,
     )
 

@@ -3,8 +3,9 @@
 An edit that cannot be used is told of with everything that is wrong with it, and the last good settings
 stay in force. What only a restart can change is named until then; the rest counts at once.
 
-The file is looked at by its path and not watched: it may be a link to a link that somebody swaps, appear
-later, or be replaced by an editor in any way there is, and a look at it costs some microseconds.
+The file, and those of secrets that it names, are looked at by their paths and not watched: they may be
+links to links that somebody swaps, appear later, or be replaced by an editor in any way there is, and a
+look at them costs some microseconds.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Reloading:
         self._services = services
         self._given = given
         self._seen: Mark | None = None  # what changes while the daemon starts is an edit, too
+        self._secrets: tuple[Path, ...] = ()
         self._one = anyio.Lock()
         self._told: tuple[Problem, ...] = ()
         self.followers: list[Callable[[Settings], None]] = []
@@ -107,7 +109,7 @@ class Reloading:
         latest: Mark | None = None
         while True:
             await anyio.sleep(LOOK_S)
-            before, latest = latest, await to_thread.run_sync(marks, self._given.files())
+            before, latest = latest, await to_thread.run_sync(marks, self._files(self._given))
             if latest == before and latest != self._seen:
                 changed(await self.reload())
 
@@ -116,7 +118,8 @@ class Reloading:
         if self._given is None:
             return self.view
         async with self._one:
-            self._seen = await to_thread.run_sync(marks, self._given.files())
+            self._secrets = await to_thread.run_sync(self._given.secret_files)
+            self._seen = await to_thread.run_sync(marks, self._files(self._given))
             try:
                 loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file)
                 self._take(loaded, wanted)
@@ -131,6 +134,9 @@ class Reloading:
         """Return the problem that an edit is which nothing was found wrong with."""
         message = f"cannot be put in force ({type(error).__name__}; the log of the daemon says more)"
         return Problem(file=self.view.file or "the settings", message=message)
+
+    def _files(self, given: Given) -> tuple[Path, ...]:
+        return (*given.files(), *self._secrets)
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:

@@ -35,6 +35,7 @@ from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.naming import root_called
+from handoffd.supervise.notices import settle
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import peek_of
@@ -223,6 +224,7 @@ class Roster:
                     raise
                 self._register.awake[project].dismiss()
                 self._register.forget(project)
+                settle(self._services.notifier, project)
                 self.membership.of_a_person(project, removed=True)
                 return view
 

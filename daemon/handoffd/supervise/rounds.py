@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.table import Texts
+from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Row, states_in, trace_in
@@ -147,7 +148,7 @@ class Rounds:
         except Locked:
             return False  # it says so itself
         row.trace, row.folder, row.states = trace, found.lock.name, None
-        self._services.notifier.settle(root)  # an edit that an earlier life told of waits no more
+        settle(self._services.notifier, root)  # what an earlier life told of waits no more
         return True
 
     async def _usual(self, texts: Mapping[str, Texts], rows: Mapping[str, Row]) -> Collection[str]:

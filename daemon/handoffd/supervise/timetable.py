@@ -11,7 +11,6 @@ import heapq
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -27,7 +26,6 @@ from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.due import Due, Lateness, Missed, due
 from handoffd.schedule.plan import Planned, planned
 from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
-from handoffd.supervise.pools import group_named
 from handoffd.supervise.scheduled import own_starts, schedule_view, started
 from handoffd.supervise.services import Services
 
@@ -166,7 +164,7 @@ class Timetable:
 
     def _all(self, names: Mapping[str, str]) -> dict[Key, Planned]:
         settings, own = self._services.settings, self._services.own_schedules
-        groups = partial(group_named, scheduling=settings.scheduling)
+        groups = settings.scheduling.group_of
         return {one.key: one for one in planned(settings.schedule.starts, own.starts, names, groups)}
 
     def _reckoned(self) -> list[tuple[datetime, Key]]:

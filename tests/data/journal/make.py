@@ -134,7 +134,7 @@ async def _held(journal: Journal) -> None:
     """A gate that waits, told of to the command, held back from the webhook, and reminded of once."""
     gate = Outgoing(
         id="held", key=SHOP, at=_at(18), body='{"id": "held"}', sinks=("command", "webhook"), effect=None,
-        held={"webhook": "quiet"}, waits=True,
+        held={"webhook": "quiet"}, opens=(SHOP, 0.0),
     )  # fmt: skip
     reminder = Outgoing(
         id="reminder", key=SHOP, at=_at(19), body="{}", sinks=(), effect=None, climbed=("held", 60.0)

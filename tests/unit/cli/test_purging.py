@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import anyio
@@ -10,8 +11,9 @@ from tests.support.runs import end_processes, run_spec
 
 from handoffd.cli import purging
 from handoffd.cli.service_scope import Machine, Scope
-from handoffd.errors import Refused
+from handoffd.errors import Locked, Refused
 from handoffd.execute.process import Launcher
+from handoffd.store.lock import acquire, daemon_lock_path
 
 
 @pytest.fixture
@@ -19,7 +21,11 @@ def scope(tmp_path: Path) -> Scope:
     """A home in which a daemon has run."""
     scope = Scope(account=None, machine=Machine(environment={"HOME": str(tmp_path)}))
     (scope.state / "runs/d1").mkdir(parents=True)
-    for name in ("journal.db", "journal.db-wal", "journal.db.before-2026", "daemon.lock", "control.token"):
+    (scope.state / "hooks").mkdir()
+    for name in (
+        "journal.db", "journal.db-wal", "journal.db.before-2026", "daemon.lock", "control.token",
+        ".control.token.0123456789abcdef.tmp",
+    ):  # fmt: skip
         (scope.state / name).touch()
     return scope
 
@@ -44,12 +50,26 @@ def test_what_is_not_there_is_not_missed(tmp_path: Path) -> None:
     assert [] == purging.folders(Scope(account=None, machine=Machine(environment={"HOME": str(tmp_path)})))
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(scope: Scope) -> None:
+@pytest.mark.parametrize("name", ["notes.txt", ".git", "running", "journal.txt"])
+def test_a_folder_with_something_else_in_it_is_left_alone(scope: Scope, name: str) -> None:
     """It was named wrongly, or somebody has put something there."""
-    (scope.state / "notes.txt").touch()
+    (scope.state / name).touch()
 
-    with pytest.raises(Refused, match=r"notes\.txt"):
+    with pytest.raises(Refused, match=re.escape(name)):
         purging.folders(scope)
+
+
+def test_a_daemon_keeps_its_journal(scope: Scope) -> None:
+    """Also one that runs in a terminal, which no unit is asked to stop."""
+    with acquire(daemon_lock_path(scope.state), "the state directory"):
+        with pytest.raises(Refused, match="is in use by") as caught, purging.alone(scope):
+            pass
+        assert "handoffd stop" == caught.value.hint
+    with purging.alone(scope), pytest.raises(Locked):
+        acquire(daemon_lock_path(scope.state), "the state directory")
+    purging.remove(scope, [scope.state])
+    with purging.alone(scope):
+        assert not scope.state.exists()
 
 
 def test_a_link_is_left_alone(scope: Scope, tmp_path: Path) -> None:

@@ -28,6 +28,30 @@ def test_state_is_where_the_daemon_keeps_it(environment: dict[str, str], state: 
     assert Path(state) == _scope(**environment).state
 
 
+def test_state_is_where_the_settings_say(tmp_path: Path) -> None:
+    """Else a purge would leave it, and say that nothing is left."""
+    file = tmp_path / ".config/handoffd/handoffd.yaml"
+    file.parent.mkdir(parents=True)
+    machine = Machine(environment={"HOME": str(tmp_path)})
+    file.write_text(f"state_dir: {tmp_path}/elsewhere\n")
+    assert tmp_path / "elsewhere" == Scope(account=None, machine=machine).state
+    file.write_text("state_dir: [\n")
+    assert tmp_path / ".local/state/handoffd" == Scope(account=None, machine=machine).state
+
+
+def test_sockets_must_be_where_the_launchers_unit_has_them(tmp_path: Path) -> None:
+    """What the settings say of them the daemon follows, and the launcher does not."""
+    file = tmp_path / ".config/handoffd/handoffd.yaml"
+    file.parent.mkdir(parents=True)
+    environment = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/run/user/7"}
+    scope = Scope(account=None, machine=Machine(environment=environment))
+    assert scope.stray_sockets is None
+    file.write_text("runtime_dir: /run/user/7/handoffd\n")
+    assert scope.stray_sockets is None
+    file.write_text("runtime_dir: /tmp/h\n")
+    assert Path("/tmp/h") == scope.stray_sockets
+
+
 def test_a_person_is_asked_for_nothing() -> None:
     """Names, folder and commands are those of the person's own systemd."""
     scope = _scope()

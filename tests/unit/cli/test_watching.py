@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -32,20 +34,46 @@ def test_time_that_passes_is_no_news() -> None:
     assert [statuses[0], statuses[2], statuses[3]] == list(changes(iter(statuses)))
 
 
-def test_the_screen_is_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """Until whoever watches has enough."""
+def test_what_changes_is_shown_where_there_is_no_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, and not when whoever reads the pipe has enough."""
     seen = []
 
     def ask() -> Answer:
-        seen.append(1)
-        if len(seen) == 2:
+        seen.append(capsys.readouterr().out)
+        if len(seen) == 3:
             raise KeyboardInterrupt
         return Answer({"daemon": True, "projects": []}, daemon=True)
 
     with pytest.raises(KeyboardInterrupt):
         watch(ask, whole=False, as_json=False)
 
-    assert "No project is supervised" in capsys.readouterr().out
+    assert ["", ""] == [seen[0], seen[2]]
+    assert "No project is supervised" in seen[1]
+
+
+def test_the_screen_is_shown_again(control: Controlled) -> None:
+    """On a terminal, until whoever watches has enough."""
+    leader, follower = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "handoffd", "status", "shop", "--watch"],
+        env=environment(control.runtime) | {"TERM": "xterm"}, stdin=follower, stdout=follower,
+    ) as process:  # fmt: skip
+        os.close(follower)
+        _until(leader, b"needs_human")
+        view = control.supervision.projects["/srv/shop"]
+        control.supervision.projects["/srv/shop"] = replace(view, tracks=(track_view(status="timeout"),))
+        _until(leader, b"timeout")
+        process.send_signal(signal.SIGINT)
+        assert 130 == process.wait(60)
+    os.close(leader)
+
+
+def _until(terminal: int, words: bytes) -> None:
+    """Read what a terminal shows until these words are there; an error when the program ends before."""
+    shown = b""
+    while words not in shown:
+        assert select.select([terminal], [], [], 60)[0], shown
+        shown += os.read(terminal, 65536)
 
 
 def test_every_change_is_a_line_of_json(control: Controlled) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -36,14 +37,16 @@ async def gate(journal: Journal, name: str = "gate", **changes: object) -> Outgo
     state = stored.track.state
     assert state is not None
     notice = replace(NOTICE, id=name, story=state.story, step=state.step)
-    plain = Outgoing(id=name, key=KEY, at=NOW, body=notice.as_json(), sinks=("web",), effect=None, waits=True)
+    plain = Outgoing(
+        id=name, key=KEY, at=NOW, body=notice.as_json(), sinks=("web",), effect=None, opens=(KEY, 0.0)
+    )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
 async def test_what_waits_says_when_people_hear_of_it_again(journal: Journal) -> None:
     """With what to type; without a daemon nobody knows when."""
     await journal.outbox.keep([await gate(journal)], 1)
-    await journal.outbox.keep([replace(await gate(journal, "r"), waits=False, climbed=("gate", 60.0))], 2)
+    await journal.outbox.keep([replace(await gate(journal, "r"), opens=None, climbed=("gate", 60.0))], 2)
     desk = MemoryDesk(again={"gate": NOW + timedelta(hours=1)})
 
     found = await notices_json(journal.outbox, desk, LATELY_S)
@@ -68,7 +71,8 @@ async def test_what_is_over_waits_no_more(journal: Journal) -> None:
 
     await journal.outbox.keep([await gate(journal, "odd", body="{")], 1)
     assert [] == (await notices_json(journal.outbox, NoDesk(), LATELY_S))["waiting"]
-    trust = await gate(journal, "trust", key=KEY._replace(track=""))
+    itself = KEY._replace(track="")
+    trust = await gate(journal, "trust", key=itself, opens=(itself, 0.0))
     await journal.outbox.keep([trust], 1)
     assert 1 == len((await notices_json(journal.outbox, NoDesk(), LATELY_S))["waiting"])
     await journal.remove_project(KEY.project, NOW)
@@ -77,7 +81,7 @@ async def test_what_is_over_waits_no_more(journal: Journal) -> None:
 
 async def test_what_is_held_back_says_until_when(journal: Journal) -> None:
     """And why."""
-    await journal.outbox.keep([await gate(journal, held={"web": "quiet"}, waits=False)], 1)
+    await journal.outbox.keep([await gate(journal, held={"web": "quiet"}, opens=None)], 1)
     desk = MemoryDesk(held={("web", "quiet"): NOW})
 
     found = await notices_json(journal.outbox, desk, LATELY_S)
@@ -89,12 +93,21 @@ async def test_what_is_held_back_says_until_when(journal: Journal) -> None:
 async def test_of_many_the_oldest_are_shown(journal: Journal) -> None:
     """And the others counted."""
     many = [
-        await gate(journal, str(number), key=KEY._replace(track=str(number)))
+        await gate(journal, str(number), opens=(KEY._replace(track=str(number)), 0.0))
         for number in range(MOST_WAITING + 3)
     ]
     await journal.outbox.keep(many, 1)
 
     assert 3 == (await notices_json(journal.outbox, NoDesk(), LATELY_S))["more_waiting"]
+
+
+async def test_what_nobody_is_told_of_again_waits_too(journal: Journal) -> None:
+    """JSON knows no numbers without an end."""
+    trouble = await gate(journal, opens=(KEY._replace(track="~condition"), math.inf))
+    await journal.outbox.keep([replace(trouble, body=replace(NOTICE, track="").as_json())], 1)
+
+    (shown,) = (await notices_json(journal.outbox, NoDesk(), LATELY_S))["waiting"]
+    assert ("", None, None) == (shown["track"], shown["reminded_min"], shown["again_at"])
 
 
 def test_a_trial_is_fine_when_every_sink_took_it() -> None:

@@ -175,6 +175,17 @@ def test_settings_that_cannot_be_used(folder: Path) -> None:
     assert ["settings"] == checks(examine(subject(folder, settings=None, invalid=invalid, socket=None)))
 
 
+def test_files_of_secrets_are_looked_at(folder: Path) -> None:
+    """Which the settings only name."""
+    key = folder / "key"
+    key.write_text("x")
+    key.chmod(0o644)
+
+    found = of(examine(subject(folder, secret_files=(key,))), "settings")
+
+    assert f"{key} is open to others" == found.what
+
+
 def test_executors_of_the_settings_that_cannot_be_used(folder: Path) -> None:
     """They belong to the settings, and are told of there."""
     settings = Settings(state_dir=folder / "s", runtime_dir=folder, executors={"mine": {"argv": 7}})

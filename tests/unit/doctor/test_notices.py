@@ -31,17 +31,18 @@ def test_a_program_must_be_there() -> None:
     )
 
 
-def test_files_with_secrets_must_be_readable_and_ours_alone(tmp_path: Path) -> None:
-    """Each is named."""
-    token = tmp_path / "token"
-    ntfy = {"topic": "t", "token_file": str(token)}
-    assert [("fault", "nobody is told by ntfy", f"{token} cannot be read")] == found(ntfy=ntfy)
-    token.write_text("x")
-    token.chmod(0o644)
+@pytest.mark.slow
+def test_a_file_with_addresses_must_be_readable_and_ours_alone(tmp_path: Path) -> None:
+    """It is named."""
+    config = tmp_path / "apprise.conf"
+    apprise = {"config_file": str(config)}
+    assert [("fault", "nobody is told by apprise", f"{config} cannot be read")] == found(apprise=apprise)
+    config.write_text("json://127.0.0.1:9/\n")
+    config.chmod(0o644)
     why = "it holds a secret, and other accounts may read it"
-    assert [("warning", f"{token} is open to others", why)] == found(ntfy=ntfy)
-    token.chmod(0o600)
-    assert ["ok"] == [severity for severity, _, _ in found(ntfy=ntfy)]
+    assert [("warning", f"{config} is open to others", why)] == found(apprise=apprise)
+    config.chmod(0o600)
+    assert ["ok"] == [severity for severity, _, _ in found(apprise=apprise)]
 
 
 @pytest.mark.slow

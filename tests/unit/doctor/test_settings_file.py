@@ -29,6 +29,13 @@ def test_every_problem_is_a_fault() -> None:
     assert ["vi /h.yaml", "vi /h.yaml", None] == [one.action for one in found]
 
 
+def test_secrets_that_others_may_read_are_a_warning() -> None:
+    """With what to type."""
+    (found,) = check(Path("/etc/h.yaml"), [], open_files=["/etc/key"])
+
+    assert ("warning", "chmod 600 /etc/key") == (found.severity, found.action)
+
+
 def test_what_the_daemon_says_of_them_is_a_warning() -> None:
     """Unless it is what is wrong with the file, which is told already."""
     problem = Problem(file="/h.yaml", line=2, key="log.level", message="must be loud")

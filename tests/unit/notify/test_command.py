@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -38,6 +40,15 @@ def read_pid(file: Path) -> int | None:
     """Return the number in `file` once it is written whole."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     return int(text) if text.endswith("\n") else None
+
+
+def written_by(pid: int) -> list[str]:
+    """Return the numbers of the files without a name that a process has open."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found += [file.name] if os.readlink(file).endswith(" (deleted)") else []
+    return found
 
 
 async def test_the_program_gets_the_notice_as_json(tmp_path: Path) -> None:
@@ -74,6 +85,29 @@ async def test_a_failure_tells_exit_code_and_last_words() -> None:
     assert caught.value.why.endswith("no route")
     assert len(caught.value.why) < 3000
     assert caught.value.worth_retrying
+
+
+async def test_a_notice_needs_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That it is full may be what there is to tell; and a program that floods does not fill it."""
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    largest = 0
+
+    async def measure() -> None:
+        nonlocal largest
+        while True:
+            sizes = [os.stat(f"/proc/self/fd/{number}").st_size for number in written_by(os.getpid())]
+            largest = max(largest, *sizes, 0)
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(measure)
+        await sink('cat > "$1"; head -c 5000000 /dev/zero', tmp_path / "got").deliver(NOTICE)
+        with pytest.raises(Undelivered, match=r"ended by us after 0.3 s, after writing: y\ny\n"):
+            await sink("yes", timeout_s=0.3).deliver(NOTICE)
+        tasks.cancel_scope.cancel()
+
+    assert json.loads(NOTICE.as_json()) == json.loads((tmp_path / "got").read_text(encoding="utf-8"))
+    assert largest < 100_000
 
 
 async def test_a_signal_is_a_failure() -> None:

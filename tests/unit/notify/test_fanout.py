@@ -40,6 +40,24 @@ async def test_kinds_nobody_asked_for_are_not_sent() -> None:
     assert (["b"], [7, 8]) == (sink.got, box.orders)
 
 
+async def test_routes_follow_the_groups_of_projects() -> None:
+    """Also when the settings of these change; what is configured without them leaves them as they were."""
+    web, sink, other = {"/srv/shop": "web"}, Recording("a"), Recording("b")
+    settings = NotifySettings.model_validate({
+        "sinks": {"a": {"command": ["true"]}, "b": {"command": ["true"]}},
+        "routes": [{"projects": ["group:web"], "to": ["a"]}, {"to": ["b"]}],
+    })  # fmt: skip
+    async with running(settings, sink, other) as notifier:
+        notifier.send(replace(NOTICE, id="0"))
+        notifier.configure(settings, web.get)
+        notifier.send(replace(NOTICE, id="1"))
+        notifier.configure(settings)
+        notifier.send(replace(NOTICE, id="2"))
+        await notifier.drain(60)
+
+    assert (["1", "2"], ["0"]) == (sink.got, other.got)
+
+
 async def test_without_sinks_orders_are_done_at_once() -> None:
     """There is nobody to tell."""
     box = MemoryBox()

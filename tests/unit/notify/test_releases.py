@@ -95,6 +95,21 @@ async def test_what_an_earlier_life_held_back_is_told_by_the_next_one_and_once()
     assert ["folded", "folded", "delivered"] == box.outcomes()
 
 
+async def test_the_digests_of_two_daemons_are_not_taken_for_one() -> None:
+    """They have the same hours, sinks and numbers; whoever gets both drops repetitions by the id."""
+    sinks = (Recording(), Recording())
+    for sink in sinks:
+        clock, values = WallClock(NIGHT), settings(quiet=QUIET)
+        async with telling(values, clock, MemoryBox(), sink) as notifier:
+            send(notifier, "a", "b", at=NIGHT)
+            assert await notifier.drain(60)
+            clock.move(hours=9)
+            notifier.configure(values)
+            await eventually(lambda sink=sink: sink.got)  # type: ignore[misc]
+
+    assert 2 == len({*sinks[0].got, *sinks[1].got})
+
+
 async def test_a_digest_collects_its_kinds_until_its_time() -> None:
     """Others are told at once; one that is alone is told as it is; and nothing is told of nothing."""
     clock, box, sink = WallClock(NOON), MemoryBox(), Recording()

@@ -13,7 +13,9 @@ from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
 from tests.unit.notify.test_releases import QUIET, telling
 
+from handoffd.errors import StoreError
 from handoffd.notify.fanout import Notifier
+from handoffd.notify.notice import Notice
 from handoffd.notify.reminders import span
 from handoffd.settings_notify import NotifySettings
 
@@ -193,6 +195,36 @@ async def test_a_box_that_cannot_be_asked_is_asked_again() -> None:
         await eventually(lambda: {} == box.waiting_matters)
 
     assert ["gate", "reminder-60-gate"] == me.got
+
+
+async def test_what_was_found_to_be_over_is_forgotten_although_the_next_one_cannot_be_asked_for() -> None:
+    """It would be called waiting until the next start."""
+    clock, box, me, boss = WallClock(NOON), Fickle(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.send(replace(GATE, id="over", track="a"), 7)
+        notifier.send(replace(GATE, id="asked", track="b"), 8)
+        assert await notifier.drain(60)
+        box.over.add("over")
+        box.refuses = "asked"
+        clock.move(minutes=60)
+        notifier.configure(settings())
+        await eventually(lambda: box.refused)
+        box.refuses = ""
+        await eventually(lambda: ["asked"] == list(notifier.reminders()))
+
+
+class Fickle(MemoryBox):
+    """A box of which one notice cannot be read, for a while."""
+
+    refuses = ""
+    refused = 0
+
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return what is there, but for that."""
+        if notice == self.refuses:
+            self.refused += 1
+            raise StoreError("no space left")
+        return await super().outlook(notice)
 
 
 async def test_without_sinks_nothing_waits() -> None:

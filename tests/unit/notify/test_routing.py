@@ -18,7 +18,7 @@ def told(routes: list[dict[str, Any]], **changes: Any) -> tuple[str, ...]:
     """Return who is told of a notice."""
     form = {"command": ["true"]}
     settings = NotifySettings.model_validate({"sinks": dict.fromkeys(SINKS, form), "routes": routes})
-    return sinks_for(replace(NOTICE, **changes), settings, SINKS)
+    return sinks_for(replace(NOTICE, **changes), settings, SINKS, {"/srv/shop": "web"}.get)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,8 @@ def told(routes: list[dict[str, Any]], **changes: Any) -> tuple[str, ...]:
         ([{"projects": ["shop"], "to": ["phone"]}], ("phone",)),
         ([{"projects": ["/srv/*"], "to": ["phone"]}], ("phone",)),
         ([{"projects": ["sho", "SHOP", "/srv"], "to": ["phone"]}], SINKS),
+        ([{"projects": ["group:web"], "to": ["phone"]}], ("phone",)),
+        ([{"projects": ["group:w*"], "to": ["phone"]}], SINKS),
         ([{"projects": ["blog", "s*"], "kinds": ["needs_human"], "to": ["mail"]}], ("mail",)),
         ([{"projects": ["s*"], "kinds": ["done"], "to": ["mail"]}], SINKS),
         ([{"projects": ["s*"], "to": ["mail"]}, {"to": ["phone"]}], ("mail",)),  # the first that fits
@@ -46,4 +48,4 @@ def test_what_nobody_asked_for_is_told_to_nobody() -> None:
     """`events` goes before the routes."""
     settings = NotifySettings.model_validate({"events": ["done"], "routes": [{"to": []}]})
 
-    assert () == sinks_for(NOTICE, settings, SINKS)
+    assert () == sinks_for(NOTICE, settings, SINKS, lambda _: None)

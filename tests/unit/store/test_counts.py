@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.unit.store.making import KEY, NOW, opened, record, track
 
-from handoffd.engine.track import Queued, TrackKey
-from handoffd.protocol.state import Status
+from handoffd.engine.caps import Finding
+from handoffd.engine.limits import Limit
+from handoffd.engine.track import HeldEdit, Queued, Track, TrackKey
+from handoffd.protocol.state import State, Status
 from handoffd.store.records import Outgoing
 
 
@@ -41,25 +44,70 @@ async def test_stories_that_wait_are_counted(tmp_path: Path) -> None:
 
 
 async def test_notices_by_sink_and_outcome(tmp_path: Path) -> None:
-    """What is on its way is `waiting`."""
+    """What is on its way is `waiting`, what is not to be told before the morning is `held`."""
     async with opened(tmp_path / "journal.db") as journal:
         for name in ("n1", "n2"):
             notice = Outgoing(id=name, key=KEY, at=NOW, body="{}", sinks=("webhook",), effect=None)
             await journal.outbox.keep([notice], 0)
         (first, _) = await journal.outbox.waiting("webhook", 0, 10)
         await journal.outbox.delivered(first.number, 1)
+        late = {"webhook": "quiet"}
+        notice = Outgoing(id="n3", key=KEY, at=NOW, body="{}", sinks=("webhook",), effect=None, held=late)
+        await journal.outbox.keep([notice], 0)
 
         found = await journal.counts()
 
-    assert {("webhook", "delivered"): 1, ("webhook", "waiting"): 1} == found.deliveries
+    expected = {("webhook", "delivered"): 1, ("webhook", "waiting"): 1, ("webhook", "held"): 1}
+    assert expected == found.deliveries
 
 
 async def test_who_waits_for_people(tmp_path: Path) -> None:
-    """Of what is supervised now."""
+    """Of what is supervised now; it is counted again when something has happened."""
     async with opened(tmp_path / "journal.db") as journal:
         for root, status in (("/a", Status.PASS), ("/b", Status.NEEDS_HUMAN), ("/gone", Status.NEEDS_HUMAN)):
             await journal.add_project(root, root[1:], NOW)
             await journal.commit(record(key=TrackKey(root), after=track(status=status)))
+        assert 2 == await journal.gates()
         await journal.remove_project("/gone", NOW)
-
         assert 1 == await journal.gates()
+        await journal.commit(record(key=TrackKey("/a"), after=track(status=Status.TIMEOUT)))
+        assert 2 == await journal.gates()
+
+
+_CAP = Finding(scope="story", unit="usd", cap=1.0, spent=2.0)
+_LIMIT = Limit(account="claude", executor="claude", kind="limit", since=NOW, until=NOW)
+
+
+@pytest.mark.parametrize(
+    ("there", "waits", "blocked"),
+    [
+        (track(status=Status.NEEDS_HUMAN), 1, 0),
+        (track(status=Status.TIMEOUT), 1, 0),
+        (track(status=Status.PENDING), 0, 0),
+        (track(status=Status.RUNNING), 0, 0),
+        (track(status=Status.PENDING).with_ledger(paused_by="ann"), 0, 0),
+        (track(status=Status.PENDING).with_ledger(paused_by="handoffd", remedy="handoffd doctor"), 1, 1),
+        (track(status=Status.PENDING).with_ledger(capped=_CAP), 1, 1),
+        (track(status=Status.PENDING).with_ledger(told="blocked by US-0"), 0, 1),
+        (track(status=Status.PENDING).with_ledger(told="a usage limit", limited=(_LIMIT,)), 0, 0),
+        (
+            track(status=Status.PASS).with_ledger(held_edit=HeldEdit(state=State(project="p"), why="gate")),
+            1,
+            0,
+        ),
+        (track(status=Status.NEEDS_HUMAN).with_ledger(closed=True), 0, 0),
+        (Track(), 0, 0),
+    ],
+)
+async def test_what_goes_on_when_somebody_does_something(
+    tmp_path: Path, there: Track, waits: int, blocked: int
+) -> None:
+    """A person, or another story; as people are told of it, whatever the status in STATE.json is."""
+    async with opened(tmp_path / "journal.db") as journal:
+        await journal.add_project("/a", "a", NOW)
+        await journal.commit(record(key=TrackKey("/a"), after=there))
+
+        found = await journal.counts()
+
+        assert (waits, blocked) == (found.waiting_for_people, found.blocked)
+        assert waits == await journal.gates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,11 +14,12 @@ from tests.unit.store.making import KEY, NOW, opened, record
 from tests.unit.store.test_journal import GOLDEN
 from tests.unit.store.test_outbox import BLOG, outgoing
 
+from handoffd.engine.track import TrackKey
 from handoffd.store.journal import Journal
 from handoffd.store.matters import matters
 from handoffd.store.records import StoredMatter
 
-GATE = replace(outgoing("gate"), waits=True, sinks=())
+GATE = replace(outgoing("gate"), opens=(KEY, 0.0), sinks=())
 
 
 async def test_a_matter_is_opened_with_its_notice_and_once(tmp_path: Path) -> None:
@@ -44,11 +46,21 @@ async def test_how_far_the_ladder_is_climbed_is_recorded_with_the_reminder(tmp_p
         assert [60.0] == [matter.reached_min for matter in await journal.outbox.matters()]
 
 
+async def test_what_a_project_waits_for_is_apart_from_its_tracks(tmp_path: Path) -> None:
+    """And may be one of which nobody is told again."""
+    async with opened(tmp_path / "journal.db") as journal:
+        trouble = replace(GATE, id="trouble", opens=(TrackKey(KEY.project, "~condition"), math.inf))
+        await journal.outbox.keep([GATE, trouble], 1)
+
+        found = {one.notice: (one.key.track, one.reached_min) for one in await journal.outbox.matters()}
+        assert {"gate": (KEY.track, 0), "trouble": ("~condition", math.inf)} == found
+
+
 async def test_the_next_matter_of_a_track_takes_the_place_of_the_last(tmp_path: Path) -> None:
     """Other tracks have their own; the oldest comes first."""
     async with opened(tmp_path / "journal.db") as journal:
         later = NOW + timedelta(hours=1)
-        await journal.outbox.keep([GATE, replace(GATE, id="blog", key=BLOG, at=later)], 1)
+        await journal.outbox.keep([GATE, replace(GATE, id="blog", opens=(BLOG, 0.0), at=later)], 1)
         await journal.outbox.keep([replace(GATE, id="next", at=later + timedelta(hours=1))], 2)
 
         assert ["blog", "next"] == [matter.notice for matter in await journal.outbox.matters()]
@@ -63,7 +75,7 @@ async def looked_at(journal: Journal, notice: str) -> tuple[str, bool, bool] | N
 async def test_how_it_stands_is_what_the_journal_has_now(tmp_path: Path) -> None:
     """The track as decided last; a project that was removed is nobody's."""
     async with opened(tmp_path / "journal.db") as journal:
-        await journal.outbox.keep([GATE, replace(GATE, id="blog", key=BLOG)], 1)
+        await journal.outbox.keep([GATE, replace(GATE, id="blog", key=BLOG, opens=(BLOG, 0.0))], 1)
         assert await looked_at(journal, "none") is None
         assert ("text of gate", False, False) == await looked_at(journal, "gate")
 

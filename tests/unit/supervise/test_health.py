@@ -14,6 +14,7 @@ from tests.unit.supervise.test_machine import fail
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.health import Health
+from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles
 
 
@@ -48,6 +49,29 @@ async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
 
         assert await here.services.notifier.drain(60)
         assert ["no space left"] == [notice.why for notice in here.told.notices]
+        tasks.cancel_scope.cancel()
+
+
+async def test_people_are_told_once_of_what_stands_by_however_many_daemons(tmp_path: Path) -> None:
+    """And again when it was over meanwhile, whoever noticed that; it is shown as something that waits."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        notifier = here.services.notifier
+        tasks.start_soon(notifier.run)
+        for _ in range(3):
+            Health(str(tmp_path), here.services).mark("missing", "gone")
+            assert await notifier.drain(60)
+        assert ["gone"] == [notice.why for notice in here.told.notices]
+        assert [None] == list(notifier.reminders().values())
+
+        Health(str(tmp_path), here.services).mark("missing", "another folder")
+        Health(str(tmp_path), here.services).mark("ok")
+        Health(str(tmp_path), here.services).mark("missing", "another folder")
+        assert await notifier.drain(60)
+        assert ["gone", "another folder", "another folder"] == [notice.why for notice in here.told.notices]
+        assert 3 == len({notice.id for notice in here.told.notices})
+        settle(notifier, str(tmp_path))
+        assert await notifier.drain(60)
+        assert {} == notifier.reminders()
         tasks.cancel_scope.cancel()
 
 
@@ -103,6 +127,12 @@ async def test_an_edit_that_waits_for_trust_is_told_of_until_it_is_trusted_or_go
         assert ["auto", "auto, executor"] == [str(one.why).partition(": ")[2] for one in here.told.notices]
         assert f"handoffd trust {root}" == here.told.notices[0].action
         assert [here.told.notices[1].id] == list(notifier.reminders())
+
+        settings.write_text("auto: true")  # as it was once: news
+        await files.refresh()
+        Health(str(root), here.services).mark_held(files)
+        assert await notifier.drain(60)
+        assert 3 == len(here.told.notices)
 
         await files.trust()
         Health(str(root), here.services).mark_held(files)

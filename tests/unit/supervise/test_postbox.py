@@ -19,7 +19,7 @@ from tests.unit.store.making import KEY, opened, record
 from tests.unit.supervise.making import track_of
 
 from handoffd.clock import SystemClock
-from handoffd.notify.box import Expired, Held, Matter, Opened, Parcel
+from handoffd.notify.box import Expired, Held, Matter, Opened, Opening, Parcel
 from handoffd.notify.fanout import Notifier
 from handoffd.notify.sink import Undelivered
 from handoffd.protocol.state import Status
@@ -100,7 +100,9 @@ async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: P
         box = Postbox(journal)
         waiting = track_of(Status.NEEDS_HUMAN)
         gate = replace(NOTICE, id="gate", story="US-001", step="bdd", project=KEY.project, track=KEY.track)
-        (matter,) = await box.keep([Parcel(notice=gate, sinks=("web",), waits=True)], 1)
+        (matter,) = await box.keep(
+            [Parcel(notice=gate, sinks=("web",), opens=Opening(lane=(KEY.project, KEY.track)))], 1
+        )
         assert Matter(notice="gate", lane=(KEY.project, KEY.track), since=NOTICE.at) == matter
         assert await box.outlook("gate") is None  # nobody looks after it
         await journal.add_project(KEY.project, "shop", NOTICE.at)
@@ -116,7 +118,7 @@ async def test_whether_something_still_waits_is_what_the_journal_has(tmp_path: P
         assert () == await box.matters()
 
         trust = replace(gate, id="trust", track="")
-        await box.keep([Parcel(notice=trust, sinks=(), waits=True)], 3)
+        await box.keep([Parcel(notice=trust, sinks=(), opens=Opening(lane=(KEY.project, "")))], 3)
         assert trust == await box.outlook("trust")  # until somebody says that it is over
 
 

@@ -210,6 +210,36 @@ async def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         assert 3 == here.services.settings.execute.slots
 
 
+async def test_secrets_are_followed(tmp_path: Path) -> None:
+    """A key is changed under a running daemon; one that is gone stays in force and is told of."""
+    async with house(tmp_path) as here:
+        key = here.base / "topic"
+        key.write_text("one\n")
+        file = File(here, "notify: {ntfy: {topic: {file: topic}}}\n")
+        again, seen = reloading(here, file), list[SettingsView]()
+
+        def topic() -> str | None:
+            ntfy = here.services.settings.notify.ntfy
+            return None if ntfy is None else ntfy.topic.get_secret_value()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(again.watch, seen.append)
+            await eventually(lambda: len(seen) == 1)
+            assert "one" == topic()
+
+            key.write_text("the other\n")
+            await eventually(lambda: topic() == "the other")
+
+            key.unlink()
+            await eventually(lambda: again.view.problems)
+            assert "the other" == topic()
+
+            key.write_text("third\n")
+            await eventually(lambda: topic() == "third")
+            assert () == again.view.problems
+            tasks.cancel_scope.cancel()
+
+
 async def test_settings_that_came_from_no_file_are_not_read_again(tmp_path: Path) -> None:
     """Nobody said how."""
     async with house(tmp_path) as here:
