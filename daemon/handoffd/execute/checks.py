@@ -113,10 +113,12 @@ def read_bounded(path: Path, limit: int) -> bytes | None:
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             return None
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit)
+            # Not `limit` at once: so much room is made for it, however little there is.
+            return file.read(min(limit, status.st_size))
     finally:
         os.close(descriptor)
 

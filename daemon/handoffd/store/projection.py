@@ -24,6 +24,9 @@ MAIN = "main"
 LARGEST_STATE = 1024 * 1024
 """Bytes; a STATE.json beyond this is not ours."""
 
+_SMALLEST_PIECE = 4096
+_LARGEST_PIECE = 1 << 20
+
 _TRACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -104,7 +107,7 @@ def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
             return None
         try:
             status = os.fstat(handle)
-            content = _read_at_most(handle, cap + 1)
+            content = _read_at_most(handle, cap + 1, status.st_size)
         except OSError as error:
             raise storage_error("read", root / relative, error) from error
     if len(content) > cap:
@@ -140,9 +143,14 @@ def append_project_file(root: Path, relative: str, text: str) -> None:
             raise storage_error("write", root / relative, error) from error
 
 
-def _read_at_most(handle: int, limit: int) -> bytes:
-    chunks, missing = [], limit
-    while missing and (chunk := os.read(handle, min(missing, 1 << 20))):
+def _read_at_most(handle: int, limit: int, size: int) -> bytes:
+    """Return at most `limit` bytes of a file that is said to have `size` of them.
+
+    A piece is no larger than the file needs: of a large one that holds little, most goes back to the heap as
+    a gap behind what is kept, and thousands of small files are read here all day.
+    """
+    chunks, missing, piece = [], limit, max(_SMALLEST_PIECE, min(size + 1, _LARGEST_PIECE))
+    while missing and (chunk := os.read(handle, min(missing, piece))):
         chunks.append(chunk)
         missing -= len(chunk)
     return b"".join(chunks)
