@@ -84,9 +84,9 @@ class Given:
         return default_files(self.environ) if given is None else (Path(os.path.abspath(str(given))),)
 
     def secret_files(self) -> tuple[Path, ...]:
-        """Return the files that the settings file names as `{file: PATH}`; if it can be read."""
+        """Return the files that the settings file names as `{file: PATH}`; if it can be read once more."""
         path = _find_file(self.environ, self.flags.get("config"))
-        if path is None:
+        if path is None or not path.is_file():  # what has come by a pipe is gone
             return ()
         try:
             values = _mapping(yamltext.load(_text_of(path), file=str(path)), str(path))
