@@ -174,14 +174,18 @@ class LimitSettings(_Section):
     """False: it is a failed attempt as any other."""
 
 
+_LONGEST_DAYS = 36_500
+"""A hundred years: calendars begin at some time, and so long ago there was nothing."""
+
+
 class RetentionSettings(_Section):
     """How long is kept what nobody needs any more; None: for ever."""
 
-    runs_days: float | None = Field(30, ge=1)
+    runs_days: float | None = Field(30, ge=1, le=_LONGEST_DAYS)
     runs_keep: int = Field(20, ge=0)
     """The newest runs of each project, which are kept however old they are."""
-    notices_days: float | None = Field(30, ge=1)
-    journal_days: float | None = Field(365, ge=7)
+    notices_days: float | None = Field(30, ge=1, le=_LONGEST_DAYS)
+    journal_days: float | None = Field(365, ge=7, le=_LONGEST_DAYS)
     """Since a story ended; only whole stories go."""
     daily: bool = True
 
