@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings import ProjectSettings, SchedulingSettings, Settings, WatchSettings
+from handoffd.settings import ProjectSettings, RetentionSettings, SchedulingSettings, Settings, WatchSettings
 from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
@@ -35,6 +35,9 @@ def test_settings_do_not_change() -> None:
         (WatchSettings, {"step_ms": 0}),
         (WatchSettings, {"sweep_s": "inf"}),
         (WatchSettings, {"shards": 11}),
+        (RetentionSettings, {"runs_days": 999_999}),
+        (RetentionSettings, {"notices_days": 999_999}),
+        (RetentionSettings, {"journal_days": 999_999}),
         (Settings, {"state_dir": "relative", "runtime_dir": "/run"}),
         (Settings, {"state_dir": "/state", "runtime_dir": "/run", "projects": ["relative"]}),
         (NotifySettings, {"command": []}),

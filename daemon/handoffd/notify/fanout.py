@@ -208,6 +208,11 @@ class Notifier:
         """Return when people are told again of what waits for them, by the id of its notice."""
         return {matter.notice: again for matter, again in self._reminders.upcoming()}
 
+    def stands_since(self, project: str, topic: str, sign: str) -> datetime | None:
+        """Return since when something stands there, as far as people were told of it; None: they were not."""
+        told = self._reminders.waiting_at((project, topic))
+        return None if told is None or sign_of(told) != sign else self._reminders.since(told)
+
     async def try_sinks(self, only: str | None) -> tuple[tuple[str, str, str | None, float], ...]:
         """Tell a sample by one sink, or by all: name, form, why it failed, and seconds of each."""
         trials = await try_sinks(self._settings, self._environ, self._clock, only=only, place=self._place)

@@ -77,6 +77,10 @@ class Reminders:
         """Return the id of the notice of what a track waits for."""
         return self._by_lane.get(lane)
 
+    def since(self, notice: str) -> datetime:
+        """Return since when a matter waits."""
+        return self._matters[notice].since
+
     async def settle(self, notices: Iterable[str]) -> None:
         """Forget matters. Raises StoreError; they are looked at again then."""
         over = tuple(notices)

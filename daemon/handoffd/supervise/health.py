@@ -8,6 +8,7 @@ import structlog
 
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked
+from handoffd.notify.notice import sign_of
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.notices import CONDITION, condition_notice, trust_notice
 from handoffd.supervise.project_files import ProjectFiles
@@ -24,10 +25,17 @@ class Health:
         self._services = services
         self.condition: Condition = "ok"
         self.detail: str | None = None
-        self.since: datetime | None = None
-        """Since when it has a condition that is not good."""
+        self._since: datetime | None = None
+        self._sign = ""
+        """What people were told of last."""
         self._edit: str | None = None
         """The edit that waits for trust, if one does."""
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when its condition is not good: also in earlier lives, as far as people were told."""
+        known = self._services.notifier.stands_since(self._root, CONDITION, self._sign)
+        return self._since if self._since is None or known is None else min(self._since, known)
 
     def mark(self, condition: Condition, detail: str | None = None) -> None:
         """Take a condition; what is news is logged, and people are told unless it is good."""
@@ -36,12 +44,13 @@ class Health:
             write("project condition", project=self._root, condition=condition, detail=detail)
             if condition != "ok" and not self._is_the_machines(condition):
                 notice = condition_notice(self._root, condition, detail, self._services.clock)
+                self._sign = sign_of(notice.id)
                 self._services.notifier.stand(notice, CONDITION)
         if condition == "ok":
             self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
-            self.since = None
+            self._since = None
         elif condition != self.condition:
-            self.since = self._services.clock.now()
+            self._since = self._services.clock.now()
         self.condition, self.detail = condition, detail
 
     def mark_held(self, files: ProjectFiles) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,7 +54,7 @@ CONDITION = "~condition"
 def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
     """Return the notice for a project that cannot be worked on as it is; the same again has the same sign."""
     notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
-    return replace(notice, id=_signed("condition", f"{root}\0{condition}\0{detail}"))
+    return replace(notice, id=_signed("condition", root, condition, detail or ""))
 
 
 def settle(notifier: Notifier, root: str) -> None:
@@ -97,12 +99,15 @@ def settings_notice(state_dir: str, problems: tuple[Problem, ...], clock: Clock)
     return replace(notice, name="handoffd")
 
 
-def cap_notice(finding: Finding, place: str, track: Track, period: str, clock: Clock) -> Notice:
+def cap_notice(
+    finding: Finding, place: str, track: Track, period: str, clock: Clock, machine: str | None = None
+) -> Notice:
     """Return the notice for a cap that is near, or used up; by its id it is told once.
 
-    `place` is the project's root, or the state directory for what all projects share.
+    `place` is the project's root, or the state directory for what all projects share; `machine` keeps the id
+    from being that of another one (None: this one).
     """
-    mark = sha256(f"{place}\0{period}".encode()).hexdigest()[:12]
+    mark = _mark(machine or _machine(), place, period)
     level = "over" if finding.over else "near"
     shared, story = finding.scope in SHARED, track.state.story if track.state is not None else None
     action = addressed(raising(finding, story), place)
@@ -120,13 +125,13 @@ def cap_notice(finding: Finding, place: str, track: Track, period: str, clock: C
 _CAP_OVER = "nothing is started in any project before more may be spent"
 
 
-def unpriced_notice(place: str, model: str | None, clock: Clock) -> Notice:
+def unpriced_notice(place: str, model: str | None, clock: Clock, machine: str | None = None) -> Notice:
     """Return the notice for a model whose tokens have no price, while there are caps in dollars."""
     named = model or "an agent that does not name its model"
     text = f"what {named} costs is not known; caps in dollars do not see it, caps in tokens do"
     why = "neither its program nor the price table says it; `prices` in the settings can"
     notice = _warning("unpriced", place, clock, text=text, why=why, action="handoffd config show")
-    return replace(notice, id=f"unpriced-{sha256(named.encode()).hexdigest()[:12]}", name="handoffd")
+    return replace(notice, id=f"unpriced-{_mark(machine or _machine(), place, named)}", name="handoffd")
 
 
 def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Notice:
@@ -136,13 +141,25 @@ def trust_notice(root: str, keys: Sequence[str], edit: str, clock: Clock) -> Not
     text = "edits of its settings or step table wait for your trust; what was trusted before stays in force"
     why = f"agents can write these files, and this may run commands, spend money or weaken a gate: {named}"
     notice = _warning("trust", root, clock, text=text, why=why, action=command_for(root, "trust"))
-    return replace(notice, id=_signed("trust", f"{root}\0{edit}"), kind="needs_human")
+    return replace(notice, id=_signed("trust", root, edit), kind="needs_human")
 
 
-def _signed(prefix: str, what: str) -> str:
+def _signed(prefix: str, *about: str) -> str:
     """Return an id of its own whose sign follows from what it is about."""
-    mark = sha256(what.encode("utf-8", "replace")).hexdigest()[:16]
-    return f"{prefix}-{mark}~{secrets.token_hex(6)}"
+    return f"{prefix}-{_mark(*about)}~{secrets.token_hex(6)}"
+
+
+def _mark(*about: str) -> str:
+    return sha256("\0".join(about).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@cache
+def _machine() -> str:
+    """Return what tells this machine from others: two of them may have the same folders, caps and days."""
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip() or platform.node()
+    except (OSError, ValueError):
+        return platform.node()
 
 
 _MOST_KEYS = 10

@@ -106,6 +106,25 @@ async def test_since_when_it_is_wrong_is_known(tmp_path: Path) -> None:
         assert health.since is None
 
 
+async def test_since_when_it_is_wrong_outlives_the_daemon(tmp_path: Path) -> None:
+    """A restart is not when the folder vanished; another trouble is another matter."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        notifier = here.services.notifier
+        tasks.start_soon(notifier.run)
+        Health(str(tmp_path), here.services).mark("missing", "gone")
+        assert await notifier.drain(60)
+        here.clock.ahead_s += 3600
+
+        same, other = (Health(str(tmp_path), here.services) for _ in range(2))
+        same.mark("missing", "gone")
+        assert NOW == same.since
+        other.mark("io_error", "unreadable")
+        assert NOW + timedelta(hours=1) == other.since
+        same.mark("ok")
+        assert same.since is None
+        tasks.cancel_scope.cancel()
+
+
 async def test_an_edit_that_waits_for_trust_is_told_of_until_it_is_trusted_or_gone(tmp_path: Path) -> None:
     """Once for each edit, also by the next daemon; it counts as something that waits for a person."""
     root = tmp_path / "shop"

@@ -94,6 +94,21 @@ def test_every_notice_names_project_what_why_and_what_to_type() -> None:
         assert notice.action.split()[0] in {"handoffd", "df", "ps"}, name
 
 
+def test_what_two_machines_tell_of_is_not_taken_for_one() -> None:
+    """They may have the same folders, caps and days; whoever gets both drops repetitions by the id."""
+    finding = Finding(scope="day", unit="usd", spent=2, cap=1)
+    told = [
+        (
+            cap_notice(finding, "/state", track_of(), "1", CLOCK, machine).id,
+            unpriced_notice("/state", None, CLOCK, machine).id,
+        )
+        for machine in (None, None, "another")
+    ]
+
+    assert told[0] == told[1]
+    assert not {*told[0]} & {*told[2]}
+
+
 def test_the_same_edit_has_the_same_sign() -> None:
     """Under an id of its own, so that nobody drops it as a repetition; of many keys some are named."""
     keys = tuple(f"key{number}" for number in range(30))
