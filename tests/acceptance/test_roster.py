@@ -134,12 +134,12 @@ def test_an_edit_that_is_wrong_is_told_with_all_its_problems(tmp_path: Path) -> 
     with running(tmp_path, {**QUICK, "execute": {"slots": 1}}) as daemon:
         daemon.configure({**QUICK, "execute": {"slots": 0}, "lnguage": "en", "executors": {"x": {"argv": 7}}})
 
-        eventually_sync(lambda: len(warnings(daemon)) == 2)
+        eventually_sync(lambda: len(warnings(daemon)) == 3)
         assert all("the last good ones are in force" in one for one in warnings(daemon))
         answer = daemon.post("/v1/reload", {})
         assert not answer["settings"]["taken"]
         told = {one["key"]: one for one in answer["settings"]["problems"]}
-        assert {"execute.slots", "lnguage"} == told.keys()
+        assert {"execute.slots", "executors.x.argv", "lnguage"} == told.keys()
         assert (str(daemon.config), 1) == (told["lnguage"]["file"], told["lnguage"]["line"])
         assert "language" in told["lnguage"]["allowed"]
         refused = eventually_sync(lambda: daemon.told(daemon.state_dir))

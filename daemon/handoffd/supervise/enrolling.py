@@ -144,9 +144,12 @@ class Enrolling:
         async with self._one_look:
             await self._place()
             await self._depart()
+            known = self._projects.roots()
             async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
                 for entry in self._entries.values():
-                    if entry.wanted.kind == "path":
+                    if entry.wanted.kind == "path" and entry.base in known:
+                        entry.notes = ()
+                    elif entry.wanted.kind == "path":
                         tasks.start_soon(self._enrol, entry)
 
     async def _contained(self) -> None:
@@ -174,7 +177,10 @@ class Enrolling:
         self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
         async with anyio.create_task_group() as tasks:
             for entry in self._entries.values():
-                tasks.start_soon(self._look_up, entry)
+                if entry.wanted.kind == "path" and entry.wanted.text in self._projects.membership.brought_by:
+                    entry.base, entry.misplaced = entry.wanted.text, ()  # how it stands, its own look says
+                else:
+                    tasks.start_soon(self._look_up, entry)
 
     def _entry(self, wanted: Wanted) -> _Entry:
         base = wanted.base
@@ -182,9 +188,6 @@ class Enrolling:
 
     async def _look_up(self, entry: _Entry) -> None:
         wanted = entry.wanted
-        if wanted.kind == "path" and wanted.text in self._projects.membership.brought_by:
-            entry.base, entry.misplaced = wanted.text, ()  # how that one stands, its own look says
-            return
         try:
             entry.base = await entry.place.asked(partial(resolved_base, wanted))
         except HandoffdError as error:

@@ -19,8 +19,6 @@ class Placed:
 
     wanted: Wanted
     base: str | None
-    why_not: str | None = None
-    """Why it has no base, in words."""
 
     @property
     def bases(self) -> frozenset[str]:
