@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 LOOK_S = 60.0
 """The wall clock is looked at this often while something waits: it may be put, and machines sleep."""
 
+_MOST_OVER = 64
+"""So many entries of what is over may wait with the others."""
+
 _STEP = timedelta(seconds=5)
 """Clocks are put right by less than this all the time."""
 
@@ -72,6 +75,11 @@ class Reminders:
         """Return all that waits as far as is known, the oldest first, with when people are told again."""
         matters = sorted(self._matters.values(), key=lambda matter: matter.since)
         return tuple((one, next_at(one.since, one.reached_min, self._ladder)) for one in matters)
+
+    @property
+    def moments(self) -> int:
+        """How many moments are known at which to look whether somebody must be told again."""
+        return len(self._heap)
 
     def waiting_at(self, lane: tuple[str, str]) -> str | None:
         """Return the id of the notice of what a track waits for."""
@@ -163,6 +171,9 @@ class Reminders:
         matter = None if notice is None else self._matters.pop(notice, None)
         if matter is not None and self._by_lane.get(matter.lane) == notice:
             del self._by_lane[matter.lane]
+        if len(self._heap) > 2 * len(self._matters) + _MOST_OVER:  # else each would stay until it were due
+            self._heap = [entry for entry in self._heap if entry[2] in self._matters]
+            heapq.heapify(self._heap)
 
 
 def reminders_of(notice: Notice, matter: Matter, found: Due, now: datetime) -> tuple[Notice, Notice]:

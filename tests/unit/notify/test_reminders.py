@@ -14,9 +14,10 @@ from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
 from tests.unit.notify.test_releases import QUIET, telling
 
 from handoffd.errors import StoreError
+from handoffd.notify.box import Matter
 from handoffd.notify.fanout import Notifier
 from handoffd.notify.notice import Notice
-from handoffd.notify.reminders import span
+from handoffd.notify.reminders import Reminders, span
 from handoffd.settings_notify import NotifySettings
 
 LADDER = {"after_min": [60, 240], "escalate": [{"after_min": 120, "to": ["boss"]}]}
@@ -58,6 +59,18 @@ async def test_a_gate_is_told_of_again_rung_by_rung() -> None:
     )  # fmt: skip
     assert "US-005 waits for a review (it has waited for 60 min)" == reminder.text
     assert NOTICE.action == reminder.action == boss.notices[0].action
+
+
+async def test_what_a_track_no_longer_waits_for_is_not_kept_until_it_were_due() -> None:
+    """A busy workspace passes thousands of gates before the first of them would be told of again."""
+    clock, box = WallClock(NOON), MemoryBox()
+
+    reminders = Reminders(box, clock, settings().remind, lambda *_: pytest.fail("nothing is due"), 1)
+    for number in range(1000):
+        reminders.add([Matter(notice=f"gate-{number}", lane=("/srv/shop", "main"), since=NOON)])
+
+    assert 1 == len(reminders.upcoming())
+    assert reminders.moments < 100
 
 
 async def test_what_is_over_is_told_of_no_more() -> None:
