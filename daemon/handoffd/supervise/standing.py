@@ -6,6 +6,8 @@ remembered as an error, for people and for the next look, and stops nothing else
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -37,14 +39,19 @@ class Standing:
         """Why STATE.json could not be written, until it could."""
         self.inherited_at: datetime | None = None
         """When an earlier life decided last, while it is not known that it could still show that."""
-        self.behind = False
-        """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
+        self._unwritten = 0
+        """How many texts are on their way into STATE.json: of a look and of the consumer at once, two."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
         self._writing = anyio.Lock(fast_acquire=True)
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())
+
+    @property
+    def behind(self) -> bool:
+        """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
+        return self._unwritten > 0
 
     @property
     def trouble(self) -> str | None:
@@ -83,12 +90,11 @@ class Standing:
         self._book(event, decision.track)
         self.track = decision.track
         self._services.accounts.learn(self.key, self.track, self._services.clock.now(), event)
-        self.behind = text is not None and not self._is_shown(text)
         if state is not None:
             self._log.info(
                 "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
             )
-        if self.behind and text is not None:
+        if text is not None and not self._is_shown(text):
             await self._show(text)
         return committed.effects
 
@@ -108,14 +114,24 @@ class Standing:
 
     async def project(self) -> None:
         """Write STATE.json as the journal has it."""
-        async with self._writing:  # whoever looks, beside the consumer: the last to write writes the latest
+        async with self._behind():  # a look, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
 
     async def _show(self, text: str) -> None:
         """Write what was committed just now: until the consumer goes on there is nothing later."""
-        async with self._writing:
+        async with self._behind():
             await self._write(text)
+
+    @asynccontextmanager
+    async def _behind(self) -> AsyncIterator[None]:
+        """Be behind, from the first moment on, until what is written in here has been."""
+        self._unwritten += 1
+        try:
+            async with self._writing:
+                yield
+        finally:
+            self._unwritten -= 1
 
     def waited_s(self) -> float:
         """Return for how many seconds nothing was decided, as far as that was in an earlier life."""
@@ -146,4 +162,4 @@ class Standing:
                 self._log.error("STATE.json not written", error=error.message)
             self.error = error.message
         finally:
-            self.behind, self.inherited_at = False, None
+            self.inherited_at = None

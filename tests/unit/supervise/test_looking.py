@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -87,9 +88,9 @@ async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_p
     asked: list[str] = []
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         edit(project, status="pass")
-        project.main.standing.behind = True
+        seen, before = seen_in(project)
 
-        await look_at(here, project, asked)
+        await look(here, project, asked).at(project.main, seen, replace(before, behind=True))
 
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
 

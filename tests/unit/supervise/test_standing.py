@@ -8,6 +8,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 from tests.support.playbook import shipped_rules
 from tests.unit.supervise.making import House, at, house, make_project, track_of
@@ -19,6 +21,7 @@ from handoffd.engine.requests import Noted, Paused
 from handoffd.engine.results import Accepted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
+from handoffd.store.digest import digest_of
 from handoffd.store.recordings import Recordings
 from handoffd.supervise.standing import Standing
 
@@ -152,3 +155,30 @@ async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_wi
             (entry,) = source.page(0, 1, None)
         assert entry.recorded is not None
         assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
+
+
+async def test_what_is_not_behind_is_shown_whoever_writes_beside_whom(tmp_path: Path) -> None:
+    """A look that undoes an edit, and the consumer: the end of one's writing is not that of the other's."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of(human_note="0")))
+        file, looks = at(one.key.project, ".ai/STATE.json"), 0
+
+        async def undo() -> None:
+            while True:
+                await one.project()
+                for _ in range(20):  # else it is behind for ever
+                    await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(undo)
+            for number in range(1, 21):
+                tasks.start_soon(one.commit, EVENT, decision(track_of(human_note=str(number))))
+                before = one.track
+                while one.track is before or one.behind:
+                    await anyio.lowlevel.checkpoint()
+                    if not one.behind:
+                        looks += 1
+                        assert digest_of(file.read_bytes()) == one.digest
+            tasks.cancel_scope.cancel()
+    assert looks
