@@ -20,6 +20,7 @@ from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import TrackKey
 from handoffd.store.journal import Journal
+from handoffd.store.pruning import Old
 from handoffd.store.recordings import Recordings
 from handoffd.store.records import LeftOut
 from handoffd.supervise.compaction import standing_after
@@ -49,13 +50,18 @@ def verified(path: Path) -> Report:
         return Verification(source).run()
 
 
+async def cover(journal: Journal, path: Path, old: Old) -> None:
+    """Take the snapshot that stands for old events."""
+    standing = await anyio.to_thread.run_sync(standing_after, path, old.key, old.until)
+    await journal.pruning.cover(old.key, old.until, standing)
+
+
 async def prune(journal: Journal, path: Path, before: datetime) -> int:
     """Drop what may go; return how many events did."""
     gone = 0
     for old in await journal.pruning.old(before):
         if not old.covered:
-            standing = await anyio.to_thread.run_sync(standing_after, path, old.key, old.until)
-            await journal.pruning.cover(old.key, old.until, standing)
+            await cover(journal, path, old)
         while count := await journal.pruning.drop(old.key, old.until, before):
             gone += count
     await journal.pruning.tidy()
@@ -172,8 +178,7 @@ async def test_a_crash_between_two_steps_leaves_a_sound_journal(tmp_path: Path) 
     async with opened(path) as journal:
         await carried_out(journal)
         (old,) = await journal.pruning.old(end_of(play))
-        standing = await anyio.to_thread.run_sync(standing_after, path, old.key, old.until)
-        await journal.pruning.cover(old.key, old.until, standing)
+        await cover(journal, path, old)
     assert verified(path).clean
 
     async with opened(path) as journal:
@@ -194,8 +199,7 @@ async def test_it_is_done_in_small_steps(tmp_path: Path) -> None:
     async with opened(path) as journal:
         await carried_out(journal)
         (old,) = await journal.pruning.old(end_of(play))
-        standing = await anyio.to_thread.run_sync(standing_after, path, old.key, old.until)
-        await journal.pruning.cover(old.key, old.until, standing)
+        await cover(journal, path, old)
 
         assert 7 == await journal.pruning.drop(old.key, old.until, end_of(play), 7)
         assert [LeftOut(0, 8, "older events are not kept")] == list(await journal.left_out())
