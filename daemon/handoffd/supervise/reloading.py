@@ -121,7 +121,8 @@ class Reloading:
             self._secrets = await to_thread.run_sync(self._given.secret_files)
             self._seen = await to_thread.run_sync(marks, self._files(self._given))
             try:
-                loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file)
+                running = self._services.settings
+                loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file, running)
                 self._take(loaded, wanted)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
@@ -181,8 +182,11 @@ class Reloading:
             follow(wanted.settings)
 
 
-def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
-    """Return the settings as they are now. Raises InvalidFile, also for a file that is gone."""
+def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, InForce]:
+    """Return the settings as they are now.
+
+    Raises InvalidFile, also for a file that is gone or was emptied: an editor on a full disk leaves one.
+    """
     if before is not None and _flows_away(before):
         message = "is a pipe, which cannot be read a second time; restart the daemon"
         raise InvalidFile((Problem(file=before, message=message),))
@@ -190,7 +194,17 @@ def _read(given: Given, before: str | None) -> tuple[Loaded, InForce]:
     if before is not None and loaded.file is None:
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
+    if before is not None and _is_empty(before) and differing(running, loaded.settings):
+        message = "is empty; write what shall hold, or `{}` for the defaults"
+        raise InvalidFile((Problem(file=before, message=message),))
     return loaded, usable(loaded)
+
+
+def _is_empty(file: str) -> bool:
+    try:
+        return os.stat(file).st_size == 0
+    except OSError:
+        return False
 
 
 def _flows_away(file: str | None) -> bool:

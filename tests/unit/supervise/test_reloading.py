@@ -15,7 +15,7 @@ from handoffd.configure import Given, load
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile
 from handoffd.notify.notice import Notice
-from handoffd.settings import Settings, WatchSettings
+from handoffd.settings import ExecuteSettings, Settings, WatchSettings
 from handoffd.supervise.reloading import Reloading, live_part, marks, needs_restart, usable
 
 
@@ -208,6 +208,32 @@ async def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 
         assert "is a pipe" in problem.message
         assert 3 == here.services.settings.execute.slots
+
+
+async def test_an_emptied_file_changes_nothing(tmp_path: Path) -> None:
+    """That is what a full disk leaves of an edit; who means the defaults writes `{}`."""
+    async with house(tmp_path) as here:
+        file = File(here, "execute: {slots: 3}\n")
+        again = reloading(here, file)
+        file.path.write_text("")
+
+        (problem,) = (await again.reload()).problems
+        assert "is empty" in problem.message
+        assert 3 == here.services.settings.execute.slots
+
+        file.path.write_text("{}\n")
+        assert () == (await again.reload()).problems
+        assert ExecuteSettings().slots == here.services.settings.execute.slots != 3
+
+
+async def test_a_file_that_was_empty_may_stay_so(tmp_path: Path) -> None:
+    """What is in force already is no problem."""
+    async with house(tmp_path) as here:
+        file = File(here)
+        file.path.write_text("")
+        again = reloading(here, file)
+
+        assert () == (await again.reload()).problems
 
 
 async def test_secrets_are_followed(tmp_path: Path) -> None:
