@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import resource
@@ -19,6 +18,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.app.memory import GIVE_BACK_EVERY_S, give_back, share_heaps
 from handoffd.app.parts import door_of, parts
 from handoffd.clock import SystemClock
 from handoffd.configure import Given
@@ -75,9 +75,6 @@ LOCK_S = 5.0
 BEGIN_LIMIT_S = 60.0
 """A project that has not begun by then lies on a disk that does not answer."""
 
-_M_ARENA_MAX = -8
-"""Of glibc's malloc.h."""
-
 MOST_FILES = 65_536
 """More than this nobody needs; programs that close every number they might have open take long then."""
 
@@ -89,7 +86,7 @@ async def serve(settings: Settings, given: Given | None = None, file: Path | Non
     With `given`, the settings are read again as they were read before, from `file` if that is there.
     """
     _allow_files()
-    _share_heaps()
+    share_heaps()
     counted = Counted(SystemClock())
     async with parts(settings, LOCK_S) as services:
         counting = replace(services, recorder=counted)
@@ -102,15 +99,6 @@ def _allow_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
-
-
-def _share_heaps() -> None:
-    """Have threads share two heaps of the C library: of one for each, nobody else fills the gaps.
-
-    Where the C library knows no such limit there is none.
-    """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 class Daemon:
@@ -153,6 +141,7 @@ class Daemon:
             await self._enrolling.named()
         self._scheduler.every("poll", self._settings.schedule.poll_s, self._roster.poll)
         self._scheduler.every("housekeeping", HOUSEKEEPING_EVERY_S, self._housekeeping.daily)
+        self._scheduler.every("memory", GIVE_BACK_EVERY_S, partial(to_thread.run_sync, give_back))
         self._scheduler.every("status", STATUS_EVERY_S, self._tell_manager)
         self._scheduler.every("accounts", ACCOUNTS_EVERY_S, self._roster.look_at_accounts)
         self._services.budgets.live = self._services.meters.usage
