@@ -193,6 +193,7 @@ class Daemon:
             ("watchdog", partial(self._manager.run, self._stuck)),
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("threads", follow_threads),
+            ("asking", partial(follow_threads, self._services.asking)),
             ("collector", self._spare_the_collector),
         ]
 

@@ -23,6 +23,7 @@ from handoffd.supervise.heartbeats import Heartbeats
 from handoffd.supervise.meters import Meters
 from handoffd.supervise.scheduled import OwnSchedules
 from handoffd.supervise.slots import Slots
+from handoffd.supervise.threads import FEW
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class Services:
     environment: dict[str, str] = field(repr=False)
     meters: Meters = field(default_factory=Meters)
     """Reads along what running executors print."""
-    asking: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(64))
-    """Bounds how many projects are asked for their folder at once."""
+    asking: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(FEW))
+    """Bounds how many projects are asked for their folder at once: after a sweep that may be hundreds."""
     prices: PriceTable = field(default_factory=PriceTable)
     """What tokens cost of which no agent tells the cost."""
     descriptors: Descriptors = field(default_factory=Descriptors)

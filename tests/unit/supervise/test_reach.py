@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
+from tests.support.eventually import eventually
 from tests.unit.supervise.making import house, make_project
 
 from handoffd.errors import NotFound, StoreError
 from handoffd.store.lock import project_lock_path
 from handoffd.supervise.reach import Reach, resolved
+from handoffd.supervise.threads import FEW
 
 
 async def test_what_a_look_finds_and_what_it_raises_come_back(tmp_path: Path) -> None:
@@ -36,6 +40,24 @@ async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path) -> None
             await resolved(root, limit_s=0)
 
         assert "found" == await reach.asked(lambda: "found")
+
+
+async def test_few_are_asked_at_once(tmp_path: Path) -> None:
+    """A sweep that finds hundreds of projects changed starts no hundreds of threads."""
+    inside, answers = list[int](), threading.Event()
+
+    def look() -> None:
+        inside.append(threading.get_ident())
+        answers.wait(60)
+
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        for number in range(3 * FEW):
+            tasks.start_soon(Reach(str(tmp_path / f"p{number}"), here.services).asked, look, 60)
+        asking = here.services.asking
+        await eventually(lambda: (FEW, 2 * FEW) == (len(inside), asking.statistics().tasks_waiting))
+        answers.set()
+
+    assert 3 * FEW == len(inside)
 
 
 async def test_a_root_is_resolved_once(tmp_path: Path) -> None:
