@@ -48,11 +48,15 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The settings, the file they were read from, and the source of every key that is not a default."""
+    """The settings, the file they were read from, and the source of every key that is not a default.
+
+    `blank`: whether the file held nothing, not even a remark.
+    """
 
     settings: Settings
     file: Path | None
     sources: Mapping[str, Source]
+    blank: bool = False
 
     def line_of(self, key: str) -> int | None:
         """Return the line of the file at which a key stands; None when it came from elsewhere."""
@@ -86,7 +90,7 @@ class Given:
     def secret_files(self) -> tuple[Path, ...]:
         """Return the files that the settings file names as `{file: PATH}`; if it can be read once more."""
         path = _find_file(self.environ, self.flags.get("config"))
-        if path is None or not path.is_file():  # what has come by a pipe is gone
+        if path is None or not os.path.isfile(path):  # what has come by a pipe is gone
             return ()
         try:
             values = _mapping(yamltext.load(_text_of(path), file=str(path)), str(path))
@@ -138,10 +142,11 @@ def load(
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
-    file = _lay_file(merge, flags.pop("config", None), daemon)
+    file = _find_file(environ, flags.pop("config", None))
+    blank = file is not None and _lay_file(merge, file, daemon)
     _lay_environment(merge)
     _lay_flags(merge, flags)
-    return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources)
+    return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources, blank=blank)
 
 
 def load_project(text: str | None, file: str) -> ProjectSettings:
@@ -203,16 +208,15 @@ def _is_lower(cap: object, before: object) -> bool:
     return isinstance(cap, int | float) and (not isinstance(before, int | float) or cap < before)
 
 
-def _lay_file(merge: Merge, given: object, daemon: bool) -> Path | None:
-    path = _find_file(merge.environ, given)
-    if path is None:
-        return None
+def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
+    """Lay what a file says over what there is; return whether it was blank."""
     try:
-        read = yamltext.load(_text_of(path), file=str(path))
+        text = _text_of(path)
+        read = yamltext.load(text, file=str(path))
         values = _mapping(read, str(path))
     except InvalidFile as invalid:
         merge.problems += invalid.problems
-        return path
+        return False
 
     def report(key: str, message: str, allowed: tuple[str, ...]) -> None:
         line = read.line_of(key)
@@ -224,7 +228,7 @@ def _lay_file(merge: Merge, given: object, daemon: bool) -> Path | None:
         lambda key: Source(kind="file", name=str(path), line=read.line_of(key)),
         path.parent,
     )
-    return path
+    return not text.strip()
 
 
 def _find_file(environ: Mapping[str, str], given: object) -> Path | None:

@@ -118,9 +118,9 @@ class Reloading:
         if self._given is None:
             return self.view
         async with self._one:
-            self._secrets = await to_thread.run_sync(self._given.secret_files)
-            self._seen = await to_thread.run_sync(marks, self._files(self._given))
             try:
+                self._secrets = await to_thread.run_sync(self._given.secret_files)
+                self._seen = await to_thread.run_sync(marks, self._files(self._given))
                 running = self._services.settings
                 loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file, running)
                 self._take(loaded, wanted)
@@ -191,20 +191,13 @@ def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, 
         message = "is a pipe, which cannot be read a second time; restart the daemon"
         raise InvalidFile((Problem(file=before, message=message),))
     loaded = given.load(misfits)
-    if before is not None and loaded.file is None:
+    if before is not None and not os.path.lexists(before):  # though another may be there, it is not that one
         message = "is gone; bring it back, or restart the daemon to do without it"
         raise InvalidFile((Problem(file=before, message=message),))
-    if before is not None and _is_empty(before) and differing(running, loaded.settings):
+    if loaded.blank and differing(running, loaded.settings):
         message = "is empty; write what shall hold, or `{}` for the defaults"
-        raise InvalidFile((Problem(file=before, message=message),))
+        raise InvalidFile((Problem(file=str(loaded.file), message=message),))
     return loaded, usable(loaded)
-
-
-def _is_empty(file: str) -> bool:
-    try:
-        return os.stat(file).st_size == 0
-    except OSError:
-        return False
 
 
 def _flows_away(file: str | None) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, house
 
-from handoffd.configure import Given, load
+from handoffd.configure import Further, Given, Loaded, load
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile
 from handoffd.notify.notice import Notice
@@ -33,6 +33,19 @@ class File:
         new = self.path.with_suffix(".new")
         new.write_text(self._base + text)
         new.rename(self.path)
+
+
+class TwoPlaces(Given):
+    """Settings that may lie in either of two places, which the flags name; the first that exists counts."""
+
+    def files(self) -> tuple[Path, ...]:
+        """Return both."""
+        return tuple(Path(str(path)) for path in self.flags.values())
+
+    def load(self, further: Further | None = None, *, daemon: bool = True) -> Loaded:
+        """Return the settings of the first file that exists."""
+        file = next(path for path in self.files() if path.exists())
+        return load({"config": str(file)}, self.environ, daemon=daemon, further=further)
 
 
 def reloading(here: House, file: File) -> Reloading:
@@ -215,7 +228,7 @@ async def test_an_emptied_file_changes_nothing(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         file = File(here, "execute: {slots: 3}\n")
         again = reloading(here, file)
-        file.path.write_text("")
+        file.path.write_text("\n")
 
         (problem,) = (await again.reload()).problems
         assert "is empty" in problem.message
@@ -234,6 +247,40 @@ async def test_a_file_that_was_empty_may_stay_so(tmp_path: Path) -> None:
         again = reloading(here, file)
 
         assert () == (await again.reload()).problems
+
+
+async def test_a_file_that_cannot_be_looked_at_ends_nothing(tmp_path: Path) -> None:
+    """What its path leads to answers with an error that is neither that it is there nor that it is not."""
+    async with house(tmp_path) as here:
+        file = File(here, "execute: {slots: 3}\n")
+        again, seen = reloading(here, file), list[SettingsView]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(again.watch, seen.append)
+            await eventually(lambda: len(seen) == 1)
+            file.path.unlink()
+            os.symlink("n" * 300, file.path)
+
+            (problem,) = (await again.reload()).problems
+            assert "cannot be read (File name too long)" in problem.message
+            file.path.unlink()
+            file.write("execute: {slots: 4}\n")
+            await eventually(lambda: here.services.settings.execute.slots == 4)
+            tasks.cancel_scope.cancel()
+
+
+async def test_another_file_does_not_take_the_place_of_one_that_is_gone(tmp_path: Path) -> None:
+    """The next one in line may be the machine's, in which the projects of this one are unknown."""
+    async with house(tmp_path) as here:
+        mine, machines = File(here, "execute: {slots: 3}\n"), here.base / "machine.yaml"
+        machines.write_text(mine.path.read_text().replace("3", "8"))
+        here.services.settings = mine.given.load().settings
+        given = TwoPlaces(flags={"mine": mine.path, "machine": machines}, environ=mine.given.environ)
+        again = Reloading(here.services, given, mine.path)
+        mine.path.rename(here.base / "moved.yaml")
+
+        (problem,) = (await again.reload()).problems
+        assert "is gone" in problem.message
+        assert 3 == here.services.settings.execute.slots
 
 
 async def test_secrets_are_followed(tmp_path: Path) -> None:
