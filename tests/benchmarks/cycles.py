@@ -184,7 +184,7 @@ async def _measured(base: Path, projects: int, rounds: int) -> Found:
     async with _services(base) as services, anyio.create_task_group() as tasks:
         lines = [Line(base / "lines" / f"line-{number}", services, rules) for number in range(projects)]
         await _all(lines, Line.begin)
-        tasks.start_soon(follow_threads)
+        tasks.start_soon(follow_threads, to_thread.current_default_thread_limiter())
         tasks.start_soon(_probe, lags)
         cycles = await _timed(lines, Line.cycle, rounds)
         transitions = await _timed(lines, Line.transitions, rounds)

@@ -192,7 +192,7 @@ class Daemon:
             ("signals", self._follow_signals),
             ("watchdog", partial(self._manager.run, self._stuck)),
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
-            ("threads", follow_threads),
+            ("threads", partial(follow_threads, to_thread.current_default_thread_limiter())),
             ("asking", partial(follow_threads, self._services.asking)),
             ("collector", self._spare_the_collector),
         ]

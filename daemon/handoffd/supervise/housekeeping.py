@@ -28,6 +28,7 @@ from handoffd.supervise.compaction import standing_after
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.runfolders import RUNS
 from handoffd.supervise.services import Services
+from handoffd.supervise.threads import FEW
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ _T = TypeVar("_T")
 DAY = timedelta(days=1)
 PROJECT_LIMIT_S = 30.0
 """How long a project's folder may take to be looked at, and to be cleaned."""
-_ASKED_AT_ONCE = 16
+_ASKED_AT_ONCE = FEW // 2
 """So many may hang at once, and leave room for those who look at what runs."""
 
 

@@ -34,10 +34,11 @@ class Reach:
 
     async def asked(self, look: Callable[[], _T], limit_s: float = LIMIT_S) -> _T:
         """Return what `look` finds, in a thread. Raises StoreError for silence, as of the look before."""
-        if self._waiting:
-            raise _silent(self._root)
-        async with self._asking:
-            return await _within(limit_s, partial(self._ask, look), self._root)
+        if not self._waiting:
+            async with self._asking:
+                if not self._waiting:  # nor since
+                    return await _within(limit_s, partial(self._ask, look), self._root)
+        raise _silent(self._root)
 
     def _ask(self, look: Callable[[], _T]) -> _T:
         self._waiting = True

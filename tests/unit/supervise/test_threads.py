@@ -1,26 +1,29 @@
-"""Worker threads: few, and as many more as hang."""
+"""Threads: few, and as many more as hang."""
 
 from __future__ import annotations
 
 import threading
+import time
 
 import anyio
 from anyio import to_thread
 from tests.support.eventually import eventually
 
-from handoffd.supervise.threads import FEW, MOST, allowed, follow
+from handoffd.supervise.threads import FEW, LOOKS, MOST, allowed, follow
+
+LOOK_S = 0.01
 
 
 def test_a_few_are_enough_while_all_of_them_come_to_an_end() -> None:
-    """However busy they are."""
-    assert FEW == allowed((), ())
-    assert FEW == allowed(range(8), range(8, 16))
+    """However many come and go between two looks."""
+    assert FEW == allowed(())
+    assert FEW == allowed([1] * 8 + [LOOKS - 1] * 8)
 
 
 def test_who_hangs_is_replaced() -> None:
     """Up to a limit: a process has only so many threads."""
-    assert FEW + 3 == allowed(range(8), range(5, 13))
-    assert MOST == allowed(range(1000), range(1000))
+    assert FEW + 3 == allowed([1, LOOKS, LOOKS + 1, LOOKS, 2])
+    assert MOST == allowed([LOOKS] * 1000)
 
 
 async def test_a_disk_that_hangs_keeps_nobody_else_waiting() -> None:
@@ -28,7 +31,7 @@ async def test_a_disk_that_hangs_keeps_nobody_else_waiting() -> None:
     limiter, hung = anyio.CapacityLimiter(1), threading.Event()
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow, limiter)
+            tasks.start_soon(follow, limiter, LOOK_S)
             for _ in range(2 * FEW):
                 tasks.start_soon(lambda: to_thread.run_sync(hung.wait, 60, limiter=limiter))
             await eventually(lambda: 2 * FEW == limiter.borrowed_tokens)
@@ -36,3 +39,27 @@ async def test_a_disk_that_hangs_keeps_nobody_else_waiting() -> None:
             hung.set()
             await eventually(lambda: FEW == limiter.total_tokens)
             tasks.cancel_scope.cancel()
+
+
+async def test_who_is_busy_does_not_hang() -> None:
+    """A hundred who make one short visit after the other leave the limit about where it was."""
+    limiter, limits = anyio.CapacityLimiter(FEW), list[float]()
+
+    async def visits() -> None:
+        while True:
+            await to_thread.run_sync(time.sleep, 0.001, limiter=limiter)
+
+    async def note() -> None:
+        while len(limits) < 200:
+            await anyio.sleep(LOOK_S)
+            limits.append(limiter.total_tokens)
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, limiter, LOOK_S)
+            for _ in range(100):
+                tasks.start_soon(visits)
+            await note()
+            tasks.cancel_scope.cancel()
+
+    assert max(limits) < 2 * FEW
