@@ -120,8 +120,10 @@ class Look:
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
-        if latest is None or latest.digest != track.standing.digest:
+        if latest is None or latest.digest == seen.digest != track.standing.digest:
             await track.standing.project()
+        elif latest.digest != track.standing.digest:
+            self._again()  # edited once more meanwhile, which nobody has looked at
 
     async def _for_external(self, track: TrackSupervisor) -> None:
         """Begin to hear a hand-off for an attempt that a person or another tool started (Level 1)."""

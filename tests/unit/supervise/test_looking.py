@@ -83,6 +83,22 @@ async def test_a_near_miss_is_adopted_as_what_it_means(tmp_path: Path) -> None:
         assert ("failing", "scope_warning") == (shown(project)["status"], shown(project)["reason"])
 
 
+async def test_an_edit_after_the_edit_is_looked_at_too(tmp_path: Path) -> None:
+    """It is not written over with the answer to the first one."""
+    asked, root = list[str](), make_project(tmp_path, settings="external_edits: refuse\n")
+    async with house(tmp_path) as here, at_level_1(here, root) as project:
+        await project.look()
+        edit(project, human_note="One.")
+        seen, before = seen_in(project)
+        edit(project, human_note="The other.")
+
+        await look(here, project, asked).at(project.main, seen, before)
+        assert ("The other.", ["again"]) == (shown(project)["human_note"], asked)
+
+        await look_at(here, project, asked)
+        assert (None, ["again"]) == (shown(project)["human_note"], asked)
+
+
 async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_path: Path) -> None:
     """What lies there may be of before the latest commit: an agent's own, that has ended since."""
     asked: list[str] = []
