@@ -20,7 +20,7 @@ GOAL_SLOPE = 1.0
 
 def result(soak: Soak, violations: list[Violation], warm_up_s: float = WARM_UP_S) -> Json:
     """Return everything as plain values. `within_goal` is what `--check` asks for."""
-    before, after = soak.at_rest[0], soak.at_rest[-1]
+    before, after = soak.at_rest
     slope = slope_per_hour(steady(soak.samples, 1, warm_up_s))
     found: Json = {
         "projects": len(soak.house.projects),

@@ -80,6 +80,27 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert Exit(code=1, tail="half ? of it") == decode_exit(written)
 
 
+@pytest.mark.parametrize("odd", [2**64, -(2**63) - 1, 1e22, 5e-324, "\u2028", "\x7f", {"$": 1}, {"": []}])
+def test_whatever_json_knows_is_kept(odd: object) -> None:
+    """Also what the fast writer has no form for, or writes in another one than Python does."""
+    state = State.model_validate({"project": "shop", "x": odd})
+
+    again = decode_event(encode(StateEdited(state=state)))
+
+    assert StateEdited(state=state) == again
+
+
+def test_a_text_of_an_older_release_is_read() -> None:
+    """Written by Python's own encoder: other forms of floats, and the same values."""
+    text = (
+        '{"kind":"state_edited","state":{"$state":{"layout":["project","x"],'
+        '"document":{"project":"shop","x":[1e+22,5e-324,"\u2028",18446744073709551616,{"$$odd":1}]}}}}'
+    )
+    state = State.model_validate({"project": "shop", "x": [1e22, 5e-324, "\u2028", 2**64, {"$odd": 1}]})
+
+    assert StateEdited(state=state) == decode_event(text)
+
+
 def test_readable_shows_a_state_as_the_document_it_is() -> None:
     """People and scripts see STATE.json, not how the journal wraps it."""
     state = State.model_validate({"project": "shop", "$odd": 1})
