@@ -28,6 +28,7 @@ from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView, S
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
+from handoffd.execute.runnames import runs_of
 from handoffd.protocol.rules import Language
 from handoffd.store.journal import Journal
 
@@ -125,8 +126,8 @@ class Reads(Inspecting):
 
     def _living(self, dispatch: str) -> int | None:
         """Return the process id of what still runs of a dispatch: its executor, or a check of it."""
-        for run_dir in sorted(self._runs_dir.glob(f"{dispatch}*")):
-            run = claimed(run_dir)
+        for name in runs_of(dispatch):
+            run = claimed(self._runs_dir / name)
             if run is not None and run.lives():
                 return run.pid
         return None

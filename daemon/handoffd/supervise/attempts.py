@@ -32,6 +32,7 @@ from handoffd.execute.executor import InvocationContext, invocation
 from handoffd.execute.meter import Source
 from handoffd.execute.process import Run, adopt
 from handoffd.execute.registry import is_unknown
+from handoffd.execute.runnames import runs_of
 from handoffd.failpoints import reached
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.descriptors import passes_by_itself
@@ -202,10 +203,10 @@ class Attempts:
 
     def stop(self, dispatch: str) -> None:
         """Ask every run of a dispatch (the executor, its checks) to end; the shims do the rest."""
-        for run_dir in self._services.settings.runs_dir.glob(f"{dispatch}*"):
-            run = self.live.get(run_dir.name) or adopt(run_dir)
+        for name in runs_of(dispatch):
+            run = self.live.get(name) or adopt(self._services.run_dir(name))
             if isinstance(run, Run):
-                self._asked.setdefault(run_dir.name, self._services.clock.monotonic())
+                self._asked.setdefault(name, self._services.clock.monotonic())
                 run.stop()
 
     def end_overdue(self) -> None:

@@ -31,12 +31,10 @@ from handoffd.execute.checks import (
 from handoffd.execute.environment import child_environment
 from handoffd.execute.process import Run
 from handoffd.execute.reports.report import TestReport
+from handoffd.execute.runnames import MAX_TRIES, check_run, tried_again
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
 from handoffd.supervise.services import Services
-
-MAX_TRIES = 3
-"""Runs of one check before its missing result is taken for a fault of the environment."""
 
 
 class Checks:
@@ -53,7 +51,7 @@ class Checks:
         """Run the tests and keep their results for this story; return the fact."""
         fault = None
         try:
-            context = self._context(f"{order.dispatch}.baseline", order.story, "baseline", 1)
+            context = self._context(check_run(order.dispatch, "baseline"), order.story, "baseline", 1)
             record, report = await self._test(context, timeout_s)
             fault = with_tail(report.problem, record.tail) if report.problem else None
             if fault is None:
@@ -79,7 +77,7 @@ class Checks:
 
     async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
         timeout_s = order.check_timeout_min * 60
-        context = self._context(f"{order.dispatch}.tests", order.story, order.step, order.attempt)
+        context = self._context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
         record, report = await self._test(context, timeout_s)
         body = await self._services.journal.load_baseline(self._key, order.story)
         baseline = comparison.decode(body) if body is not None else None
@@ -87,7 +85,7 @@ class Checks:
         earlier_s = 0.0
         exclude = measuring.files_to_exclude(self._files.settings.test, report, baseline, changed)
         if exclude:
-            rest = self._context(f"{order.dispatch}.rest", order.story, order.step, order.attempt)
+            rest = self._context(check_run(order.dispatch, "rest"), order.story, order.step, order.attempt)
             earlier_s = record.seconds
             record, second = await self._test(rest, timeout_s, exclude)
             report = measuring.merge(report, second, exclude)
@@ -112,7 +110,7 @@ class Checks:
         return record, report
 
     async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
-        context = self._context(f"{order.dispatch}.post", order.story, order.step, order.attempt)
+        context = self._context(check_run(order.dispatch, "post"), order.story, order.step, order.attempt)
         record, _ = await self._run(
             context, lambda at: post_check_spec(at, command, order.post_check_timeout_s)
         )
@@ -126,7 +124,7 @@ class Checks:
         """Start a check (or find it again) and wait for its end; the shim enforces its deadline."""
         record: ExitRecord | None = None
         for number in range(1, MAX_TRIES + 1):
-            run_id = context.run_id if number == 1 else f"{context.run_id}.{number}"
+            run_id = tried_again(context.run_id, number)
             at = self._context(run_id, context.story, context.step, context.attempt)
             record = await self._once(at, spec_for(at))
             if record.by not in {"stop", "lost"} or self._home.is_aborted(self._key):
