@@ -34,10 +34,11 @@ _STATE = "$state"
 """Marks a STATE document with the order of its keys. Foreign keys that begin with `$` get a second one."""
 
 _ESCAPED = '"$$'
-"""Without it no key of a text has a second `$`. (Few texts have one, and it may be no key at all.)"""
+"""Without it no key of a text has a second `$`. With it one may have: few texts do, and it may be no key."""
 
 _WRAPPER = '"$state":{"layout":'
-_LEFT_TO_US = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_OURS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+"""We say what becomes of moments, and of what is derived from a str, a dict or an int."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -61,10 +62,10 @@ def encode(value: object) -> str:
     whoever reads one from a stranger refuses others.
     """
     try:
-        text = orjson.dumps(value, default=_plain, option=_LEFT_TO_US).decode()
+        text = orjson.dumps(value, default=_plain, option=_OURS).decode()
     except TypeError:
         return _encode_anything(value)
-    # A key of somebody's that begins with `$` is not escaped yet. (Few texts have one, and it may be no key.)
+    # A key of somebody's that begins with `$` is not escaped yet.
     return text if text.count('"$') == text.count(_WRAPPER) else _encode_anything(value)
 
 

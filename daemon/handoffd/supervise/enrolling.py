@@ -147,9 +147,11 @@ class Enrolling:
             known = self._projects.roots()
             async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
                 for entry in self._entries.values():
-                    if entry.wanted.kind == "path" and entry.base in known:
+                    if entry.wanted.kind != "path":
+                        continue
+                    if entry.base in known:
                         entry.notes = ()
-                    elif entry.wanted.kind == "path":
+                    else:
                         tasks.start_soon(self._enrol, entry)
 
     async def _contained(self) -> None:

@@ -114,17 +114,17 @@ class Standing:
 
     async def project(self) -> None:
         """Write STATE.json as the journal has it."""
-        async with self._behind():  # a look, beside the consumer: the last to write writes the latest
+        async with self._writing_text():  # a look, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
             await self._write(render_state(self.track.state))
 
     async def _show(self, text: str) -> None:
         """Write what was committed just now: until the consumer goes on there is nothing later."""
-        async with self._behind():
+        async with self._writing_text():
             await self._write(text)
 
     @asynccontextmanager
-    async def _behind(self) -> AsyncIterator[None]:
+    async def _writing_text(self) -> AsyncIterator[None]:
         """Be behind, from the first moment on, until what is written in here has been."""
         self._unwritten += 1
         try:
