@@ -141,6 +141,8 @@ class Line:
 
     async def _send(self, number: int, given_up: Callable[[GivenUp], None]) -> None:
         notice = await self._surely("read", lambda: self._box.read(number))
+        if self._finishing:  # it came during one of the waits since this was last asked
+            return
         if notice is None:
             self._queue = without(self._queue, frozenset({number}))
             await self._give_up(number, "its record cannot be read", given_up)
