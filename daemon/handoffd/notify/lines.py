@@ -38,6 +38,7 @@ class Lines:
         self._clock = clock
         self._lived_s = lived_s
         self._ways: dict[str, _Way] = {}
+        self._finishing = False
         self._changed = anyio.Event()
         self.opened = anyio.Event()
 
@@ -78,8 +79,13 @@ class Lines:
             way.line.hint()
 
     async def finish(self) -> None:
-        """Begin nothing more, and return when what was being sent is over: as long as sinks may take."""
-        for line in [way.line for way in self._ways.values() if _finished(way)]:
+        """Begin nothing more, and return when what was being sent is over: as long as sinks may take.
+
+        What is configured from then on is not begun either.
+        """
+        self._finishing = True
+        lines = [_finished(way) for way in self._ways.values()]
+        for line in filter(None, lines):
             await line.ended.wait()
 
     def unkept(self, name: str) -> Unkept | None:
@@ -101,7 +107,7 @@ class Lines:
             while True:
                 self._changed = anyio.Event()
                 for name, way in self._ways.items():
-                    if not way.begun:
+                    if not way.begun and not self._finishing:
                         way.begun = True
                         group.start_soon(self._follow, way, given_up, name=f"notify by {name}")
                 await self._changed.wait()  # without a limit: settings may never change
@@ -109,7 +115,7 @@ class Lines:
     async def _follow(self, way: _Way, given_up: Callable[[GivenUp], None]) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(way.unkept.run, name=f"notify by {way.line.sink.name} from memory")
-            await self.opened.wait()
+            await _first(self.opened, way.line.finishing)
             if way.before is not None:  # what that has in hand, this one would find in the box as well
                 await way.before.ended.wait()
             await way.line.run(given_up)
@@ -120,3 +126,15 @@ def _finished(way: _Way) -> Line | None:
     """Return the line of a way, told to finish, if it was begun."""
     way.line.finish()
     return way.line if way.begun else None
+
+
+async def _first(*events: anyio.Event) -> None:
+    """Return when one of these is set."""
+
+    async def watch(event: anyio.Event) -> None:
+        await event.wait()
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for event in events:
+            group.start_soon(watch, event)

@@ -121,3 +121,34 @@ async def test_a_changed_sink_ends_what_it_has_in_hand_and_the_new_one_does_not_
         await eventually(lambda: ["2"] == there.made[1].got)
 
     assert (["1"], 1, ["delivered", "delivered"]) == (old.got, old.tries, there.box.outcomes())
+
+
+async def test_to_finish_does_not_wait_for_a_box_that_was_never_opened() -> None:
+    """Whoever has sent nothing has nothing to end; also when its settings were changed meanwhile."""
+    async with rooms() as there:
+        there.configure(a=ONE, b=ONE)
+        await anyio.wait_all_tasks_blocked()
+        there.configure(a=OTHER, b=ONE)
+        await anyio.wait_all_tasks_blocked()
+        await there.lines.finish()
+
+    assert [0, 0, 0] == [sink.tries for sink in there.made]
+
+
+async def test_what_is_configured_while_all_finish_is_not_begun() -> None:
+    """A daemon that stops follows its settings to the end; what they begin it would cut short."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        there.made[0].shut()
+        await there.keep("1", "a")
+        await eventually(lambda: there.made[0].tries)
+        async with anyio.create_task_group() as group:
+            group.start_soon(there.lines.finish)
+            await anyio.wait_all_tasks_blocked()
+            there.configure(a=OTHER, b=ONE)
+            await there.keep("2", "a", "b")
+            there.made[0].gate.set()
+        await anyio.wait_all_tasks_blocked()
+
+    assert [1, 0, 0] == [sink.tries for sink in there.made]
