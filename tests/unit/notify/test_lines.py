@@ -152,3 +152,50 @@ async def test_what_is_configured_while_all_finish_is_not_begun() -> None:
         await anyio.wait_all_tasks_blocked()
 
     assert [1, 0, 0] == [sink.tries for sink in there.made]
+
+
+async def test_what_waits_in_memory_goes_to_the_changed_sink() -> None:
+    """A changed address is the same sink: nothing else has what could not be recorded."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        old = there.made[0]
+        old.shut()
+        old.dead = Undelivered("no route")
+        for name in ("1", "2"):
+            unkept = there.lines.unkept("a")
+            assert unkept is not None
+            unkept.put(replace(NOTICE, id=name))
+        await eventually(lambda: old.tries)
+        there.configure(a=OTHER)
+        await anyio.wait_all_tasks_blocked()
+        old.gate.set()
+        await eventually(lambda: ["1", "2"] == there.made[1].got)
+
+    assert ([], 1) == (old.got, old.tries)
+
+
+async def test_to_finish_waits_for_what_is_told_from_memory() -> None:
+    """As for what the box has; but not for what has not begun."""
+    async with rooms() as there:
+        there.configure(a=ONE)
+        sink = there.made[0]
+        sink.shut()
+        for name in ("1", "2"):
+            unkept = there.lines.unkept("a")
+            assert unkept is not None
+            unkept.put(replace(NOTICE, id=name))
+        await eventually(lambda: sink.tries)
+        ended = []
+
+        async def finish() -> None:
+            await there.lines.finish()
+            ended.append(tuple(sink.got))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(finish)
+            await anyio.wait_all_tasks_blocked()
+            assert [] == ended
+            sink.gate.set()
+
+    assert [("1",)] == ended
