@@ -131,9 +131,9 @@ class Lines:
 
 
 def _finished(way: _Way) -> Line | None:
-    """Return the line of a way, told to finish, if it was begun."""
+    """Tell the line of a way to finish; return the one that may still be sending, if there is one."""
     way.line.finish()
-    return way.line if way.begun else None
+    return way.line if way.begun else way.before
 
 
 async def _first(*events: anyio.Event) -> None:

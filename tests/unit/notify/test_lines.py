@@ -199,3 +199,22 @@ async def test_to_finish_waits_for_what_is_told_from_memory() -> None:
             sink.gate.set()
 
     assert [("1",)] == ended
+
+
+async def test_two_changes_at_once_leave_one_who_has_something_in_hand_alone() -> None:
+    """The one between them never began; what the first one sends would be told twice."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        old = there.made[0]
+        old.shut()
+        await there.keep("1", "a")
+        await eventually(lambda: old.tries)
+        there.configure(a=OTHER)
+        there.configure(a=SinkSettings(command=("third",)))
+        await there.keep("2", "a")
+        await anyio.wait_all_tasks_blocked()
+        old.gate.set()
+        await eventually(lambda: ["2"] == there.made[2].got)
+
+    assert (["1"], 0, ["delivered", "delivered"]) == (old.got, there.made[1].tries, there.box.outcomes())
