@@ -99,7 +99,7 @@ class ProjectView:
     brought_by: str | None = None
     """The entry of the settings that brought it; None: a person added it."""
     since: datetime | None = None
-    """Since when it has its condition, as far as this daemon has seen; None while that is `ok`."""
+    """Since when it has its condition, as far as a daemon saw or people were told; None while it is `ok`."""
     auto_continue: bool = False
     """Whether the next story of its backlog starts by itself."""
 

@@ -84,6 +84,8 @@ class Notifier:
         self._releases = Releases(box, clock, self._lived_s, self._lines.hint, place=place, retry_s=retry_s)
         self._reminders = Reminders(box, clock, settings.remind, self._remind, retry_s)
         self._settings = settings
+        self._gone = False
+        """Whether what waits for a sink that was taken out of the settings is still to be dropped."""
         self._apply()
 
     # --- settings --------------------------------------------------------------------------------
@@ -98,7 +100,6 @@ class Notifier:
             self._filled.set()
 
     def _apply(self) -> None:
-        self._gone = False
         self._lines.configure(self._wanted(), self._made, self._terms(self._settings))
         self._releases.configure(self._settings, self._lines.sinks)
 
@@ -293,8 +294,12 @@ class Notifier:
 
     async def _record_some(self) -> None:
         if self._gone:
-            await self._drop_others()
-            self._gone = False
+            self._gone = False  # first: another one may be taken out meanwhile
+            try:
+                await self._drop_others()
+            except StoreError:
+                self._gone = True
+                raise
         lanes = self._intake.overs()
         if lanes:
             await self._reminders.settle(filter(None, map(self._reminders.waiting_at, lanes)))

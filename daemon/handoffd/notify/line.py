@@ -8,6 +8,7 @@ was taken is not sent again in this life for want of a note of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -55,6 +56,10 @@ class GivenUp:
     why: str
 
 
+class _Finishing(Exception):
+    """Nothing more is to be begun, and nothing is in hand that must be noted."""
+
+
 class Line:
     """Delivers what the box holds for one sink, until cancelled."""
 
@@ -76,13 +81,14 @@ class Line:
         self._more = True
         """Whether the box may hold notices that are not known here."""
         self._hint = anyio.Event()
-        self._finishing = False
+        self.finishing = anyio.Event()
+        """Set when it was told to finish."""
         self.ended = anyio.Event()
         """Set when it was told to finish, and has."""
 
     def finish(self) -> None:
         """Begin nothing more. What is being sent goes on to its end: cut short, it would be told twice."""
-        self._finishing = True
+        self.finishing.set()
         self._hint.set()
 
     def hint(self) -> None:
@@ -98,15 +104,16 @@ class Line:
     async def run(self, given_up: Callable[[GivenUp], None]) -> None:
         """Deliver until cancelled, or told to finish; what is given up is passed on."""
         try:
-            await self._run(given_up)
+            with suppress(_Finishing):
+                await self._run(given_up)
         finally:
             self.sink.close()
-            if self._finishing:
+            if self.finishing.is_set():
                 self.ended.set()
 
     async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         self._be_busy()
-        while not self._finishing:
+        while not self.finishing.is_set():
             hint = self._hint = anyio.Event()
             await self._look()
             step = next_step(self._queue, self._clock.monotonic())
@@ -141,6 +148,8 @@ class Line:
 
     async def _send(self, number: int, given_up: Callable[[GivenUp], None]) -> None:
         notice = await self._surely("read", lambda: self._box.read(number))
+        if self.finishing.is_set():  # it came during one of the waits since this was last asked
+            return
         if notice is None:
             self._queue = without(self._queue, frozenset({number}))
             await self._give_up(number, "its record cannot be read", given_up)
@@ -150,7 +159,7 @@ class Line:
         about = {"sink": self.sink.name, "id": notice.id, "kind": notice.kind, "project": notice.project}
         if failure is None:
             self._queue = taken(self._queue, number, now_s, pauses, jitter)
-            await self._surely("mark", lambda: self._box.delivered(number, self._lived_s()))
+            await self._surely("mark", lambda: self._box.delivered(number, self._lived_s()), taken=True)
             log.debug("notice delivered", **about)
         elif not failure.worth_retrying:
             # It answered, so it works: only this notice is not for it.
@@ -186,8 +195,11 @@ class Line:
                 )
             )
 
-    async def _surely(self, activity: str, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Return what the box says, however long it takes to say it."""
+    async def _surely(self, activity: str, work: Callable[[], Awaitable[_T]], *, taken: bool = False) -> _T:
+        """Return what the box says, however long it takes to say it.
+
+        Raises _Finishing when it cannot say it and this is to finish, unless a notice was `taken`.
+        """
         while True:
             try:
                 return await work()
@@ -198,7 +210,12 @@ class Line:
                     activity=activity,
                     error=error.message,
                 )
-            await anyio.sleep(self.terms.box_retry_s)
+            if taken:
+                await anyio.sleep(self.terms.box_retry_s)
+                continue
+            with anyio.move_on_after(self.terms.box_retry_s):
+                await self.finishing.wait()
+                raise _Finishing
 
 
 async def attempt(sink: Sink, notice: Notice) -> Undelivered | None:

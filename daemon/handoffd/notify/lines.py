@@ -38,6 +38,7 @@ class Lines:
         self._clock = clock
         self._lived_s = lived_s
         self._ways: dict[str, _Way] = {}
+        self._finishing = False
         self._changed = anyio.Event()
         self.opened = anyio.Event()
 
@@ -62,14 +63,18 @@ class Lines:
         for name, settings in wanted.items():
             way = before.pop(name, None)
             if way is None or way.settings != settings:
-                last = _finished(way) if way is not None else None
                 sink = made(name, settings)
                 line = Line(sink, self._box, self._clock, terms, self._lived_s)
-                way = _Way(settings=settings, line=line, unkept=Unkept(sink, terms), before=last)
+                if way is None:
+                    way = _Way(settings=settings, line=line, unkept=Unkept(sink, terms))
+                else:
+                    way.unkept.go_by(sink)
+                    way = _Way(settings=settings, line=line, unkept=way.unkept, before=_finished(way))
             way.line.terms = way.unkept.terms = terms
             self._ways[name] = way
         for way in before.values():
             _finished(way)
+            way.unkept.finish()
         self._changed.set()
 
     def hint(self, name: str | None = None) -> None:
@@ -78,9 +83,18 @@ class Lines:
             way.line.hint()
 
     async def finish(self) -> None:
-        """Begin nothing more, and return when what was being sent is over: as long as sinks may take."""
-        for line in [way.line for way in self._ways.values() if _finished(way)]:
-            await line.ended.wait()
+        """Begin nothing more, and return when what was being sent is over: as long as sinks may take.
+
+        What is configured from then on is not begun either.
+        """
+        self._finishing = True
+        ways = tuple(self._ways.values())
+        lines = [_finished(way) for way in ways]
+        for way in ways:
+            way.unkept.finish()
+        ends = [line.ended for line in lines if line is not None]
+        for ended in ends + [way.unkept.ended for way in ways if way.unkept.begun]:
+            await ended.wait()
 
     def unkept(self, name: str) -> Unkept | None:
         """Return what tells a sink of that which cannot be recorded."""
@@ -94,29 +108,41 @@ class Lines:
         finally:
             self.opened = anyio.Event()
             for way in self._ways.values():
-                way.begun = False
+                way.begun = way.unkept.begun = False
 
     async def _run(self, given_up: Callable[[GivenUp], None]) -> None:
         async with anyio.create_task_group() as group:
             while True:
                 self._changed = anyio.Event()
-                for name, way in self._ways.items():
+                for name, way in self._ways.items() if not self._finishing else ():
                     if not way.begun:
                         way.begun = True
                         group.start_soon(self._follow, way, given_up, name=f"notify by {name}")
+                    if not way.unkept.begun:
+                        way.unkept.begun = True
+                        group.start_soon(way.unkept.run, name=f"notify by {name} from memory")
                 await self._changed.wait()  # without a limit: settings may never change
 
     async def _follow(self, way: _Way, given_up: Callable[[GivenUp], None]) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(way.unkept.run, name=f"notify by {way.line.sink.name} from memory")
-            await self.opened.wait()
-            if way.before is not None:  # what that has in hand, this one would find in the box as well
-                await way.before.ended.wait()
-            await way.line.run(given_up)
-            group.cancel_scope.cancel()
+        await _first(self.opened, way.line.finishing)
+        if way.before is not None:  # what that has in hand, this one would find in the box as well
+            await way.before.ended.wait()
+        await way.line.run(given_up)
 
 
 def _finished(way: _Way) -> Line | None:
-    """Return the line of a way, told to finish, if it was begun."""
+    """Tell the line of a way to finish; return the one that may still be sending, if there is one."""
     way.line.finish()
-    return way.line if way.begun else None
+    return way.line if way.begun else way.before
+
+
+async def _first(*events: anyio.Event) -> None:
+    """Return when one of these is set."""
+
+    async def watch(event: anyio.Event) -> None:
+        await event.wait()
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for event in events:
+            group.start_soon(watch, event)

@@ -135,8 +135,8 @@ class Reminders:
                     over.append(matter.notice)
             except StoreError:
                 heapq.heappush(self._heap, entry)
-                for notice in over:  # nobody forgets them now
-                    self._arm(self._matters[notice])
+                for one in filter(None, map(self._matters.get, over)):  # nobody forgets them now
+                    self._arm(one)
                 raise
         return over
 
@@ -154,6 +154,8 @@ class Reminders:
         if found is None:
             return True  # an entry that is overtaken; its other one is in the heap
         notice = await self._box.outlook(matter.notice)
+        if self._matters.get(matter.notice) is not matter:
+            return True  # settled meanwhile, or in the heap anew
         if notice is None:
             return False
         self._remind(notice, matter, found)
@@ -169,7 +171,9 @@ class Reminders:
 
     def _forget(self, notice: str | None) -> None:
         matter = None if notice is None else self._matters.pop(notice, None)
-        if matter is not None and self._by_lane.get(matter.lane) == notice:
+        if matter is None:
+            return
+        if self._by_lane.get(matter.lane) == notice:
             del self._by_lane[matter.lane]
         if len(self._heap) > 2 * len(self._matters) + _MOST_OVER:  # else each would stay until it were due
             self._heap = [entry for entry in self._heap if entry[2] in self._matters]

@@ -27,7 +27,7 @@ class Health:
         self.detail: str | None = None
         self._since: datetime | None = None
         self._sign = ""
-        """What people were told of last."""
+        """What people were told of its condition; empty when they were not."""
         self._edit: str | None = None
         """The edit that waits for trust, if one does."""
 
@@ -42,16 +42,21 @@ class Health:
         if (condition, detail) != (self.condition, self.detail):
             write = log.info if condition == "ok" else log.warning
             write("project condition", project=self._root, condition=condition, detail=detail)
-            if condition != "ok" and not self._is_the_machines(condition):
-                notice = condition_notice(self._root, condition, detail, self._services.clock)
-                self._sign = sign_of(notice.id)
-                self._services.notifier.stand(notice, CONDITION)
+            self._sign = self._told(condition, detail)
         if condition == "ok":
             self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
             self._since = None
         elif condition != self.condition:
             self._since = self._services.clock.now()
         self.condition, self.detail = condition, detail
+
+    def _told(self, condition: Condition, detail: str | None) -> str:
+        """Tell people of what is wrong with the project itself; return what the notice is about."""
+        if condition == "ok" or self._is_the_machines(condition):
+            return ""
+        notice = condition_notice(self._root, condition, detail, self._services.clock)
+        self._services.notifier.stand(notice, CONDITION)
+        return sign_of(notice.id)
 
     def mark_held(self, files: ProjectFiles) -> None:
         """Take whether edits wait for trust; people are told of each such edit, and again while it waits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
-from handoffd.notify.fanout import Notifier
+from handoffd.notify.box import Opened, Parcel
+from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.sink import Undelivered
 from handoffd.settings_notify import NotifySettings
 
@@ -112,6 +115,67 @@ async def test_a_sink_that_is_new_gets_nothing_old_and_one_that_is_gone_is_dropp
         await eventually(lambda: new.got)
     assert (["main-7"], ["later"]) == (stays.got[:1], new.got)
     assert ["dropped", "delivered"] == box.outcomes()[:2]
+
+
+class Leisurely(MemoryBox):
+    """A box that can be opened only while `gate` is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opening = 0
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    async def open(self, sinks: Collection[str]) -> Opened:
+        """Drop what waits for others than these."""
+        self.opening += 1
+        await self.gate.wait()
+        return await super().open(sinks)
+
+
+def programs(*names: str, **values: object) -> NotifySettings:
+    """Return settings of sinks that take nothing."""
+    sinks = {name: {"command": ["false"]} for name in names}
+    return NotifySettings.model_validate({"sinks": sinks, "remind": {"after_min": []}, **values})
+
+
+@asynccontextmanager
+async def configurable(box: MemoryBox, *names: str) -> AsyncIterator[Notifier]:
+    """Run a notifier of such sinks, for each of which a notice waits, for as long as the block lasts."""
+    terms = replace(terms_of(QUICK), box_retry_s=0.01)
+    notifier = Notifier(programs(*names), SystemClock(), box, environ={}, terms=terms)
+    await box.keep([Parcel(notice=NOTICE, sinks=names)], 0)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(notifier.run)
+            await anyio.wait_all_tasks_blocked()  # it has been opened by then
+            yield notifier
+            group.cancel_scope.cancel()
+
+
+async def test_a_sink_that_is_taken_out_is_dropped_whatever_is_edited_before_the_box_can_be_written() -> None:
+    """Its notices would be called undelivered until the next start."""
+    box = Leisurely()
+    async with configurable(box, "gone", "stays") as notifier:
+        box.broken = True
+        before = box.opening
+        notifier.configure(programs("stays"))
+        await eventually(lambda: box.opening > before + 1)
+        notifier.configure(programs("stays", backoff_s=7))
+        box.broken = False
+        await eventually(lambda: ["dropped", None] == box.outcomes())
+
+
+async def test_a_sink_that_is_taken_out_while_another_one_is_dropped_is_dropped_too() -> None:
+    """Two edits in a row."""
+    box = Leisurely()
+    async with configurable(box, "gone", "next", "stays") as notifier:
+        box.gate, before = anyio.Event(), box.opening
+        notifier.configure(programs("next", "stays"))
+        await eventually(lambda: box.opening > before)
+        notifier.configure(programs("stays"))
+        box.gate.set()
+        await eventually(lambda: ["dropped", "dropped", None] == box.outcomes())
 
 
 async def test_a_box_that_cannot_write_keeps_orders_back_and_tells_the_rest_from_memory() -> None:

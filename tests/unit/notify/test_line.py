@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import anyio
+import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, notices, running
 
-from handoffd.notify.line import GivenUp, attempt
+from handoffd.clock import SystemClock
+from handoffd.errors import StoreError
+from handoffd.notify.box import Parcel
+from handoffd.notify.fanout import terms_of
+from handoffd.notify.line import GivenUp, Line, attempt
+from handoffd.notify.notice import Notice
+from handoffd.notify.outbox import Waiting
 from handoffd.notify.sink import Undelivered
 from handoffd.notify.webhook import WebhookSink
 from handoffd.settings_notify import NotifySettings, WebhookSettings
@@ -129,6 +137,95 @@ async def test_a_real_server_that_answers_500_then_nothing_then_200_is_told_once
             await eventually(lambda: ["delivered"] == box.outcomes())
 
     assert {NOTICE.id} == {headers["Idempotency-Key"] for _, _, headers, _ in server.requests}
+
+
+class Slow(MemoryBox):
+    """A box that answers one question only when `gate` is opened."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self.question = question
+        self.asked = anyio.Event()
+        self.gate = anyio.Event()
+
+    async def _wait(self, question: str) -> None:
+        if question == self.question:
+            self.asked.set()
+            await self.gate.wait()
+
+    async def waiting(self, sink: str, after: int, limit: int) -> tuple[Waiting, ...]:
+        """Return what waits."""
+        await self._wait("waiting")
+        return await super().waiting(sink, after, limit)
+
+    async def read(self, number: int) -> Notice | None:
+        """Return a notice."""
+        await self._wait("read")
+        return await super().read(number)
+
+
+@pytest.mark.parametrize("question", ["waiting", "read"])
+async def test_who_is_told_to_finish_while_the_box_is_asked_sends_nothing_more(question: str) -> None:
+    """At a stop it might be cut short, at an edit it would go to the old address."""
+    sink, box = Recording(), Slow(question)
+    await box.keep([Parcel(notice=NOTICE, sinks=(sink.name,))], 0)
+    line = Line(sink, box, SystemClock(), terms_of(QUICK), lambda: 0.0)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(line.run, lambda _: None)
+            await box.asked.wait()
+            line.finish()
+            box.gate.set()
+            await line.ended.wait()
+
+    assert (0, [None]) == (sink.tries, box.outcomes())
+
+
+async def test_who_is_told_to_finish_does_not_wait_for_a_box_that_answers_nothing() -> None:
+    """Nothing is in hand; a stop waits for what is, and would say that it was cut short."""
+    sink, box = Recording(), MemoryBox()
+    box.broken = True
+    terms = replace(terms_of(QUICK), box_retry_s=1000)
+    line = Line(sink, box, SystemClock(), terms, lambda: 0.0)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(line.run, lambda _: None)
+            await anyio.wait_all_tasks_blocked()
+            line.finish()
+            await line.ended.wait()
+
+    assert (0, 1) == (sink.tries, sink.closed)
+
+
+class Unmarking(MemoryBox):
+    """A box that cannot note deliveries at first."""
+
+    refusals = 3
+
+    async def delivered(self, number: int, lived_s: float) -> None:
+        """Mark a notice in the end."""
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise StoreError("no space left")
+        await super().delivered(number, lived_s)
+
+
+async def test_who_is_told_to_finish_still_notes_what_was_taken() -> None:
+    """However often the box must be asked for that: it would be told twice."""
+    sink, box = Recording(), Unmarking()
+    await box.keep([Parcel(notice=one, sinks=(sink.name,)) for one in notices(2)], 0)
+    sink.shut()
+    terms = replace(terms_of(QUICK), box_retry_s=0.01)
+    line = Line(sink, box, SystemClock(), terms, lambda: 0.0)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(line.run, lambda _: None)
+            await eventually(lambda: sink.tries)
+            line.finish()
+            sink.gate.set()
+            await line.ended.wait()
+
+    assert (["0"], ["delivered", None]) == (sink.got, box.outcomes())
 
 
 async def test_one_attempt_says_why_it_failed() -> None:

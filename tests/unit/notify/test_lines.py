@@ -121,3 +121,100 @@ async def test_a_changed_sink_ends_what_it_has_in_hand_and_the_new_one_does_not_
         await eventually(lambda: ["2"] == there.made[1].got)
 
     assert (["1"], 1, ["delivered", "delivered"]) == (old.got, old.tries, there.box.outcomes())
+
+
+async def test_to_finish_does_not_wait_for_a_box_that_was_never_opened() -> None:
+    """Whoever has sent nothing has nothing to end; also when its settings were changed meanwhile."""
+    async with rooms() as there:
+        there.configure(a=ONE, b=ONE)
+        await anyio.wait_all_tasks_blocked()
+        there.configure(a=OTHER, b=ONE)
+        await anyio.wait_all_tasks_blocked()
+        await there.lines.finish()
+
+    assert [0, 0, 0] == [sink.tries for sink in there.made]
+
+
+async def test_what_is_configured_while_all_finish_is_not_begun() -> None:
+    """A daemon that stops follows its settings to the end; what they begin it would cut short."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        there.made[0].shut()
+        await there.keep("1", "a")
+        await eventually(lambda: there.made[0].tries)
+        async with anyio.create_task_group() as group:
+            group.start_soon(there.lines.finish)
+            await anyio.wait_all_tasks_blocked()
+            there.configure(a=OTHER, b=ONE)
+            await there.keep("2", "a", "b")
+            there.made[0].gate.set()
+        await anyio.wait_all_tasks_blocked()
+
+    assert [1, 0, 0] == [sink.tries for sink in there.made]
+
+
+async def test_what_waits_in_memory_goes_to_the_changed_sink() -> None:
+    """A changed address is the same sink: nothing else has what could not be recorded."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        old = there.made[0]
+        old.shut()
+        old.dead = Undelivered("no route")
+        for name in ("1", "2"):
+            unkept = there.lines.unkept("a")
+            assert unkept is not None
+            unkept.put(replace(NOTICE, id=name))
+        await eventually(lambda: old.tries)
+        there.configure(a=OTHER)
+        await anyio.wait_all_tasks_blocked()
+        old.gate.set()
+        await eventually(lambda: ["1", "2"] == there.made[1].got)
+
+    assert ([], 1) == (old.got, old.tries)
+
+
+async def test_to_finish_waits_for_what_is_told_from_memory() -> None:
+    """As for what the box has; but not for what has not begun."""
+    async with rooms() as there:
+        there.configure(a=ONE)
+        sink = there.made[0]
+        sink.shut()
+        for name in ("1", "2"):
+            unkept = there.lines.unkept("a")
+            assert unkept is not None
+            unkept.put(replace(NOTICE, id=name))
+        await eventually(lambda: sink.tries)
+        ended = []
+
+        async def finish() -> None:
+            await there.lines.finish()
+            ended.append(tuple(sink.got))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(finish)
+            await anyio.wait_all_tasks_blocked()
+            assert [] == ended
+            sink.gate.set()
+
+    assert [("1",)] == ended
+
+
+async def test_two_changes_at_once_leave_one_who_has_something_in_hand_alone() -> None:
+    """The one between them never began; what the first one sends would be told twice."""
+    async with rooms() as there:
+        there.lines.opened.set()
+        there.configure(a=ONE)
+        old = there.made[0]
+        old.shut()
+        await there.keep("1", "a")
+        await eventually(lambda: old.tries)
+        there.configure(a=OTHER)
+        there.configure(a=SinkSettings(command=("third",)))
+        await there.keep("2", "a")
+        await anyio.wait_all_tasks_blocked()
+        old.gate.set()
+        await eventually(lambda: ["2"] == there.made[2].got)
+
+    assert (["1"], 0, ["delivered", "delivered"]) == (old.got, there.made[1].tries, there.box.outcomes())

@@ -240,6 +240,71 @@ class Fickle(MemoryBox):
         return await super().outlook(notice)
 
 
+class Slow(MemoryBox):
+    """A box that says what became of one notice only when `gate` is opened; as it was, or not at all."""
+
+    def __init__(self, slow: str, *, fails: bool) -> None:
+        super().__init__()
+        self.slow = slow
+        self.fails = fails
+        self.asked = 0
+        self.gate = anyio.Event()
+
+    async def outlook(self, notice: str) -> Notice | None:
+        """Return what was there when it was asked."""
+        found = await super().outlook(notice)
+        if notice == self.slow:
+            self.asked += 1
+            await self.gate.wait()
+            if self.fails and self.asked == 1:
+                raise StoreError("no space left")
+        return found
+
+
+async def test_what_is_replaced_while_the_box_is_asked_for_another_one_crashes_nothing() -> None:
+    """It was found to be over, and cannot be forgotten once more."""
+    clock, box, told = WallClock(NOON), Slow("asked", fails=True), list[str]()
+    ladder = settings(remind={"after_min": [60]}).remind
+    reminders = Reminders(box, clock, ladder, lambda _, matter, __: told.append(matter.notice), 0.01)
+    box.known["asked"] = GATE
+    over, asked, newer = (
+        Matter(notice=name, lane=("/srv/shop", track), since=NOON)
+        for name, track in (("over", "a"), ("asked", "b"), ("newer", "a"))
+    )
+    reminders.add([over, asked])
+    clock.move(minutes=60)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(reminders.run)
+            await eventually(lambda: box.asked)
+            reminders.add([replace(newer, since=clock.now())])
+            box.gate.set()
+            await eventually(lambda: told)
+            group.cancel_scope.cancel()
+
+    assert (["asked"], {"asked", "newer"}) == (told, {one.notice for one, _ in reminders.upcoming()})
+
+
+async def test_what_is_settled_while_the_box_is_asked_for_it_does_not_come_back() -> None:
+    """Nobody would forget it again before it were due, and people would be told of it once more."""
+    clock, box, told = WallClock(NOON), Slow("gate", fails=False), list[str]()
+    ladder = settings().remind
+    reminders = Reminders(box, clock, ladder, lambda _, matter, __: told.append(matter.notice), 0.01)
+    box.known["gate"] = GATE
+    reminders.add([Matter(notice="gate", lane=("/srv/shop", "main"), since=NOON)])
+    clock.move(minutes=60)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(reminders.run)
+            await eventually(lambda: box.asked)
+            await reminders.settle(["gate"])
+            box.gate.set()
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+
+    assert ([], (), 0) == (told, reminders.upcoming(), reminders.moments)
+
+
 async def test_without_sinks_nothing_waits() -> None:
     """There would be nobody to remind."""
     clock, box = WallClock(NOON), MemoryBox()

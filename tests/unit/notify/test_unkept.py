@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
+from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.unit.notify.making import Recording, notices
 
@@ -61,3 +63,76 @@ async def test_memory_is_bounded() -> None:
         tasks.cancel_scope.cancel()
 
     assert [str(number) for number in range(5, MOST + 5)] == sink.got
+
+
+async def test_what_waits_goes_to_the_changed_address_at_once() -> None:
+    """Also what failed at the old one for good, or rests; each is told once."""
+    old, new = Recording(failures=[Undelivered("no", worth_retrying=False)]), Recording()
+    old.shut()
+    async with telling(old) as unkept:
+        for notice in notices(3):
+            unkept.put(notice)
+        await eventually(lambda: old.tries)
+        unkept.go_by(new)
+        old.gate.set()
+        await eventually(lambda: 3 == len(new.got))
+    assert ([], ["0", "1", "2"], 1) == (old.got, new.got, old.closed)
+
+    old, new = Recording(failures=[Undelivered("no")]), Recording()
+    async with telling(old) as unkept:
+        unkept.terms = replace(TERMS, pauses=Pauses(first_s=1000, longest_s=1000))
+        unkept.put(notices(1)[0])
+        await eventually(lambda: old.tries)
+        await anyio.wait_all_tasks_blocked()
+        unkept.go_by(new)
+        await eventually(lambda: new.got)
+    assert ([], ["0"]) == (old.got, new.got)
+
+
+async def test_what_the_old_address_takes_after_all_is_not_told_again() -> None:
+    """It was on its way."""
+    old, new = Recording(), Recording()
+    old.shut()
+    async with telling(old) as unkept:
+        for notice in notices(2):
+            unkept.put(notice)
+        await eventually(lambda: old.tries)
+        unkept.go_by(new)
+        old.gate.set()
+        await eventually(lambda: new.got)
+
+    assert (["0"], ["1"]) == (old.got, new.got)
+
+
+async def test_to_finish_ends_what_is_being_sent_and_logs_what_is_lost() -> None:
+    """That goes for what comes later, too; nothing else has it."""
+    sink = Recording()
+    sink.shut()
+    with anyio.fail_after(60), capture_logs() as logs:
+        async with telling(sink) as unkept:
+            first, second, third = notices(3)
+            unkept.put(first)
+            unkept.put(second)
+            await eventually(lambda: sink.tries)
+            unkept.finish()
+            sink.gate.set()
+            await unkept.ended.wait()
+            unkept.put(third)
+
+    assert (["0"], 1) == (sink.got, sink.closed)
+    assert ["1", "2"] == [line["id"] for line in logs if line["log_level"] == "error"]
+
+
+async def test_to_finish_does_not_wait_for_a_sink_that_rests() -> None:
+    """What failed is lost with the process."""
+    sink = Recording(failures=[Undelivered("no")])
+    with anyio.fail_after(60), capture_logs() as logs:
+        async with telling(sink) as unkept:
+            unkept.terms = replace(TERMS, pauses=Pauses(first_s=1000, longest_s=1000))
+            unkept.put(notices(1)[0])
+            await eventually(lambda: sink.tries)
+            await anyio.wait_all_tasks_blocked()
+            unkept.finish()
+            await unkept.ended.wait()
+
+    assert [("0", "no")] == [(line["id"], line["why"]) for line in logs if line["log_level"] == "error"]

@@ -125,6 +125,22 @@ async def test_since_when_it_is_wrong_outlives_the_daemon(tmp_path: Path) -> Non
         tasks.cancel_scope.cancel()
 
 
+async def test_since_when_is_not_that_of_another_trouble(tmp_path: Path) -> None:
+    """What the machine tells of itself is not what people were told of the project last."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        health = Health(str(tmp_path), here.services)
+        health.mark("missing", "gone")
+        assert await here.services.notifier.drain(60)
+        here.clock.ahead_s += 3600
+        await fail(here)
+
+        health.mark("io_error", "cannot record executor_exited")
+
+        assert NOW + timedelta(hours=1) == health.since
+        tasks.cancel_scope.cancel()
+
+
 async def test_an_edit_that_waits_for_trust_is_told_of_until_it_is_trusted_or_gone(tmp_path: Path) -> None:
     """Once for each edit, also by the next daemon; it counts as something that waits for a person."""
     root = tmp_path / "shop"
