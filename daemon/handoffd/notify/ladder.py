@@ -25,9 +25,12 @@ class Due:
 
 def due(since: datetime, now: datetime, reached_min: float, ladder: RemindSettings) -> Due | None:
     """Return what is to be told of a matter that has waited since then; None: nothing yet."""
-    waited_min = (now - since).total_seconds() / 60
-    rungs = [rung for rung in ladder.after_min if reached_min < rung <= waited_min]
-    escalations = [rung for rung in ladder.escalate if reached_min < rung.after_min <= waited_min]
+
+    def is_new(rung_min: float) -> bool:
+        return reached_min < rung_min and since + timedelta(minutes=rung_min) <= now
+
+    rungs = [rung for rung in ladder.after_min if is_new(rung)]
+    escalations = [rung for rung in ladder.escalate if is_new(rung.after_min)]
     if not rungs and not escalations:
         return None
     return Due(

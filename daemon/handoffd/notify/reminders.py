@@ -51,13 +51,15 @@ class Reminders:
         self._matters: dict[str, Matter] = {}
         self._by_lane: dict[tuple[str, str], str] = {}
         self._heap: list[tuple[datetime, int, str]] = []
+        self._armed: dict[str, datetime] = {}
+        """When each matter is looked at next; what else the heap has of it is overtaken."""
         self._order = count()
         self._seen = clock.now()
         self._news = anyio.Event()
 
     def configure(self, ladder: RemindSettings) -> None:
         """Go on by another ladder."""
-        self._ladder, self._heap = ladder, []
+        self._ladder, self._heap, self._armed = ladder, [], {}
         for matter in self._matters.values():
             self._arm(matter)
 
@@ -129,14 +131,17 @@ class Reminders:
         self._follow(now)
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
+            if self._armed.get(entry[2]) != entry[0]:
+                continue
+            del self._armed[entry[2]]
             matter = self._matters.get(entry[2])
             try:
                 if matter is not None and not await self._tell(matter, now):
                     over.append(matter.notice)
             except StoreError:
-                heapq.heappush(self._heap, entry)
-                for one in filter(None, map(self._matters.get, over)):  # nobody forgets them now
-                    self._arm(one)
+                for notice in (*over, entry[2]):  # nobody forgets them now, and nobody was told
+                    if still := self._matters.get(notice):
+                        self._arm(still)
                 raise
         return over
 
@@ -152,7 +157,7 @@ class Reminders:
         """Tell of a matter if one of its rungs is reached; return whether it still waits."""
         found = due(matter.since, now, matter.reached_min, self._ladder)
         if found is None:
-            return True  # an entry that is overtaken; its other one is in the heap
+            return True
         notice = await self._box.outlook(matter.notice)
         if self._matters.get(matter.notice) is not matter:
             return True  # settled meanwhile, or in the heap anew
@@ -165,7 +170,8 @@ class Reminders:
 
     def _arm(self, matter: Matter) -> None:
         upcoming = next_at(matter.since, matter.reached_min, self._ladder)
-        if upcoming is not None:
+        if upcoming is not None and self._armed.get(matter.notice) != upcoming:
+            self._armed[matter.notice] = upcoming
             heapq.heappush(self._heap, (upcoming, next(self._order), matter.notice))
             self._news.set()
 
@@ -173,6 +179,7 @@ class Reminders:
         matter = None if notice is None else self._matters.pop(notice, None)
         if matter is None:
             return
+        self._armed.pop(matter.notice, None)
         if self._by_lane.get(matter.lane) == notice:
             del self._by_lane[matter.lane]
         if len(self._heap) > 2 * len(self._matters) + _MOST_OVER:  # else each would stay until it were due

@@ -54,6 +54,16 @@ def test_settings_that_change_repeat_nothing() -> None:
     assert after(500, 60, RemindSettings(after_min=())) is None
 
 
+@given(st.floats(1, 10_000))
+def test_when_the_next_rung_is_reached_it_is_due(rung_min: float) -> None:
+    """Whatever fraction of a minute it lies at: who looks then looks at no other time."""
+    ladder = RemindSettings.model_validate({"after_min": [rung_min]})
+    moment = next_at(SINCE, 0, ladder)
+
+    assert moment is not None
+    assert Due(reached_min=rung_min, remind=True) == due(SINCE, moment, 0, ladder)
+
+
 def test_the_next_rung_is_known() -> None:
     """Nothing needs to be looked at before."""
     assert SINCE + timedelta(minutes=60) == next_at(SINCE, 0, LADDER)

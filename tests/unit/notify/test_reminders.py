@@ -305,6 +305,20 @@ async def test_what_is_settled_while_the_box_is_asked_for_it_does_not_come_back(
     assert ([], (), 0) == (told, reminders.upcoming(), reminders.moments)
 
 
+async def test_what_cannot_be_settled_for_hours_waits_once() -> None:
+    """Whoever records notices tries again every few seconds, as long as the journal cannot be written."""
+    clock, box = WallClock(NOON), MemoryBox()
+    box.broken = True
+    reminders = Reminders(box, clock, settings().remind, lambda *_: None, 0.01)
+    reminders.add([Matter(notice="gate", lane=("/srv/shop", "main"), since=NOON)])
+
+    for _ in range(100):
+        with pytest.raises(StoreError):
+            await reminders.settle(["gate"])
+
+    assert 1 == reminders.moments == len(reminders.upcoming())
+
+
 async def test_without_sinks_nothing_waits() -> None:
     """There would be nobody to remind."""
     clock, box = WallClock(NOON), MemoryBox()
