@@ -36,7 +36,7 @@ Work = Callable[[sqlite3.Connection], _T]
 """What to do inside a transaction; run again from the start when a neighbour made it fail."""
 
 _LARGEST_BATCH = 512
-_ANSWERED_AT_ONCE = 16
+_ANSWERED_AT_ONCE = 4
 """How many callers go on before the event loop looks at anything else: each has a decision to show."""
 
 
