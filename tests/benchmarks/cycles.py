@@ -238,7 +238,7 @@ async def _all(lines: Sequence[Line], work: Work) -> None:
     async with anyio.create_task_group() as tasks:
         for line in lines:
             tasks.start_soon(work, line)
-            await anyio.lowlevel.checkpoint()  # each is an event of its own to the loop, however close they come
+            await anyio.lowlevel.checkpoint()  # each is an event of its own, however close they come
 
 
 def _rules(steps: int) -> RuleBook:
