@@ -43,6 +43,23 @@ class Rooms:
         await self.box.keep([Parcel(notice=replace(NOTICE, id=name), sinks=sinks)], 0)
         self.lines.hint()
 
+    async def sending(self) -> Recording:
+        """Have one sink, `a`, and leave it with notice 1 in hand until its gate is opened."""
+        self.lines.opened.set()
+        self.configure(a=ONE)
+        (sink,) = self.made
+        sink.shut()
+        await self.keep("1", "a")
+        await eventually(lambda: sink.tries)
+        return sink
+
+    def tell_from_memory(self, *names: str) -> None:
+        """Have `a` told what cannot be recorded."""
+        unkept = self.lines.unkept("a")
+        assert unkept is not None
+        for name in names:
+            unkept.put(replace(NOTICE, id=name))
+
 
 @asynccontextmanager
 async def rooms() -> AsyncIterator[Rooms]:
@@ -107,12 +124,7 @@ async def test_what_waits_for_a_changed_sink_goes_to_the_new_one() -> None:
 async def test_a_changed_sink_ends_what_it_has_in_hand_and_the_new_one_does_not_repeat_it() -> None:
     """A person who edits the settings while a notice is on its way is not told twice."""
     async with rooms() as there:
-        there.lines.opened.set()
-        there.configure(a=ONE)
-        old = there.made[0]
-        old.shut()
-        await there.keep("1", "a")
-        await eventually(lambda: old.tries)
+        old = await there.sending()
         there.configure(a=OTHER)
         await there.keep("2", "a")
         await anyio.wait_all_tasks_blocked()
@@ -138,17 +150,13 @@ async def test_to_finish_does_not_wait_for_a_box_that_was_never_opened() -> None
 async def test_what_is_configured_while_all_finish_is_not_begun() -> None:
     """A daemon that stops follows its settings to the end; what they begin it would cut short."""
     async with rooms() as there:
-        there.lines.opened.set()
-        there.configure(a=ONE)
-        there.made[0].shut()
-        await there.keep("1", "a")
-        await eventually(lambda: there.made[0].tries)
+        old = await there.sending()
         async with anyio.create_task_group() as group:
             group.start_soon(there.lines.finish)
             await anyio.wait_all_tasks_blocked()
             there.configure(a=OTHER, b=ONE)
             await there.keep("2", "a", "b")
-            there.made[0].gate.set()
+            old.gate.set()
         await anyio.wait_all_tasks_blocked()
 
     assert [1, 0, 0] == [sink.tries for sink in there.made]
@@ -162,10 +170,7 @@ async def test_what_waits_in_memory_goes_to_the_changed_sink() -> None:
         old = there.made[0]
         old.shut()
         old.dead = Undelivered("no route")
-        for name in ("1", "2"):
-            unkept = there.lines.unkept("a")
-            assert unkept is not None
-            unkept.put(replace(NOTICE, id=name))
+        there.tell_from_memory("1", "2")
         await eventually(lambda: old.tries)
         there.configure(a=OTHER)
         await anyio.wait_all_tasks_blocked()
@@ -181,10 +186,7 @@ async def test_to_finish_waits_for_what_is_told_from_memory() -> None:
         there.configure(a=ONE)
         sink = there.made[0]
         sink.shut()
-        for name in ("1", "2"):
-            unkept = there.lines.unkept("a")
-            assert unkept is not None
-            unkept.put(replace(NOTICE, id=name))
+        there.tell_from_memory("1", "2")
         await eventually(lambda: sink.tries)
         ended = []
 
@@ -204,12 +206,7 @@ async def test_to_finish_waits_for_what_is_told_from_memory() -> None:
 async def test_two_changes_at_once_leave_one_who_has_something_in_hand_alone() -> None:
     """The one between them never began; what the first one sends would be told twice."""
     async with rooms() as there:
-        there.lines.opened.set()
-        there.configure(a=ONE)
-        old = there.made[0]
-        old.shut()
-        await there.keep("1", "a")
-        await eventually(lambda: old.tries)
+        old = await there.sending()
         there.configure(a=OTHER)
         there.configure(a=SinkSettings(command=("third",)))
         await there.keep("2", "a")

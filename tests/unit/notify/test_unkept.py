@@ -29,6 +29,16 @@ async def telling(sink: Recording) -> AsyncIterator[Unkept]:
         tasks.cancel_scope.cancel()
 
 
+async def changed_in_hand(unkept: Unkept, old: Recording, new: Recording, count: int) -> None:
+    """Put so many notices, and change the address while the old one has the first in hand."""
+    old.shut()
+    for notice in notices(count):
+        unkept.put(notice)
+    await eventually(lambda: old.tries)
+    unkept.go_by(new)
+    old.gate.set()
+
+
 async def test_it_is_tried_a_few_times_and_then_lost() -> None:
     """The next one has its own tries."""
     sink = Recording(failures=[Undelivered("no")] * (TRIES + 2))
@@ -68,13 +78,8 @@ async def test_memory_is_bounded() -> None:
 async def test_what_waits_goes_to_the_changed_address_at_once() -> None:
     """Also what failed at the old one for good, or rests; each is told once."""
     old, new = Recording(failures=[Undelivered("no", worth_retrying=False)]), Recording()
-    old.shut()
     async with telling(old) as unkept:
-        for notice in notices(3):
-            unkept.put(notice)
-        await eventually(lambda: old.tries)
-        unkept.go_by(new)
-        old.gate.set()
+        await changed_in_hand(unkept, old, new, 3)
         await eventually(lambda: 3 == len(new.got))
     assert ([], ["0", "1", "2"], 1) == (old.got, new.got, old.closed)
 
@@ -92,13 +97,8 @@ async def test_what_waits_goes_to_the_changed_address_at_once() -> None:
 async def test_what_the_old_address_takes_after_all_is_not_told_again() -> None:
     """It was on its way."""
     old, new = Recording(), Recording()
-    old.shut()
     async with telling(old) as unkept:
-        for notice in notices(2):
-            unkept.put(notice)
-        await eventually(lambda: old.tries)
-        unkept.go_by(new)
-        old.gate.set()
+        await changed_in_hand(unkept, old, new, 2)
         await eventually(lambda: new.got)
 
     assert (["0"], ["1"]) == (old.got, new.got)
