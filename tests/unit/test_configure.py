@@ -416,9 +416,9 @@ def test_a_cap_may_be_lowered_by_anybody_and_raised_by_a_person(
 def test_what_is_wrong_with_one_of_many_is_told_at_its_line(environ: dict[str, str]) -> None:
     """A list of folders has as many places as items."""
     text = """\
-projects: [~/work/*, 7]
+projects: [~/src/*, 7]
 workspaces:
-  - ~/work
+  - ~/src
   - path: ../more
     dept: 3
   - path: /srv
@@ -442,13 +442,13 @@ workspaces:
 
 def test_workspaces_are_paths_or_sections(environ: dict[str, str]) -> None:
     """Whole ones, from the folder of the file; `config show` has them as plain values."""
-    file = own_file(environ, "workspaces: [~/work, {path: ../more, exclude: [old/]}]\n")
+    file = own_file(environ, "workspaces: [~/src, {path: ../more, exclude: [old/]}]\n")
 
     loaded = load({}, environ)
 
     (shown,) = [one.value for one in loaded.explain() if one.key == "workspaces"]
     assert [
-        {"path": f"{environ['HOME']}/work", "depth": 2, "exclude": [], "add": "auto"},
+        {"path": f"{environ['HOME']}/src", "depth": 2, "exclude": [], "add": "auto"},
         {"path": str(file.parent.parent / "more"), "depth": 2, "exclude": ["old/"], "add": "auto"},
     ] == shown
 

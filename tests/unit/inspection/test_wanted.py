@@ -82,7 +82,7 @@ def test_below_the_root_of_all_lies_everything() -> None:
     """A base is a folder, and not the beginning of a name."""
     one = of_workspace(WorkspaceSettings(path=Path("/"), depth=2))
 
-    assert one.covers("/work/a", ["/"])
+    assert one.covers("/projects/a", ["/"])
     assert not one.covers("/", ["/"])
 
 
@@ -95,13 +95,20 @@ def test_a_walk_need_not_go_where_nothing_is_meant() -> None:
 
 def test_a_workspace_means_what_lies_below_it() -> None:
     """To its depth, without what is excluded, as git would."""
-    one = of_workspace(WorkspaceSettings(path=Path("/work"), exclude=("/old/", "attic", "!old/keep")))
+    one = of_workspace(WorkspaceSettings(path=Path("/projects"), exclude=("/old/", "attic", "!old/keep")))
 
-    assert one.covers("/work/a", ["/work"])
-    assert one.covers("/work/a/b", ["/work"])
-    assert one.covers("/data/a/b", ["/work", "/data"])  # by another name of the same folder
-    outside = ("/work", "/work/a/b/c", "/work/.git/a", "/work/old/a", "/work/a/attic", "/work/old/keep")
-    assert [] == [root for root in outside if one.covers(root, ["/work"])]
+    assert one.covers("/projects/a", ["/projects"])
+    assert one.covers("/projects/a/b", ["/projects"])
+    assert one.covers("/data/a/b", ["/projects", "/data"])  # by another name of the same folder
+    outside = (
+        "/projects",
+        "/projects/a/b/c",
+        "/projects/.git/a",
+        "/projects/old/a",
+        "/projects/a/attic",
+        "/projects/old/keep",
+    )
+    assert [] == [root for root in outside if one.covers(root, ["/projects"])]
     assert (True, True) == one.fit(("a",))
     assert (True, False) == one.fit(("a", "b"))
 
@@ -110,13 +117,13 @@ def test_the_settings_are_read_in_an_order_of_their_own() -> None:
     """Roots that are written out come first: what a person named is theirs to trust. Twice is once."""
     found = wanted(
         projects=["/srv/*", "/srv/shop", "/srv/*"],
-        workspaces=["/work", {"path": "/more", "depth": 1, "add": "ask"}],
+        workspaces=["/projects", {"path": "/more", "depth": 1, "add": "ask"}],
     )
 
     told = [(one.kind, one.section, one.text, one.base, one.ask) for one in found]
     assert [
         ("path", "projects", "/srv/shop", "/srv/shop", False),
         ("pattern", "projects", "/srv/*", "/srv", False),
-        ("workspace", "workspaces", "/work", "/work", False),
+        ("workspace", "workspaces", "/projects", "/projects", False),
         ("workspace", "workspaces", "/more", "/more", True),
     ] == told

@@ -20,37 +20,37 @@ def placed(base: str | None, **sections: object) -> Placed:
     return Placed(wanted=wanted(**sections), base=base)
 
 
-WORK = placed("/work", workspaces=["/work"])
+WORK = placed("/projects", workspaces=["/projects"])
 
 
 def test_what_is_meant_stays() -> None:
     """By the entry that brought it, or by another one."""
-    brought = {"/work/a": "/work", "/work/b": "/gone/*", "/srv/c": "/srv/c"}
+    brought = {"/projects/a": "/projects", "/projects/b": "/gone/*", "/srv/c": "/srv/c"}
 
     assert frozenset() == departures(brought, (WORK, placed("/srv/c", projects=["/srv/c"])))
 
 
 def test_what_is_meant_no_more_goes() -> None:
     """The entry is gone, or narrower than it was."""
-    brought = {"/work/a": "/work", "/work/x/b": "/work", "/srv/c": "/srv/*"}
+    brought = {"/projects/a": "/projects", "/projects/x/b": "/projects", "/srv/c": "/srv/*"}
 
-    narrow = placed("/work", workspaces=[{"path": "/work", "depth": 1}])
-    assert {"/work/x/b", "/srv/c"} == departures(brought, (narrow,))
-    without = placed("/work", workspaces=[{"path": "/work", "exclude": ["/x/"]}])
-    assert {"/work/x/b", "/srv/c"} == departures(brought, (without,))
+    narrow = placed("/projects", workspaces=[{"path": "/projects", "depth": 1}])
+    assert {"/projects/x/b", "/srv/c"} == departures(brought, (narrow,))
+    without = placed("/projects", workspaces=[{"path": "/projects", "exclude": ["/x/"]}])
+    assert {"/projects/x/b", "/srv/c"} == departures(brought, (without,))
     assert brought.keys() == departures(brought, ())
 
 
 def test_nothing_goes_while_its_place_is_gone() -> None:
     """A disk that is not mounted, a link that leads nowhere: the settings have not changed."""
-    brought = {"/data/a": "/work", "/data/b": "/other"}
+    brought = {"/data/a": "/projects", "/data/b": "/other"}
 
-    assert {"/data/b"} == departures(brought, (placed(None, workspaces=["/work"]),))
+    assert {"/data/b"} == departures(brought, (placed(None, workspaces=["/projects"]),))
 
 
 def test_a_place_behind_a_link_is_the_same_place() -> None:
     """Projects lie where the link leads."""
-    assert frozenset() == departures({"/data/a": "/work"}, (placed("/data", workspaces=["/work"]),))
+    assert frozenset() == departures({"/data/a": "/projects"}, (placed("/data", workspaces=["/projects"]),))
 
 
 def test_thousands_that_are_written_out_are_not_compared_with_each_other() -> None:

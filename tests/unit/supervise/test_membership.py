@@ -35,10 +35,10 @@ async def test_what_is_found_is_supervised_and_not_trusted(tmp_path: Path) -> No
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here:
         async with daemon(here) as roster:
-            assert (root,) == await roster.membership.bring({root: "/work"})
-            assert () == await roster.membership.bring({root: "/work"})
+            assert (root,) == await roster.membership.bring({root: "/projects"})
+            assert () == await roster.membership.bring({root: "/projects"})
             await looked_at(roster, root)
-            assert "/work" == (await roster.view(root)).brought_by
+            assert "/projects" == (await roster.view(root)).brought_by
             assert {"auto", "test.command"} <= set(up(roster, root).files.held)
 
         async with daemon(here) as roster:
@@ -52,7 +52,7 @@ async def test_a_persons_word_makes_it_theirs(tmp_path: Path) -> None:
     """It is trusted as what a person adds is, and the settings do not let it go."""
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here, daemon(here) as roster:
-        await roster.membership.bring({root: "/work"})
+        await roster.membership.bring({root: "/projects"})
 
         view = await roster.add(root)
 
@@ -66,12 +66,12 @@ async def test_what_a_person_removed_is_not_brought_back(tmp_path: Path) -> None
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         async with daemon(here) as roster:
-            await roster.membership.bring({root: "/work"})
+            await roster.membership.bring({root: "/projects"})
             await roster.remove(root)
-            assert () == await roster.membership.bring({root: "/work"})
+            assert () == await roster.membership.bring({root: "/projects"})
 
         async with daemon(here) as roster:
-            assert () == await roster.membership.bring({root: "/work"})
+            assert () == await roster.membership.bring({root: "/projects"})
             assert await roster.enrol(root, root) is None
             await roster.add(root)
             assert Origins(brought_by={}, kept_out=frozenset()) == await here.journal.origins()
@@ -81,7 +81,7 @@ async def test_what_was_let_go_comes_back_with_its_history(tmp_path: Path) -> No
     """And with what a person trusted."""
     root = make_project(tmp_path, settings=COMMAND)
     async with house(tmp_path) as here, daemon(here) as roster:
-        await roster.membership.bring({root: "/work"})
+        await roster.membership.bring({root: "/projects"})
         await roster.trust(root)
         await roster.give(root, Initialised(project="shop"))
 
@@ -99,7 +99,7 @@ async def test_what_runs_goes_when_that_is_over(tmp_path: Path) -> None:
     """Nothing more is started meanwhile; what is meant again before stays and goes on."""
     root = make_project(tmp_path)
     async with house(tmp_path, HOLD) as here, daemon(here) as roster:
-        await roster.membership.bring({root: "/work"})
+        await roster.membership.bring({root: "/projects"})
         await roster.trust(root)
         await roster.give(root, Initialised(project="shop"))
         await roster.give(root, Started(story="US-001", bootstrapped=True, by="eve"))
@@ -120,7 +120,7 @@ async def test_a_project_that_leaves_says_so(tmp_path: Path) -> None:
     """What it waits for, and what keeps it."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here, daemon(here) as roster:
-        await roster.membership.bring({root: "/work"})
+        await roster.membership.bring({root: "/projects"})
         await roster.give(root, Initialised(project="shop"))
         (await roster._loops.awake(root)).leaving = True
 
@@ -134,11 +134,11 @@ async def test_a_journal_that_takes_nothing_changes_nothing(tmp_path: Path) -> N
     """Whoever was to go stays, with its loop; whoever was to come does not."""
     root, other = make_project(tmp_path), str(tmp_path / "other")
     async with house(tmp_path) as here, daemon(here) as roster:
-        await roster.membership.bring({root: "/work"})
+        await roster.membership.bring({root: "/projects"})
         with unwritable(here, "projects", "UPDATE"), pytest.raises(StoreError):
             await roster.membership.let_go([root])
         with unwritable(here, "projects"), pytest.raises(StoreError):
-            await roster.membership.bring({other: "/work"})
+            await roster.membership.bring({other: "/projects"})
 
         assert {root} == roster.roots()
         await roster._loops.awake(root)
@@ -152,7 +152,7 @@ async def test_many_come_and_go_at_once(tmp_path: Path) -> None:
         for number in range(450):
             root = tmp_path / f"p{number:03}"
             (root / ".ai").mkdir(parents=True)
-            found[str(root)] = "/work"
+            found[str(root)] = "/projects"
         roster = Roster(here.services)
         await roster.load()
 
@@ -167,5 +167,7 @@ async def test_a_name_that_cannot_be_recorded_is_left_out(tmp_path: Path) -> Non
     """The others come all the same."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here, daemon(here) as roster:
-        assert (root,) == await roster.membership.bring({f"{tmp_path}/caf\udce9": "/work", root: "/work"})
+        assert (root,) == await roster.membership.bring(
+            {f"{tmp_path}/caf\udce9": "/projects", root: "/projects"}
+        )
         assert at(root, ".ai").is_dir()
