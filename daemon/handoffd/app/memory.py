@@ -14,14 +14,22 @@ from typing import Final
 GIVE_BACK_EVERY_S: Final = 60.0
 """How often. A look at forty megabytes takes a few milliseconds, of which others wait for memory."""
 
+_LARGE_BYTES: Final = 128 * 1024
+_M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 """Of glibc's malloc.h."""
 
 
 def share_heaps() -> None:
-    """Have threads share two heaps: of one for each, nobody else fills the gaps."""
+    """Have all threads use one heap, whose gaps anybody fills, and keep what is large out of it.
+
+    Large texts have pages of their own, which go back when they go. By itself glibc moves that limit up to
+    the largest it ever freed, so that one long list has all later ones tear holes into the heap.
+    """
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 1)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def give_back() -> None:
