@@ -1,16 +1,30 @@
-"""`status` for people: one line a track, and below it what it waits for and what to type next."""
+"""`status` for people: one line a track, and below it what it waits for and what to type next.
+
+It is asked often, so nothing is imported here that takes time.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-from handoffd.cli.verb_report import UNMEASURED
-from handoffd.cli.wording import NO_DAEMON, minutes, moment, plain, shorten, styled, table, waits
-from handoffd.engine.commands import command_for
+from handoffd.cli.wording import (
+    NO_DAEMON,
+    UNMEASURED,
+    minutes,
+    moment,
+    plain,
+    shorten,
+    styled,
+    table,
+    waits,
+)
 
-Json = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
 
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100
@@ -158,6 +172,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
             yield f"warning: no tests are measured; {UNMEASURED}"
     if track is None:
         if project["condition"] == "not_initialized":
+            from handoffd.engine.commands import command_for
+
             yield f"next: {plain(command_for(project['project'], 'init'))}"
         return
     if track["waits_for"] and track["waits_for"] != project["detail"]:

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Any
 
-from handoffd.cli.wording import minutes, plain, waits
+from handoffd.cli.wording import UNMEASURED, minutes, plain, waits
 from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
-
-UNMEASURED = "an agent's word counts until test.command is set in .ai/handoffd.yaml"
-"""What it means for a project that it has no test command."""
 
 
 def report(answer: Json) -> list[str]:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NO_DAEMON = "No daemon runs: `handoffd run` goes on from here."
+UNMEASURED = "an agent's word counts until test.command is set in .ai/handoffd.yaml"
+"""What it means for a project that it has no test command."""
 
 _GREEN, _YELLOW, _RED = 32, 33, 31
 _STYLES = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Commands, environment, program
 from tests.support.controlled import Controlled
+from tests.support.supervision import project_view, track_view
 
 from handoffd.cli.glance import glance
 from handoffd.cli.wording import unstyled
@@ -28,6 +29,18 @@ def test_it_says_what_the_whole_command_line_says(
 
 def _timeless(lines: list[str]) -> list[str]:
     return [line for line in lines if not line.startswith('  "at": ')]
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", "50%25", "x&project=shop", "#1", "a+b", "a?b"])
+def test_a_name_reaches_the_daemon_as_it_is(control: Controlled, name: str) -> None:
+    """Whatever a URL would make of its signs."""
+    view = project_view(f"/srv/{name}", track_view())
+    control.supervision.projects[view.project] = view
+
+    quick = glance((view.project,), None, os.environ)
+
+    assert quick is not None
+    assert f"root: {view.project} " in quick
 
 
 @pytest.mark.parametrize("words", [("--watch",), ("-h",), ("shop", "bank"), ("--jsn",), ("nowhere",)])
@@ -50,15 +63,21 @@ def test_settings_that_have_to_be_read_are_left_to_it(control: Controlled, tmp_p
     assert glance((), str(config), environ) is None
 
 
-def test_as_a_program_it_prints_without_colours_into_a_pipe(control: Controlled) -> None:
-    """And click is not imported for it."""
+SLOW = {"click", "contextlib", "dataclasses", "http.client", "inspect", "socket", "typing", "urllib"}
+
+
+@pytest.mark.parametrize("words", [(), ("shop",)])
+def test_as_a_program_it_prints_without_colours_into_a_pipe(
+    control: Controlled, words: tuple[str, ...]
+) -> None:
+    """And neither click nor anything else that takes milliseconds is imported for it."""
     env = environment(control.runtime)
     code = (
         "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
         "from handoffd.cli.start import main; main()"
     )
     said = subprocess.run(
-        [sys.executable, "-c", code, "status"],
+        [sys.executable, "-c", code, "status", *words],
         env=env,
         capture_output=True,
         text=True,
@@ -68,5 +87,5 @@ def test_as_a_program_it_prints_without_colours_into_a_pipe(control: Controlled)
 
     assert "PROJECT" in said.stdout
     assert "\x1b" not in said.stdout
-    assert not {"click", "http.client", "dataclasses", "inspect"} & set(said.stderr.split())
-    assert said.stdout == program("status", env=env).out
+    assert not SLOW & set(said.stderr.split())
+    assert said.stdout == program("status", *words, env=env).out
