@@ -26,6 +26,7 @@ from handoffd.execute.process import Run, adopt
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.projection import MAIN
 from handoffd.store.records import PendingEffect, StoredTrack
+from handoffd.supervise.bell import Bell
 from handoffd.supervise.deadlines import Deadlines
 from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
@@ -72,7 +73,7 @@ class Project:
         self._stalls = Stalls(services)
         self._folder = Folder(root, services.settings.state_dir, services.claims)
         self._one_look = anyio.Lock(fast_acquire=True)
-        self._hints = anyio.Event()
+        self._hints = Bell()
         self.begun = anyio.Event()
         """Set while its tracks have their loops: only these may decide then."""
         self.dismissed = False
@@ -155,7 +156,7 @@ class Project:
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
-        self._hints.set()
+        self._hints.ring()
 
     async def run(self, pending: tuple[PendingEffect, ...], rest: Rest | None = None) -> None:
         """Look, take up what was left undone, then follow hints until cancelled.
@@ -213,9 +214,9 @@ class Project:
         calm_s = math.inf if rest is None else rest.after_s
         while True:
             with anyio.move_on_after(calm_s):
-                await self._hints.wait()  # no limit for one that may not rest: no hint means nothing to do
-            if self._hints.is_set():
-                self._hints = anyio.Event()
+                await self._hints.wait()  # for ever, if it may not rest
+            if self._hints.rung:
+                self._hints.hush()
                 return True
             if rest is not None and rest.take_in(self):
                 return False
@@ -235,7 +236,7 @@ class Project:
                 )
                 for track in self.tracks.values()
             ),
-            hinted=self._hints.is_set(),
+            hinted=self._hints.rung,
             guests=guests,
             condition=self.condition,
             crashed=self.crash is not None,

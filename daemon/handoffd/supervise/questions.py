@@ -16,6 +16,7 @@ import anyio.lowlevel
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event
 from handoffd.errors import Refused
+from handoffd.supervise.bell import Bell
 
 
 @dataclass(slots=True, eq=False)
@@ -25,18 +26,28 @@ class Question:
     event: Event | None
     request: str | None = None
     """The key of the request it came with, if any."""
-    answered: anyio.Event = field(default_factory=anyio.Event)
     decision: Decision | None = None
     error: Exception | None = None
+    _over: bool = field(default=False, init=False)
+    _asked: anyio.Event | None = field(default=None, init=False)
+    """Of the asker; most facts have none."""
+
+    def answer(self) -> None:
+        """Let the asker go on: with the decision, or the error."""
+        self._over = True
+        if self._asked is not None:
+            self._asked.set()
 
     def fail(self, error: Exception) -> None:
-        """Tell whoever waits that nothing was decided."""
+        """Tell the asker that nothing was decided."""
         self.error = error
-        self.answered.set()
+        self.answer()
 
     async def decided(self) -> Decision:
         """Return what was decided, once it is committed. Raises what kept it from being decided."""
-        await self.answered.wait()
+        if not self._over:
+            self._asked = self._asked or anyio.Event()
+            await self._asked.wait()  # no limit: every question is answered, or failed
         if self.decision is None:
             raise self.error or given_up()
         return self.decision
@@ -47,7 +58,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._waiting: deque[Question] = deque()
-        self._filled = anyio.Event()
+        self._filled = Bell()
         self._closed = False
 
     def __len__(self) -> int:
@@ -68,15 +79,15 @@ class Questions:
             question.fail(given_up())
         else:
             self._waiting.append(question)
-            self._filled.set()
+            self._filled.ring()
         return question
 
     async def take(self) -> Question:
         """Return the oldest question, once there is one."""
         await anyio.lowlevel.checkpoint()
         while not self._waiting:
-            self._filled = anyio.Event()
-            await self._filled.wait()  # no limit: no question means nothing to do
+            self._filled.hush()
+            await self._filled.wait()
         return self._waiting.popleft()
 
     def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:

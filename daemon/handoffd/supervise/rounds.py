@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.table import Texts
+from handoffd.supervise.bell import Bell
 from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.register import Register
@@ -47,7 +48,7 @@ class Rounds:
         self._wake = wake
         self._retry_s = retry_s
         self._hinted: dict[str, None] = {}
-        self._filled = anyio.Event()
+        self._filled = Bell()
         self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
         self.been = anyio.Event()
         """Set when there was nobody left who had to be visited."""
@@ -58,7 +59,7 @@ class Rounds:
         if row is not None:
             row.forget_view()
             self._hinted[root] = None
-            self._filled.set()
+            self._filled.ring()
 
     async def run(self) -> None:
         """Follow hints until cancelled."""
@@ -66,8 +67,8 @@ class Rounds:
             while True:
                 if not self._hinted:
                     self.been.set()
-                    self._filled = anyio.Event()
-                    await self._filled.wait()  # no limit: no hint means nothing to do
+                    self._filled.hush()
+                    await self._filled.wait()
                 for root in await self._changed_of(self._taken()):
                     await self._waking.acquire()
                     tasks.start_soon(self._get_up, root, name=f"wake {root}")

@@ -187,7 +187,7 @@ class TrackSupervisor:
             raise
         finally:
             self._give_back()
-            question.answered.set()
+            question.answer()
 
     async def _apply_stubbornly(self, event: Event, request: str | None) -> Decision:
         """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""

@@ -52,9 +52,27 @@ async def test_the_asker_is_told_what_was_decided() -> None:
     """Once it is answered."""
     question = Questions().put(Retried())
     question.decision = DECISION
-    question.answered.set()
+    question.answer()
 
     assert DECISION == await question.decided()
+
+
+async def test_the_asker_waits_for_the_answer() -> None:
+    """And all who ask for the same one are told."""
+    question, told = Questions().put(Retried()), list[Decision]()
+
+    async def ask() -> None:
+        told.append(await question.decided())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        assert [] == told
+        question.decision = DECISION
+        question.answer()
+
+    assert [DECISION, DECISION] == told
 
 
 async def test_a_decision_that_was_committed_counts_whatever_came_after_it() -> None:
