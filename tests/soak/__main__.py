@@ -3,7 +3,7 @@
     python -m tests.soak [--minutes 62] [--projects 1000] [--restarts 30] [--slots 8] [--json] [--check]
 
 A real daemon, started and ended as a service is, supervises many projects in which stories follow seeded
-scripts; two attempts in a hundred go wrong. Three fifths of the time are one long life, then come the
+scripts; two attempts in a hundred go wrong. Seven tenths of the time are one long life, then come the
 restarts. Then everything may end, and the journal, the projects, the processes and what people were told are
 checked as the chaos checks them. docs/performance.md keeps what was found.
 """

@@ -20,7 +20,7 @@ def test_a_plan_has_one_long_life_and_all_its_restarts() -> None:
     found = plan(60, 30)
 
     assert 30 == len(found.restarts_s)
-    assert (2160, 3420) == (found.restarts_s[0], found.restarts_s[-1])
+    assert (2520, 3420) == (found.restarts_s[0], found.restarts_s[-1])
     assert found.begin_s == 2880
 
 
