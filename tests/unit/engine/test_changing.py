@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -28,6 +29,16 @@ def test_without_changes_it_is_equal() -> None:
 
     assert track == changed(track)
     assert isinstance(changed(track), Track)
+
+
+def test_copies_of_copies_take_no_more_room() -> None:
+    """Each track keeps one, for as long as a daemon runs."""
+    ledger = changed(Ledger(), closed=True)
+    once = sys.getsizeof(vars(ledger))
+    for number in range(10):
+        ledger = changed(ledger, paused_by=str(number))
+
+    assert once == sys.getsizeof(vars(ledger)) == sys.getsizeof({**vars(ledger)})
 
 
 def test_a_field_that_is_not_there_is_refused() -> None:

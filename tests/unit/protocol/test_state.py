@@ -105,6 +105,7 @@ def test_a_copy_with_changes_keeps_everything_else() -> None:
 
     assert (Status.PENDING, Status.PASS) == (state.status, changed.status)
     assert {"x": [1]} == changed.model_extra
+    assert changed.model_fields_set is state.model_fields_set
     with pytest.raises(AssertionError, match="no such field"):
         state.with_(staus=Status.PASS)
 
