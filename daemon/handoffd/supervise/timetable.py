@@ -231,8 +231,10 @@ class Timetable:
         if isinstance(result, Refusal):
             await self._remember(one, found.at, "skipped", result.message, event.story)
         else:
-            log.info("started by schedule", project=one.root, schedule=one.schedule, story=event.story)
             await self._recall(one)
+            last = self._stored[one.key].last
+            story = event.story if last is None else last.story
+            log.info("started by schedule", project=one.root, schedule=one.schedule, story=story)
         return True
 
     async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
 
 from handoffd.control.service import Service
-from handoffd.engine.requests import Initialised, Paused, Started
+from handoffd.engine.requests import Aborted, Initialised, Paused, Started
 from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.settings import ScheduleSettings
@@ -465,3 +465,27 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
         assert "Q-2026-02-01 of patient waits in the backlog still" == patient.last_why
         assert ["Q-2026-02-01"] == [one.story for one in (await roster.backlog(root)).stories]
         assert "patient" == (await roster.backlog(root)).stories[0].schedule
+
+
+async def test_a_story_that_was_queued_does_not_stop_its_schedule(tmp_path: Path) -> None:
+    """Where nobody continues, the next time that finds nothing in flight starts it, and that is told."""
+    patient = DAILY.model_copy(update={"overlap": "queue", "start": "Q-{date}"})
+    async with house(tmp_path) as here, real(here, patient) as (roster, table):
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, Paused())
+        await roster.give(root, Started(story="US-1"))
+        await table.look()
+        set_clock(here, MIDNIGHT)
+        await table.look()
+        await roster.give(root, Aborted())
+        set_clock(here, MIDNIGHT + timedelta(days=1))
+        await table.look()
+        [view] = await table.views()
+        assert ("started", "Q-2026-02-01") == (view.last_outcome, view.last_story)
+        assert () == (await roster.backlog(root)).stories
+        set_clock(here, MIDNIGHT + timedelta(days=2))
+        await table.look()
+        [view] = await table.views()
+        assert "skipped" == view.last_outcome
