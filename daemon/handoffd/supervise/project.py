@@ -381,7 +381,7 @@ class Project:
         if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:
             self._health.mark("io_error", trouble[0])
         elif problems := self.files.problems:
-            self._health.mark("invalid_rules", str(problems[0]))
+            self._health.mark("invalid_rules", *map(str, problems))
         else:
             self._health.mark("ok")
 
