@@ -302,11 +302,11 @@ class Settings(_Section):
     def _must_name_groups(cls, notify: NotifySettings, info: ValidationInfo) -> NotifySettings:
         scheduling = info.data.get("scheduling")
         known = () if scheduling is None else tuple(scheduling.groups)
-        for name in notify.groups() if scheduling is not None else ():
-            if name not in known:
-                raise ValueError(
-                    f"routes: there is no group {name[:64]!r} (groups: {', '.join(known) or 'none'})"
-                )
+        named = dict.fromkeys(notify.groups()) if scheduling is not None else ()
+        if wrong := [repr(name[:64]) for name in named if name not in known]:
+            raise ValueError(
+                f"routes: there is no group {', '.join(wrong)} (groups: {', '.join(known) or 'none'})"
+            )
         return notify
 
     @property

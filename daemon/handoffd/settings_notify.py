@@ -304,6 +304,5 @@ def _check_names(names: Iterable[str], info: ValidationInfo) -> None:
     if not {"sinks", *FORMS} <= info.data.keys():
         return
     known = [*(form for form in FORMS if info.data[form] is not None), *info.data["sinks"]]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"there is no sink {name[:32]!r} (sinks: {', '.join(known) or 'none'})")
+    if wrong := [repr(name[:32]) for name in dict.fromkeys(names) if name not in known]:
+        raise ValueError(f"there is no sink {', '.join(wrong)} (sinks: {', '.join(known) or 'none'})")

@@ -151,7 +151,7 @@ class Daemon:
             runs_dir=self._settings.runs_dir, stop=self.stop, desk=self._services.notifier,
             try_sinks=self._services.notifier.try_sinks,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
-            schedules=self._timetable.views,
+            schedules=self._timetable.told,
             inside=partial(inside_executor, witness=self._services.launcher.witness),
             renewing=self._renewal,
             cleaner=self._housekeeping,

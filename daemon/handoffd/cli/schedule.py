@@ -40,9 +40,11 @@ def schedule(place: Place, project: str | None, as_json: bool) -> None:
 def report(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/schedules`."""
     found = answer["schedules"]
-    if not found:
+    idle = [_idle(one) for one in answer["idle"]]
+    if not found and not idle:
         return ["Nothing is started by the clock: see `schedule` in the settings (handoffd config show)."]
-    lines = table(_HEAD, [_row(one) for one in found])
+    lines = table(_HEAD, [_row(one) for one in found]) if found else []
+    lines += ["", *idle] if lines and idle else idle
     return lines if answer["daemon"] else [*lines, "", NO_DAEMON]
 
 
@@ -56,6 +58,13 @@ def _row(one: Json) -> list[str]:
         plain(one["story"] or "–"),
         shorten(_last(one), _LAST_WIDTH),
     ]
+
+
+def _idle(one: Json) -> str:
+    return plain(
+        f"{one['schedule']} concerns no project: none is called or lies at {', '.join(one['projects'])}"
+        " (handoffd projects)"
+    )
 
 
 def _last(one: Json) -> str:

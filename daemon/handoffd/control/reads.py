@@ -24,7 +24,15 @@ from handoffd.control.ports import Desk, Renewing, Supervision
 from handoffd.control.runlog import RunLog, find_log, has_log
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, BacklogView, Peek, ProjectView, ScheduleView, SlotsView
+from handoffd.engine.views import (
+    AccountView,
+    BacklogView,
+    IdleSchedule,
+    Peek,
+    ProjectView,
+    ScheduleView,
+    SlotsView,
+)
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
@@ -39,13 +47,14 @@ _VIEW: Final = TypeAdapter(ProjectView)
 _PEEK: Final = TypeAdapter(Peek)
 _BACKLOG: Final = TypeAdapter(BacklogView)
 _SCHEDULE: Final = TypeAdapter(ScheduleView)
+_IDLE: Final = TypeAdapter(IdleSchedule)
 _ACCOUNT: Final = TypeAdapter(AccountView)
 _SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
 _AT_ONCE: Final = 50
 
-ToldSchedules = Callable[[str | None], Awaitable[tuple[ScheduleView, ...]]]
-"""Tells the schedules of the project at a root, or of all."""
+ToldSchedules = Callable[[str | None], Awaitable[tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]]]
+"""Tells the schedules of the project at a root, or of all; and those that concern no project."""
 
 LATELY_S: Final = 24 * 3600.0
 """For so long of a daemon's life, `status` tells that notices were given up."""
@@ -160,9 +169,12 @@ class Reads(Inspecting):
     async def schedules(self, project: str | None = None) -> Json:
         """Return what the clock starts, in one project or in all, and what became of it last."""
         root, names = self.root_of(project), self.names()
-        views = await self._schedules(root) if self._schedules is not None else ()
+        views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
         told = [{**plain(_SCHEDULE, view), "name": names.get(view.project, view.project)} for view in views]
-        return {"at": rfc3339(self._clock.now()), "daemon": self.daemon, "schedules": told}
+        return {
+            "at": rfc3339(self._clock.now()), "daemon": self.daemon, "schedules": told,
+            "idle": [plain(_IDLE, one) for one in idle],
+        }  # fmt: skip
 
     async def peek(self, project: str) -> Json:
         """Return what the next turn of a project would do."""

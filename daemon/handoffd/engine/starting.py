@@ -30,6 +30,8 @@ def start(situation: Situation, event: Started) -> Decision:
         return refused
     running = situation.state.status is Status.RUNNING
     if not situation.in_flight and not running:
+        if (waiting := _waiting_of(situation, event.schedule)) is not None:
+            return _start_now(situation, event, waiting)
         return _start_one(situation, event, entries)
     if event.queue:
         return _queue(situation, entries)
@@ -91,13 +93,21 @@ def _untimely(situation: Situation, event: Started) -> Decision | None:
     if situation.in_flight and ledger.schedule == event.schedule:
         message = f"{situation.state.story} of {event.schedule} is in flight still"
         return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
-    waiting = next((one for one in ledger.backlog if one.schedule == event.schedule), None)
-    if waiting is not None:
+    waiting = _waiting_of(situation, event.schedule)
+    # Where none is in flight it has its turn now: else it would keep the schedule from ever starting again.
+    if waiting is not None and (situation.in_flight or unmet(waiting, ledger)):
         message = f"{waiting.story} of {event.schedule} waits in the backlog still"
         return refuse(situation, "ALREADY_QUEUED", message, command("backlog"))
     if ledger.paused_by and not event.queue and not situation.in_flight:
         return refuse(situation, "PAUSED", f"paused by {ledger.paused_by}", command("resume"))
     return None
+
+
+def _waiting_of(situation: Situation, schedule: str | None) -> Queued | None:
+    """Return the story of a schedule that waits in the backlog, if one does."""
+    if schedule is None:
+        return None
+    return next((one for one in situation.ledger.backlog if one.schedule == schedule), None)
 
 
 def _too_much(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:

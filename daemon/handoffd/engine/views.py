@@ -290,6 +290,15 @@ class ScheduleView:
     last_why: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSchedule:
+    """A schedule of the daemon's settings that concerns no project: a name is wrong, or none is there yet."""
+
+    schedule: str
+    projects: tuple[str, ...]
+    """What it names, as it is written."""
+
+
 AppliedKind = Literal["applied", "stale", "pending", "missing", "error"]
 
 

@@ -103,7 +103,7 @@ def _service(settings: Settings, parts: Offline) -> Service:
         runs_dir=settings.runs_dir,
         language=settings.language,
         cleaner=parts.housekeeping,
-        schedules=parts.timetable.views,
+        schedules=parts.timetable.told,
     )
 
 

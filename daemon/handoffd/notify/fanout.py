@@ -94,7 +94,6 @@ class Notifier:
         names = self._lines.names
         self._settings, self._group_of = settings, group_of or self._group_of
         self._apply()
-        self._reminders.configure(settings.remind)
         if not set(names) <= set(self._lines.names):
             self._gone = True
             self._filled.set()
@@ -102,6 +101,7 @@ class Notifier:
     def _apply(self) -> None:
         self._lines.configure(self._wanted(), self._made, self._terms(self._settings))
         self._releases.configure(self._settings, self._lines.sinks)
+        self._reminders.configure(self._settings.remind, mute=not self._lines.names)
 
     def _wanted(self) -> Mapping[str, SinkSettings]:
         if self._given is None:
@@ -134,7 +134,7 @@ class Notifier:
         self._send(notice, None, Opening(lane=(notice.project, topic), reached_min=math.inf))
 
     def _send(self, notice: Notice, order: int | None, opens: Opening | None) -> None:
-        sinks, opens = self._sinks_for(notice), opens if self._lines.names else None
+        sinks = self._sinks_for(notice)
         if order is not None or sinks or opens is not None:
             held = self._held(notice, sinks)
             self._take(Parcel(notice=notice, sinks=sinks, order=order, held=held, opens=opens))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +20,7 @@ from handoffd.errors import StoreError
 from handoffd.notify.box import Box, Held
 from handoffd.notify.digest import Cover, folded
 from handoffd.notify.hours import Reason, is_stale, release_at
+from handoffd.notify.notice import Notice
 from handoffd.notify.reminders import LOOK_S
 from handoffd.settings_notify import NotifySettings, SinkSettings
 
@@ -26,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 MOST_READ: Final = 200
 """Notices of a digest whose texts are read; it lists fewer."""
+
+ASKING: Final = frozenset({"needs_human", "timeout", "blocked", "reminder", "escalation"})
+"""The kinds of notices of a track that ask somebody to decide."""
 
 Key = tuple[str, Reason]
 
@@ -124,7 +129,19 @@ class Releases:
         if lot is not None and lot.notices:
             # By chance, because the daemons of a team have the same hours, sinks and numbers.
             name = f"{reason}-{sink}-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
-            digest = folded(lot.notices, lot.count, reason, Cover(id=name, place=self._place, at=now))
+            notices = [await self._as_it_stands(notice) for notice in lot.notices]
+            digest = folded(notices, lot.count, reason, Cover(id=name, place=self._place, at=now))
             await self._box.fold(sink, reason, lot.upto, digest, self._lived_s())
             log.info("notices told as one", sink=sink, reason=reason, count=lot.count)
             self._released(sink)
+
+    async def _as_it_stands(self, notice: Notice) -> Notice:
+        """Return a notice without what to type if what it tells of waits no more.
+
+        Hours may have passed: the same command would decide on something else now.
+        """
+        if notice.kind not in ASKING or not notice.track:
+            return notice
+        if await self._box.outlook(notice.of or notice.id) is not None:
+            return notice
+        return replace(notice, text=f"{notice.text} (that is over by now)", action=None)

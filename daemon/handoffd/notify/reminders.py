@@ -31,6 +31,9 @@ LOOK_S = 60.0
 _MOST_OVER = 64
 """So many entries of what is over may wait with the others."""
 
+_MUTE = timedelta(hours=1)
+"""How often it is looked whether something still waits while nobody can be told."""
+
 _STEP = timedelta(seconds=5)
 """Clocks are put right by less than this all the time."""
 
@@ -46,6 +49,7 @@ class Reminders:
         self._box = box
         self._clock = clock
         self._ladder = ladder
+        self._mute = False
         self._remind = remind
         self._retry_s = retry_s
         self._matters: dict[str, Matter] = {}
@@ -57,9 +61,12 @@ class Reminders:
         self._seen = clock.now()
         self._news = anyio.Event()
 
-    def configure(self, ladder: RemindSettings) -> None:
-        """Go on by another ladder."""
-        self._ladder, self._heap, self._armed = ladder, [], {}
+    def configure(self, ladder: RemindSettings, *, mute: bool = False) -> None:
+        """Go on by another ladder.
+
+        `mute`: nobody can be told, so none of its rungs is climbed; whoever can be, later, is told then.
+        """
+        self._ladder, self._mute, self._heap, self._armed = ladder, mute, [], {}
         for matter in self._matters.values():
             self._arm(matter)
 
@@ -76,6 +83,8 @@ class Reminders:
     def upcoming(self) -> tuple[tuple[Matter, datetime | None], ...]:
         """Return all that waits as far as is known, the oldest first, with when people are told again."""
         matters = sorted(self._matters.values(), key=lambda matter: matter.since)
+        if self._mute:
+            return tuple((one, None) for one in matters)
         return tuple((one, next_at(one.since, one.reached_min, self._ladder)) for one in matters)
 
     @property
@@ -150,7 +159,7 @@ class Reminders:
         if now + _STEP < self._seen:
             matters = [replace(one, since=min(one.since, now)) for one in self._matters.values()]
             self._matters = {one.notice: one for one in matters}
-            self.configure(self._ladder)
+            self.configure(self._ladder, mute=self._mute)
         self._seen = now
 
     async def _tell(self, matter: Matter, now: datetime) -> bool:
@@ -163,6 +172,9 @@ class Reminders:
             return True  # settled meanwhile, or in the heap anew
         if notice is None:
             return False
+        if self._mute:
+            self._arm_at(matter, now + _MUTE)
+            return True
         self._remind(notice, matter, found)
         self._matters[matter.notice] = climbed = replace(matter, reached_min=found.reached_min)
         self._arm(climbed)
@@ -171,9 +183,12 @@ class Reminders:
     def _arm(self, matter: Matter) -> None:
         upcoming = next_at(matter.since, matter.reached_min, self._ladder)
         if upcoming is not None and self._armed.get(matter.notice) != upcoming:
-            self._armed[matter.notice] = upcoming
-            heapq.heappush(self._heap, (upcoming, next(self._order), matter.notice))
-            self._news.set()
+            self._arm_at(matter, upcoming)
+
+    def _arm_at(self, matter: Matter, moment: datetime) -> None:
+        self._armed[matter.notice] = moment
+        heapq.heappush(self._heap, (moment, next(self._order), matter.notice))
+        self._news.set()
 
     def _forget(self, notice: str | None) -> None:
         matter = None if notice is None else self._matters.pop(notice, None)

@@ -110,10 +110,11 @@ def _fire_of(record: Record) -> Fire | None:
     event, state = record.event, record.track.state
     if not isinstance(event, Started) or event.schedule is None or event.due is None or state is None:
         return None
-    begun = state.story == event.story
-    return Fire(
-        project=record.key.project, schedule=event.schedule, due=event.due, at=record.at, story=event.story,
-        outcome="started" if begun else "queued", why=None if begun else record.why,
+    queued = any(entry.story == event.story for entry in record.track.ledger.backlog)
+    return Fire(  # what starts may be the one that waited since last time
+        project=record.key.project, schedule=event.schedule, due=event.due, at=record.at,
+        story=event.story if queued else state.story,
+        outcome="queued" if queued else "started", why=record.why if queued else None,
     )  # fmt: skip
 
 

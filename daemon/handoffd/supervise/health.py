@@ -17,6 +17,10 @@ from handoffd.supervise.services import Services
 log = structlog.get_logger(__name__)
 
 
+_MOST = 10
+"""So many things that are wrong with one project are told in a notice: an agent may have written the file."""
+
+
 class Health:
     """The condition of one project."""
 
@@ -25,6 +29,7 @@ class Health:
         self._services = services
         self.condition: Condition = "ok"
         self.detail: str | None = None
+        self._why: str | None = None
         self._since: datetime | None = None
         self._sign = ""
         """What people were told of its condition; empty when they were not."""
@@ -37,18 +42,23 @@ class Health:
         known = self._services.notifier.stands_since(self._root, CONDITION, self._sign)
         return self._since if self._since is None or known is None else min(self._since, known)
 
-    def mark(self, condition: Condition, detail: str | None = None) -> None:
-        """Take a condition; what is news is logged, and people are told unless it is good."""
-        if (condition, detail) != (self.condition, self.detail):
+    def mark(self, condition: Condition, *details: str) -> None:
+        """Take a condition; what is news is logged, and people are told unless it is good.
+
+        `details`: all that is wrong, in words, the first of them for whoever has room for one.
+        """
+        more = (f"and {len(details) - _MOST} more",) if len(details) > _MOST else ()
+        why = "; ".join((*details[:_MOST], *more)) or None
+        if (condition, why) != (self.condition, self._why):
             write = log.info if condition == "ok" else log.warning
-            write("project condition", project=self._root, condition=condition, detail=detail)
-            self._sign = self._told(condition, detail)
+            write("project condition", project=self._root, condition=condition, detail=why)
+            self._sign = self._told(condition, why)
         if condition == "ok":
             self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
             self._since = None
         elif condition != self.condition:
             self._since = self._services.clock.now()
-        self.condition, self.detail = condition, detail
+        self.condition, self.detail, self._why = condition, next(iter(details), None), why
 
     def _told(self, condition: Condition, detail: str | None) -> str:
         """Tell people of what is wrong with the project itself; return what the notice is about."""

@@ -31,6 +31,18 @@ class _Mention(NamedTuple):
         return self.name in self.allowed
 
 
+class _Known(NamedTuple):
+    executors: tuple[str, ...]
+    accounts: tuple[str, ...] | None = None
+    """None: they cannot be told, because an executor is wrong itself."""
+
+    @classmethod
+    def in_book(cls, book: ExecutorBook) -> _Known:
+        """Return the names that executors have which can be used."""
+        accounts = {one.account or one.name for one in book.executors.values() if one.argv}
+        return cls(executors=book.names, accounts=tuple(sorted(accounts)))
+
+
 def misfits(written: Mapping[str, Any], locate: Locate) -> tuple[Problem, ...]:
     """Return what is wrong with the executors of settings as they are written, and with names in them.
 
@@ -39,11 +51,15 @@ def misfits(written: Mapping[str, Any], locate: Locate) -> tuple[Problem, ...]:
     own = written.get("executors", {})
     if not isinstance(own, Mapping):
         return ()
+    wrong: tuple[Problem, ...] = ()
     try:
-        book = load_book(shipped_layer(), Layer(file="", definitions=own))
-    except InvalidFile as invalid:
-        return tuple(_placed(problem, *locate(problem.key or "executors")) for problem in invalid.problems)
-    return tuple(_unknown(one, *locate(one.key)) for one in _mentions(written, book) if not one.is_known)
+        known = _Known.in_book(load_book(shipped_layer(), Layer(file="", definitions=own)))
+    except InvalidFile as invalid:  # what it is called by is known all the same
+        wrong = tuple(_placed(problem, *locate(problem.key or "executors")) for problem in invalid.problems)
+        shipped = load_book(shipped_layer()).names
+        known = _Known(executors=tuple(sorted({*shipped, *map(str, own)})))
+    unknown = (one for one in _mentions(written, known) if not one.is_known)
+    return (*wrong, *(_unknown(one, *locate(one.key)) for one in unknown))
 
 
 def _placed(problem: Problem, file: str, line: int | None) -> Problem:
@@ -55,16 +71,15 @@ def _unknown(mention: _Mention, file: str, line: int | None) -> Problem:
     return Problem(file=file, line=line, key=mention.key, message=message, allowed=mention.allowed)
 
 
-def _mentions(written: Mapping[str, Any], book: ExecutorBook) -> Iterator[_Mention]:
-    chosen = (AUTO, *book.names)
+def _mentions(written: Mapping[str, Any], known: _Known) -> Iterator[_Mention]:
+    chosen = (AUTO, *known.executors)
     for key, name in _names(written.get("executor"), "executor"):
         yield _Mention(key, name, chosen)
     scheduling = _section(written.get("scheduling"))
     for name in _section(scheduling.get("per_executor")):
-        yield _Mention(f"scheduling.per_executor.{name}", str(name), book.names)
-    accounts = sorted({one.account or one.name for one in book.executors.values() if one.argv})
-    for name in _section(scheduling.get("per_account")):
-        yield _Mention(f"scheduling.per_account.{name}", str(name), tuple(accounts), "account")
+        yield _Mention(f"scheduling.per_executor.{name}", str(name), known.executors)
+    for name in _section(scheduling.get("per_account")) if known.accounts is not None else ():
+        yield _Mention(f"scheduling.per_account.{name}", str(name), known.accounts or (), "account")
     starts = _section(written.get("schedule")).get("starts")
     groups = tuple(_section(scheduling.get("groups")))
     for number, start in enumerate(starts if isinstance(starts, list | tuple) else ()):

@@ -298,7 +298,8 @@ class Project:
             try:
                 await self._look_around()
             except HandoffdError as error:
-                self._health.mark_error(error)
+                if not self.dismissed:
+                    self._health.mark_error(error)
         for track in self.tracks.values():
             track.wake()
 
@@ -306,6 +307,8 @@ class Project:
         self._looked = True
         before = {name: Before.of(track) for name, track in self.tracks.items()}
         found = await self._found()
+        if self.dismissed:  # meanwhile: a lock that is taken now would be released by nobody
+            return
         self._folder.hold(found.lock, bare=self._is_bare(found))
         if found.halves:
             await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
@@ -379,7 +382,7 @@ class Project:
         if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:
             self._health.mark("io_error", trouble[0])
         elif problems := self.files.problems:
-            self._health.mark("invalid_rules", str(problems[0]))
+            self._health.mark("invalid_rules", *map(str, problems))
         else:
             self._health.mark("ok")
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from handoffd.configure import load_project
 from handoffd.engine.requests import Started
-from handoffd.engine.views import ScheduleView
+from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import InvalidFile
 from handoffd.inspection.table import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Planned
 from handoffd.store.schedules import StoredSchedule
-from handoffd.timetable import ScheduledStart
+from handoffd.timetable import ScheduledStart, SharedStart
 
 
 class OwnSchedules:
@@ -50,6 +51,14 @@ def started(one: Planned, due: datetime) -> Started:
         priority=start.priority, complexity=start.complexity, queue=start.overlap == "queue",
         schedule=one.schedule, due=due, by=f"schedule {one.schedule}",
     )  # fmt: skip
+
+
+def idle(starts: Iterable[SharedStart], planned: Collection[tuple[str, str]]) -> tuple[IdleSchedule, ...]:
+    """Return which schedules of the settings are among no project's (root, name), `planned`."""
+    concern = {schedule for _, schedule in planned}
+    return tuple(
+        IdleSchedule(schedule=one.name, projects=one.projects) for one in starts if one.name not in concern
+    )
 
 
 def schedule_view(

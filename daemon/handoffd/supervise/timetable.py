@@ -19,14 +19,14 @@ from anyio import to_thread
 
 from handoffd.engine.requests import Started
 from handoffd.engine.results import Refusal, Result
-from handoffd.engine.views import ScheduleView
+from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.table import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.due import Due, Lateness, Missed, due
 from handoffd.schedule.plan import Planned, planned
 from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
-from handoffd.supervise.scheduled import own_starts, schedule_view, started
+from handoffd.supervise.scheduled import idle, own_starts, schedule_view, started
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -131,7 +131,10 @@ class Timetable:
             await schedules.forget([key for key in left if key[0] not in away])
         await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
         self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
-        self._entries = entries
+        before, self._entries = self._entries, entries
+        starts = self._services.settings.schedule.starts
+        for one in set(idle(starts, entries)) - set(idle(starts, before) if before else ()):
+            log.warning("schedule concerns no project", schedule=one.schedule, projects=list(one.projects))
         self._problems = {key: why for key, why in self._problems.items() if key in entries}
         self._coming = await to_thread.run_sync(self._reckoned)
 
@@ -231,8 +234,10 @@ class Timetable:
         if isinstance(result, Refusal):
             await self._remember(one, found.at, "skipped", result.message, event.story)
         else:
-            log.info("started by schedule", project=one.root, schedule=one.schedule, story=event.story)
             await self._recall(one)
+            last = self._stored[one.key].last
+            story = event.story if last is None else last.story
+            log.info("started by schedule", project=one.root, schedule=one.schedule, story=story)
         return True
 
     async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:
@@ -274,10 +279,21 @@ class Timetable:
             self._stored[one.key] = found
 
     # --- for whoever looks -----------------------------------------------------------------------
+    async def told(
+        self, root: str | None = None
+    ) -> tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]:
+        """Return what `views` does, and the schedules of the settings that concern no project."""
+        await self._read_trusted()
+        return await self.views(root), idle(self._services.settings.schedule.starts, self._shown())
+
+    def _shown(self) -> Mapping[Key, Planned]:
+        """Return the schedules as they were last looked up; at first as they are."""
+        return self._entries if self._planned_at is not None else self._all(self._names())
+
     async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
         """Return the schedules of every project, or of one, by project and name."""
         await self._read_trusted()
-        entries = self._entries if self._planned_at is not None else self._all(self._names())
+        entries = self._shown()
         stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
         now = self._services.clock.now()
         return tuple(

@@ -29,7 +29,7 @@ def test_each_schedule_has_its_line() -> None:
     """When it is due next, what it starts, and what became of it last."""
     head, fresh, done, late = report(
         {
-            "at": AT, "daemon": True,
+            "at": AT, "daemon": True, "idle": [],
             "schedules": [
                 view(),
                 view(last_due=AT, last_outcome="skipped", last_story="R-0", last_why="US-1 is in flight"),
@@ -45,7 +45,15 @@ def test_each_schedule_has_its_line() -> None:
 
 def test_without_a_daemon_nothing_is_started() -> None:
     """And that is said."""
-    assert NO_DAEMON == report({"at": AT, "daemon": False, "schedules": [view()]})[-1]
+    assert NO_DAEMON == report({"at": AT, "daemon": False, "schedules": [view()], "idle": []})[-1]
+
+
+def test_a_schedule_that_concerns_no_project_is_told() -> None:
+    """A slip in a name would keep it from ever starting anything, and nobody would know."""
+    idle = [{"schedule": "tidy", "projects": ["shpo", "/srv/*"]}]
+    line = "tidy concerns no project: none is called or lies at shpo, /srv/* (handoffd projects)"
+    assert [line] == report({"at": AT, "daemon": True, "schedules": [], "idle": idle})
+    assert ["", line] == report({"at": AT, "daemon": True, "schedules": [view()], "idle": idle})[-2:]
 
 
 def test_without_schedules_it_says_where_they_would_be(control: Controlled, handoffd: Commands) -> None:

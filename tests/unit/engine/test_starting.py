@@ -333,6 +333,18 @@ def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:
     Playbook(track_at("impl")).given(replace(NIGHTLY, queue=True)).refused(later, "ALREADY_QUEUED")
 
 
+def test_what_waits_of_a_schedule_starts_when_it_is_due_and_nothing_is_in_flight() -> None:
+    """Where stories do not follow by themselves, it would keep the schedule from ever starting again."""
+    first = Queued(story="REVIEW-7", schedule="nightly", executor=("codex",))
+    idle = track_at("done", Status.PASS, ledger=Ledger(backlog=(Queued(story="US-2"), first)))
+    later = replace(NIGHTLY, story="REVIEW-8", queue=True)
+    play = Playbook(idle).given(later).expect(story="REVIEW-7", step="bdd")
+    assert (["US-2"], "nightly", ("codex",)) == (waiting(play), play.ledger.schedule, play.ledger.executor)
+
+    blocked = idle.with_ledger(backlog=(replace(first, blocked_by=("US-9",)),))
+    Playbook(blocked).refused(later, "ALREADY_QUEUED")
+
+
 def test_a_schedule_starts_nothing_at_a_pause() -> None:
     """Unless it may wait."""
     paused = track_at("done", Status.PASS, ledger=Ledger(paused_by="mei"))

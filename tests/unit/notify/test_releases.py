@@ -182,6 +182,35 @@ async def test_a_box_that_cannot_fold_is_asked_again() -> None:
     assert 1 == len(sink.got)
 
 
+async def test_a_digest_says_what_is_over_and_not_what_to_type_for_it() -> None:
+    """The same command would decide on whatever waits by then; what a project as a whole waits for stays."""
+    clock, box, sink = WallClock(NIGHT), MemoryBox(), Recording()
+    async with telling(settings(quiet=QUIET), clock, box, sink) as notifier:
+        send(notifier, "decided", "waits", "done", kind="needs_human", track="main")
+        send(notifier, "cap", kind="blocked", track="")
+        box.over |= {"decided", "cap"}
+        assert await notifier.drain(60)
+        clock.move(hours=12)
+        notifier.configure(settings(quiet=QUIET))
+        await eventually(lambda: sink.notices)
+    [digest] = sink.notices
+    over = [line for line in digest.lines if "(that is over by now)" in line]
+    assert (4, 1, 1) == (digest.count, len(over), sum("over by now" in line for line in digest.lines))
+    assert ">" not in over[0]
+    assert 3 == sum(f"> {NOTICE.action}" in line for line in digest.lines)
+
+    alone = Recording("alone")
+    box, clock = MemoryBox(), WallClock(NIGHT)
+    async with telling(settings(quiet=QUIET), clock, box, alone) as notifier:
+        send(notifier, "decided", kind="needs_human", track="main")
+        box.over.add("decided")
+        assert await notifier.drain(60)
+        clock.move(hours=12)
+        notifier.configure(settings(quiet=QUIET))
+        await eventually(lambda: alone.notices)
+    assert (None, True) == (alone.notices[0].action, alone.notices[0].text.endswith("over by now)"))
+
+
 async def test_a_clock_that_is_put_back_by_years_holds_nothing_back_for_years() -> None:
     """The digest is told at its next time by the clock that there is."""
     clock, box, sink = WallClock(NOON), MemoryBox(), Recording()

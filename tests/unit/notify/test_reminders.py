@@ -319,14 +319,32 @@ async def test_what_cannot_be_settled_for_hours_waits_once() -> None:
     assert 1 == reminders.moments == len(reminders.upcoming())
 
 
-async def test_without_sinks_nothing_waits() -> None:
-    """There would be nobody to remind."""
+async def test_what_waits_while_there_are_no_sinks_is_told_of_by_the_first_that_comes() -> None:
+    """Nobody could be told, so no rung was climbed; and what is over is forgotten all the same."""
     clock, box = WallClock(NOON), MemoryBox()
     async with telling(NotifySettings(), clock, box) as notifier:
         notifier.send(GATE, 7)
         assert await notifier.drain(60)
+        clock.move(minutes=200)
+        notifier.send(replace(GATE, id="later", at=clock.now()), 8)
+        assert await notifier.drain(60)
+        clock.move(minutes=61)
+        notifier.configure(NotifySettings())
+        await anyio.wait_all_tasks_blocked()
+        assert {"later": None} == notifier.reminders()
+        notifier.send(replace(GATE, id="other", at=clock.now(), project="/srv/blog"), 9)
+        assert await notifier.drain(60)
+        box.over.add("other")
+        clock.move(minutes=61)
+        notifier.configure(NotifySettings())
+        await eventually(lambda: {"later": None} == notifier.reminders())
+    assert [0.0] == [matter.reached_min for matter in box.waiting_matters.values()]
+    assert [7, 8, 9] == box.orders
 
-    assert ({}, [7]) == (box.waiting_matters, box.orders)
+    me, boss = Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        await later(notifier, clock, minutes=0)
+    assert (["reminder-120-later"], ["escalation-120-later"]) == (me.got, boss.got)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,25 @@ async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_people_are_told_of_all_that_is_wrong(tmp_path: Path) -> None:
+    """In one notice, and in another one when that changes; of very much, how much more there is."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        health = Health(str(tmp_path), here.services)
+        tasks.start_soon(here.services.notifier.run)
+
+        health.mark("invalid_rules", "auto is odd", "priority is odd")
+        assert "auto is odd" == health.detail
+        health.mark("invalid_rules", "auto is odd", "group is odd")
+        health.mark("invalid_rules", *(f"k{number}" for number in range(14)))
+
+        assert await here.services.notifier.drain(60)
+        first, second, many = [notice.why for notice in here.told.notices]
+        assert ("auto is odd; priority is odd", "auto is odd; group is odd") == (first, second)
+        assert many is not None
+        assert many.endswith("k9; and 4 more")
+        tasks.cancel_scope.cancel()
+
+
 async def test_people_are_told_once_of_what_stands_by_however_many_daemons(tmp_path: Path) -> None:
     """And again when it was over meanwhile, whoever noticed that; it is shown as something that waits."""
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:

@@ -82,6 +82,20 @@ def test_executors_are_told_of_with_everything_else(tmp_path: Path) -> None:
     ] == found  # fmt: skip
 
 
+def test_names_are_told_beside_an_executor_that_is_wrong(tmp_path: Path) -> None:
+    """An executor that cannot be used has its name all the same, and hides no other one's slip."""
+    text = (
+        "executors:\n  own: {extends: nobody, account: work}\n"
+        "executor: [own, cluade]\n"
+        "scheduling: {per_executor: {own: 1}, per_account: {work: 1}}\n"
+        "schedule: {starts: [{name: a, cron: '@daily', projects: ['group:nihgt'], start: A}]}\n"
+    )
+
+    found = [(problem.line, problem.key) for problem in problems(tmp_path, text)]
+
+    assert [(2, "executors.own.extends"), (3, "executor.1"), (5, "schedule.starts.0.projects.0")] == found
+
+
 @pytest.mark.parametrize(
     "text",
     ["executors: 7\n", "scheduling: 7\n", "schedule: [7]\n", "schedule: {starts: [7]}\n", "executor: 7\n"],

@@ -395,3 +395,25 @@ async def test_whoever_looks_late_takes_no_lock(tmp_path: Path) -> None:
 
         assert "ok" == after.condition
         after.dismiss()
+
+
+async def test_a_look_that_is_overtaken_by_the_end_of_its_project_keeps_no_lock(tmp_path: Path) -> None:
+    """A verb looks while the project is removed or crashes; whoever has it next would be locked out by us."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        root, asking = make_project(tmp_path), here.services.asking
+        project = Project(root, here.services, ())
+        busy = [object() for _ in range(int(asking.total_tokens))]
+        for one in busy:
+            asking.acquire_on_behalf_of_nowait(one)
+        tasks.start_soon(project.look)
+        await anyio.wait_all_tasks_blocked()
+        project.dismiss()
+        for one in busy:
+            asking.release_on_behalf_of(one)
+        await eventually(lambda: 0 == asking.borrowed_tokens)
+        await anyio.wait_all_tasks_blocked()
+
+        next_one = Project(root, here.services, ())
+        await next_one.look()
+        assert ("ok", None) == (next_one.condition, next_one.detail)
+        next_one.dismiss()

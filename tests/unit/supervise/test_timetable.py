@@ -14,7 +14,7 @@ import pytest
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
 
 from handoffd.control.service import Service
-from handoffd.engine.requests import Initialised, Paused, Started
+from handoffd.engine.requests import Aborted, Initialised, Paused, Started
 from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.settings import ScheduleSettings
@@ -377,7 +377,7 @@ async def real(here: House, *starts: SharedStart) -> AsyncIterator[tuple[Roster,
     async with daemon(lent) as roster:
         table = Timetable(lent.services, roster)
         service = Service(
-            roster, here.journal, here.clock, runs_dir=here.services.settings.runs_dir, schedules=table.views,
+            roster, here.journal, here.clock, runs_dir=here.services.settings.runs_dir, schedules=table.told,
             stop=lambda _: None,
         )  # fmt: skip
         table.begin = service.start_due
@@ -465,3 +465,44 @@ async def test_a_schedule_waits_or_is_skipped_behind_a_story_in_flight(tmp_path:
         assert "Q-2026-02-01 of patient waits in the backlog still" == patient.last_why
         assert ["Q-2026-02-01"] == [one.story for one in (await roster.backlog(root)).stories]
         assert "patient" == (await roster.backlog(root)).stories[0].schedule
+
+
+async def test_a_schedule_that_concerns_no_project_is_told(tmp_path: Path) -> None:
+    """Until there is one: a slip in a name is not found out by a review that never came."""
+    slip = DAILY.model_copy(update={"name": "slip", "projects": ("shpo", "/srv/none/*")})
+    soon = DAILY.model_copy(update={"name": "soon", "projects": (f"{tmp_path}/late/*",)})
+    async with house(tmp_path) as here, real(here, DAILY, slip, soon) as (roster, table):
+        await roster.add(make_project(tmp_path / "early"))
+        await table.look()
+        views, idle = await table.told()
+        assert ["nightly"] == [view.schedule for view in views]
+        assert ["slip", "soon"] == [one.schedule for one in idle]
+        assert ("shpo", "/srv/none/*") == idle[0].projects
+        await roster.add(make_project(tmp_path / "late"))
+        set_clock(here, NOW + timedelta(minutes=2))
+        await table.look()
+        assert ["slip"] == [one.schedule for one in (await table.told())[1]]
+
+
+async def test_a_story_that_was_queued_does_not_stop_its_schedule(tmp_path: Path) -> None:
+    """Where nobody continues, the next time that finds nothing in flight starts it, and that is told."""
+    patient = DAILY.model_copy(update={"overlap": "queue", "start": "Q-{date}"})
+    async with house(tmp_path) as here, real(here, patient) as (roster, table):
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, Paused())
+        await roster.give(root, Started(story="US-1"))
+        await table.look()
+        set_clock(here, MIDNIGHT)
+        await table.look()
+        await roster.give(root, Aborted())
+        set_clock(here, MIDNIGHT + timedelta(days=1))
+        await table.look()
+        [view] = await table.views()
+        assert ("started", "Q-2026-02-01") == (view.last_outcome, view.last_story)
+        assert () == (await roster.backlog(root)).stories
+        set_clock(here, MIDNIGHT + timedelta(days=2))
+        await table.look()
+        [view] = await table.views()
+        assert "skipped" == view.last_outcome

@@ -16,6 +16,7 @@ from handoffd.engine.results import Result
 from handoffd.engine.views import (
     AccountView,
     BacklogView,
+    IdleSchedule,
     ProjectView,
     ScheduleView,
     SlotLimitView,
@@ -173,6 +174,8 @@ class SchedulesAnswer:
     at: datetime
     daemon: bool
     schedules: list[NamedSchedule]
+    idle: list[IdleSchedule]
+    """Those of the settings that concern no project."""
 
 
 @dataclass(frozen=True, kw_only=True)
