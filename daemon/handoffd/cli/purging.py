@@ -1,8 +1,8 @@
 """`handoffd service uninstall --purge`: what the daemon has kept, taken away with it.
 
-That is the only verb that removes a journal, so it looks twice, before the daemon is stopped and when no other
-can begin: nothing is removed while an executor or a daemon is there, and no folder that holds anything
-but what a daemon puts into it. Projects and what is in their .ai folders are never touched.
+That is the only verb that removes a journal, so it looks twice, before the daemon is stopped and when no
+other can begin: nothing is removed while an executor or a daemon is there, and no folder that holds
+anything but what a daemon puts into it. Projects and what is in their .ai folders are never touched.
 """
 
 from __future__ import annotations
