@@ -99,18 +99,22 @@ def _credential(name: str, key: str, vault: Vault, report: Report) -> SecretStr:
     elif not folder:
         if vault.required:
             report(key, f"the credential {name} is for the service, and this daemon is not run by it", ())
-    elif name not in (given := _names(folder)):
+    elif isinstance(given := _names(folder), OSError):
+        report(key, f"the folder of credentials, {folder}, cannot be read ({given.strerror})", ())
+    elif name not in given:
         report(key, f"the service was not given the credential {name}", given)
     else:
         return _file(Path(folder, name), key, report)
     return SecretStr(STAND_IN + name)
 
 
-def _names(folder: str) -> tuple[str, ...]:
+def _names(folder: str) -> tuple[str, ...] | OSError:
     try:
         return tuple(sorted(os.listdir(folder)))
-    except OSError:
+    except FileNotFoundError:  # what has no credentials has no folder
         return ()
+    except OSError as error:
+        return error
 
 
 def _file(path: Path, key: str, report: Report) -> SecretStr:

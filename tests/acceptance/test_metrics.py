@@ -100,10 +100,13 @@ def test_log_lines_tell_the_run(daemon: Daemon) -> None:
         for line in (daemon.base / "daemon.log").read_text().splitlines()
         if line.startswith("{")
     ]
-    runs = {line["run"] for line in lines if "run" in line}
+    decided = [line for line in lines if line["event"] == "decided"]
+    runs = daemon.runs(daemon.base / "shop")
 
-    assert len(runs) >= 7
-    [one, *_] = sorted(runs)
-    told = [line for line in lines if line.get("run") == one]
-    assert {"decided"} <= {line["event"] for line in told}
-    assert all("project" in line for line in told)
+    assert 7 == len(runs)
+    for run in runs:
+        told = [line for line in decided if line.get("run") == run["run"]]
+        begun = [line["step"] for line in told if line["status"] == "running" and line["fact"] == "advanced"]
+        assert ([run["step"]], "advanced") == (begun, told[0]["fact"])
+        assert "executor_exited" in {line["fact"] for line in told}
+    assert all("project" in line for line in lines if "run" in line)

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.benchmarks.scale import judged
 from tests.support.eventually import eventually_sync
 
 REPOSITORY = Path(__file__).parents[2]
@@ -199,3 +200,17 @@ def test_goals_are_told_and_checked(base: Path, without_node: str) -> None:
     assert "one decision, p50" in done.stdout
     assert ("MISSED" in done.stdout) == (1 == done.returncode), done.stdout
     assert 2 == whole(base, "--only", "speed", path=without_node).returncode
+
+
+def test_many_projects_miss_a_goal_that_is_written_beside_them() -> None:
+    """Each that docs/performance.md has in its table, and nothing else."""
+    lag = {"p50": 1.0, "p99": 19.0, "max": 300.0}
+    fine = {
+        "ready_s": 4.9, "rss_mb": 99.0, "rss_end_mb": 107.0, "idle_cpu_percent": 0.97,
+        "poll": {"loop_ms": 0.02}, "sweep": {"loop_ms": 16.0}, "start_lag_ms": lag, "idle_lag_ms": lag,
+        "status_lag_ms": lag, "add": {"others_looked_at": 0}, "remove": {"others_looked_at": 0},
+    }  # fmt: skip
+    late = {**fine, "start_lag_ms": {**lag, "p99": 46.0}, "rss_end_mb": 151.0, "add": {"others_looked_at": 1}}
+
+    assert [] == judged(fine)["missed"]
+    assert ["rss_end_mb", "start_lag_ms_p99", "add"] == judged(late)["missed"]

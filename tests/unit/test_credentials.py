@@ -96,6 +96,16 @@ def test_a_secret_that_is_not_there_is_a_problem(base: Path, value: dict[str, st
     assert (("hook",) if "not given" in message else ()) == allowed
 
 
+def test_credentials_that_cannot_be_looked_at_are_not_called_missing(base: Path) -> None:
+    """Whoever looks for a credential that is there wants to know what is in the way of it."""
+    (base / "file").touch()
+    vault = Vault(environ={"CREDENTIALS_DIRECTORY": str(base / "file")}, base=base, required=True)
+
+    _, ((_, said, _),) = _fetched({"notify": {"webhook": {"url": {"credential": "hook"}}}}, vault)
+
+    assert f"the folder of credentials, {base / 'file'}, cannot be read (Not a directory)" == said
+
+
 def test_outside_of_the_service_there_are_stand_ins(base: Path) -> None:
     """A verb in a terminal can read the settings; a daemon there cannot do without the secret."""
     values = {"notify": {"webhook": {"url": {"credential": "hook"}}}}

@@ -77,14 +77,19 @@ def _recorded(place: Place, project: str | None, after: int | None, limit: int) 
     def without() -> dict[str, Any]:
         from handoffd.entrance import offline
 
-        found = offline.look(place.settings(), lambda service: service.events(after, project, limit))
-        return {"events": found}
+        return offline.look(place.settings(), lambda service: service.history(after, project, limit))
 
     answer = either(
         place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), without
     )
     recorded: list[dict[str, Any]] = answer.json["events"]
-    return recorded
+    gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # a daemon of before does not tell
+    return sorted([*recorded, *gaps], key=_place)
+
+
+def _place(one: dict[str, Any]) -> float:
+    """Return where something is told: a gap before the event that follows it."""
+    return float(one["next"]) - 0.5 if one["type"] == "gap" else float(one["seq"])
 
 
 def _follow(place: Place, project: str | None, after: int | None) -> Iterator[dict[str, Any]]:

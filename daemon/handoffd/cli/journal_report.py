@@ -78,7 +78,7 @@ def _sum(report: Report) -> str:
     place = report.journal if report.project is None else f"{report.project} in {report.journal}"
     said = f"{report.replayed} decisions of {report.tracks} tracks made again"
     if report.older:
-        said += f", {report.older} are of before journals said what decided"
+        said += f", {report.older} are of before a replay can begin"
     if report.unreplayed:
         said += f", {report.unreplayed} after a finding were not"
     verdict = "all as recorded" if report.clean else _count(report)

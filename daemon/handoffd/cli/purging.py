@@ -1,18 +1,18 @@
 """`handoffd service uninstall --purge`: what the daemon has kept, taken away with it.
 
-That is the only verb that removes a journal, so it looks twice: nothing is removed while an executor or
-a daemon is there, and no folder that holds anything but what a daemon puts into it. Projects
-and what is in their .ai folders are never touched.
+That is the only verb that removes a journal, so it looks twice, before the daemon is stopped and when no
+other can begin: nothing is removed while an executor or a daemon is there, and no folder that holds
+anything but what a daemon puts into it. Projects and what is in their .ai folders are never touched.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shlex import quote
 
 from handoffd.cli.service_scope import Scope
 from handoffd.errors import Locked, Refused
@@ -34,21 +34,26 @@ def folders(scope: Scope) -> list[Path]:
         if stranger is not None:
             raise Refused(
                 f"{path} is left alone: {stranger} was not put there by handoffd",
-                hint=f"ls -la {quote(str(path))}",
+                hint=f"ls -la {shlex.quote(str(path))}",
             )
     return found
 
 
-def require_idle(scope: Scope) -> None:
-    """Refuse while an executor runs: what it does could not be judged any more."""
+def require_idle(scope: Scope, *, stopped: bool = False) -> None:
+    """Refuse while an executor runs: what it does could not be judged any more.
+
+    `stopped`: the units were stopped just now, and whoever is to end executors must be started first.
+    """
     from handoffd.execute.run import claimed
 
+    start = f"{shlex.join(scope.systemctl.argv('start', *scope.names))} && " if stopped else ""
+    hint = start + scope.as_account("handoffd stop --executors")
     runs = scope.state / "runs"
     names = sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
     for name in names:
         run = claimed(runs / name)
         if run is not None and run.lives():
-            raise Refused(f"the executor of {name} is running", hint="handoffd stop --executors")
+            raise Refused(f"the executor of {name} is running", hint=hint)
 
 
 @contextmanager

@@ -98,9 +98,11 @@ def uninstall(
     if not dry_run:
         _run_all(scope, plan.before)
         with purging.alone(scope) if purge else nullcontext():
+            if purge:  # the daemon may have started one until it was stopped
+                purging.require_idle(scope, stopped=bool(plan.before))
             service_files.remove(scope, plan.removed)
             _run_all(scope, plan.after)
-            service_files.remove_sockets(scope.runtime)
+            service_files.remove_sockets(scope)
             purging.remove(scope, data)
     report = {
         **service_report.heading(scope, dry_run=dry_run),

@@ -65,8 +65,12 @@ def remove(scope: Scope, paths: Iterable[Path]) -> None:
             _remove_empty(folder)
 
 
-def remove_sockets(folder: Path) -> None:
-    """Remove the sockets in `folder` at which nobody listens, and the folder with the last of them."""
+def remove_sockets(scope: Scope) -> None:
+    """Remove the sockets at which nobody listens, and their folder with the last of them.
+
+    An account's is in one of all accounts, which goes with the last of those.
+    """
+    folder = scope.runtime
     for name in ("control.sock", "launcher.sock"):
         for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
             with socket.socket(socket.AF_UNIX, kind) as caller, suppress(OSError):
@@ -75,6 +79,8 @@ def remove_sockets(folder: Path) -> None:
                 except ConnectionRefusedError:
                     (folder / name).unlink()
     _remove_empty(folder)
+    if scope.account is not None:
+        _remove_empty(folder.parent)
 
 
 def _remove_empty(folder: Path) -> None:

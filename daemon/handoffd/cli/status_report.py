@@ -36,7 +36,13 @@ _DONE = "done"
 
 def report(status: Json, *, whole: bool) -> list[str]:
     """Return the lines for an answer of `GET /v1/status`. `whole`: with everything there is to say."""
-    lines: list[str] = []
+    head, blocks, foot = parts(status, whole=whole)
+    return [*head, *(line for block in blocks for line in block), *foot]
+
+
+def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the same in parts: the head, the lines of each track, and what is said below all of them."""
+    head: list[str] = []
     rows, below = [], []
     names = Counter(project["name"] for project in status["projects"])
     for project in status["projects"]:
@@ -47,13 +53,20 @@ def report(status: Json, *, whole: bool) -> list[str]:
             rows.append([_name(name, track), *_row(project, track, daemon=status["daemon"])])
             notes = [*_work(track, status.get("at"), whole=whole), *_notes(project, track, whole=whole)]
             below.append(notes)
+    blocks: list[list[str]] = []
     if not rows:
-        lines.append("No project is supervised: handoffd add PROJECT")
+        head.append("No project is supervised: handoffd add PROJECT")
     else:
-        head, *aligned = table(_HEAD, rows)
-        lines.append(head)
+        first, *aligned = table(_HEAD, rows)
+        head.append(first)
         for line, notes in zip(aligned, below, strict=True):
-            lines += [line, *(f"    {note}" for note in notes)]
+            blocks.append([line, *(f"    {note}" for note in notes)])
+    return head, blocks, _foot(status)
+
+
+def _foot(status: Json) -> list[str]:
+    """Return what concerns no project alone."""
+    lines: list[str] = []
     if untold := [
         line for one in status.get("notices", []) for line in _untold(one, daemon=status["daemon"])
     ]:

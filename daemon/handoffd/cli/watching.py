@@ -6,12 +6,16 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from handoffd.cli.screen import fitted
 from handoffd.cli.status_report import report
+from handoffd.cli.wording import moment
 from handoffd.entrance.asking import Answer
+from handoffd.errors import HandoffdError, NotFound
 
 EVERY_S = 1.0
 _RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
@@ -32,8 +36,32 @@ def watch(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
     from rich.text import Text
 
     with Live(auto_refresh=False, screen=False) as live:
-        for status in _statuses(ask):
-            live.update(Text.from_ansi("\n".join(report(status, whole=whole))), refresh=True)
+        for status in _statuses(patiently(ask)):
+            lines = fitted(status, whole=whole, height=live.console.size.height)
+            shown = Text.from_ansi("\n".join(lines), no_wrap=not whole, overflow="ellipsis")
+            live.update(shown, refresh=True)
+
+
+def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
+    """Return an asker that tells of a question without an answer below the latest answer, if there is one."""
+    latest: Answer | None = None
+
+    def asked() -> Answer:
+        nonlocal latest
+        try:
+            latest = ask()
+        except NotFound:
+            raise
+        except HandoffdError as error:
+            if latest is None:
+                raise
+            warning = (
+                f"{error.message}; this is how it was {moment(latest.json['at'])}, and it is asked again"
+            )
+            return replace(latest, json={**latest.json, "warnings": [warning]})
+        return latest
+
+    return asked
 
 
 def changes(statuses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

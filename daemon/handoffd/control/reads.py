@@ -193,6 +193,22 @@ class Reads(Inspecting):
         names = self.names()
         return [event_json(event, names) for event in found]
 
+    async def history(self, after: int | None, project: str | None = None, limit: int = 500) -> Json:
+        """Return `events` as they are asked for, and the `gaps` among them: numbers that are not kept.
+
+        A gap lies above `after`, or, without one, above the first event that is told, if there are more.
+        """
+        left_out = await self.journal.left_out()  # before: what goes meanwhile was there to be told
+        found = await self.events(after, project, limit)
+        whole = len(found) < limit
+        first = after if after is not None else 0 if whole else found[0]["seq"]
+        last = self.journal.newest if whole else found[-1]["seq"]
+        gaps = [one for one in left_out if one.next > first + 1 and one.after < last]
+        return {
+            "events": found,
+            "gaps": [{"type": "gap", **one._replace(after=max(one.after, first))._asdict()} for one in gaps],
+        }
+
     async def runs(self, project: str | None = None, limit: int = 100) -> list[Json]:
         """Return the latest dispatches, newest first."""
         found = await self.journal.runs(self.root_of(project), limit)
@@ -224,9 +240,13 @@ class Reads(Inspecting):
         if project is None:
             raise Refused("name a project or a run", code="BAD_ARGUMENT", hint="handoffd runs")
         root = self._supervision.find(project)
-        for known in await self.journal.runs(root, _RUNS_SEARCHED):
+        runs = await self.journal.runs(root, _RUNS_SEARCHED)
+        for known in runs:
             if await to_thread.run_sync(has_log, self._runs_dir, known.id):
                 return await to_thread.run_sync(find_log, self._runs_dir, known.id)
+        if any(known.started_at is not None for known in runs):
+            message = f"what executors have printed in {root} is not kept any more"
+            raise NotFound(message, hint="handoffd config show # retention")
         raise NotFound(f"no executor has run in {root} yet", hint=command_for(root, "status"))
 
     def names(self) -> Mapping[str, str]:

@@ -88,7 +88,7 @@ def _events(place: Place, given: Json) -> Answer:
     project, after, limit = project_of(given), given.get("after"), given.get("limit", _EVENTS)
 
     async def alone(service: Service) -> Json:
-        return {"events": await service.events(after, project, limit)}
+        return await service.history(after, project, limit)
 
     answer = asked(
         place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), alone

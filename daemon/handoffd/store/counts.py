@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ class Counts:
     tracks: Mapping[tuple[str, str], int]
     waiting_for_people: int
     """Tracks that go on when a person does something."""
+    waiting_since: datetime | None
+    """When the one of them that waits longest was decided on last."""
     blocked: int
     """Tracks that were told of as blocked, whether a person or another story is waited for."""
     deliveries: Mapping[tuple[str, str], int]
@@ -68,6 +71,7 @@ def counts(db: sqlite3.Connection, path: Path) -> Counts:
     return Counts(
         tracks=standing,
         waiting_for_people=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}"),
+        waiting_since=_longest(db),
         blocked=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_BLOCKED}"),
         deliveries={(sink, outcome): count for sink, outcome, count in deliveries},
         backlog=_number(
@@ -88,6 +92,12 @@ def gates(db: sqlite3.Connection, known: Gates = NO_GATES) -> Gates:
         return known
     count = _number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}")
     return Gates(count, event, projects)
+
+
+def _longest(db: sqlite3.Connection) -> datetime | None:
+    waiting = f"SELECT tracks.seq {_SUPERVISED} AND {_FOR_PEOPLE}"
+    (at,) = db.execute(f"SELECT min(at) FROM events WHERE seq IN ({waiting})").fetchone()  # noqa: S608
+    return None if at is None else datetime.fromisoformat(at)
 
 
 def _newest(db: sqlite3.Connection) -> int:

@@ -1,7 +1,8 @@
 """Removing what is left of runs: a crash leaves all of it, or a remainder that is known by its name.
 
 Nothing is followed that is a link. In a project, where anybody may have put something, only the names that
-the daemon itself gives are touched, one by one; a folder that holds anything else stays.
+the daemon itself gives are touched, one by one; a folder that holds anything else stays, and so does one in
+which somebody has gone on writing: its run's own records tell.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +24,24 @@ RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
 _COPY = re.compile(r"prompt\.md|output\.log|\.prompt\.md\.[0-9a-f]{16}\.tmp|\.output\.log\.\d+")
 """What the daemon and its shims put there, and what a kill leaves of it."""
 _GONE = ".gone-"
+_PROMPT, _OUTPUT, _END = "prompt.md", "output.log", "exit.json"
+_LATE_S = 600.0
+"""So long after the end of a run its output may still be written: what it has left behind is being ended."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A run's folder in its project. `strangers`: names in it that we have not given."""
+    """A run's folder in its project. `strangers`: names in it that we have not given.
+
+    `edited`: somebody has written into what we have put there.
+    """
 
     id: str
     bytes: int
     changed: float
     strangers: tuple[str, ...]
+    edited: bool
 
 
 def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
@@ -85,16 +93,19 @@ def dispose_remainders(runs_dir: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def copies(root: Path, folder: str) -> Iterator[Copy]:
-    """Yield the runs that `folder`, below a project's root, has copies of. Raises StoreError."""
+def copies(root: Path, folder: str, runs_dir: Path) -> Iterator[Copy]:
+    """Yield the runs that `folder`, below a project's root, has copies of. Raises StoreError.
+
+    `runs_dir` is where the records of these runs are, if they are still there.
+    """
     with open_parent(root, f"{folder}/any") as handle:
         names = [] if handle is None else sorted(os.listdir(handle))
         for name in names:
-            if handle is not None and RUN_ID.fullmatch(name) and (copy := _copy(handle, name)):
+            if handle is not None and RUN_ID.fullmatch(name) and (copy := _copy(handle, name, runs_dir)):
                 yield copy
 
 
-def _copy(parent: int, name: str) -> Copy | None:
+def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
     try:
         handle = os.open(name, _FOLDER, dir_fd=parent)
     except OSError:  # a link, a file, or gone
@@ -102,27 +113,60 @@ def _copy(parent: int, name: str) -> Copy | None:
     try:
         seen = os.fstat(handle)
         found = {one: os.stat(one, dir_fd=handle, follow_symlinks=False) for one in os.listdir(handle)}
+        edited = _is_edited(handle, found, runs_dir / name)
     except OSError:
         return None
     finally:
         os.close(handle)
     strangers = [one for one, status in found.items() if not _is_ours(one, status)]
     weight = seen.st_blocks + sum(status.st_blocks for status in found.values())
-    return Copy(id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)))
+    return Copy(
+        id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)), edited=edited
+    )
+
+
+def _is_edited(folder: int, found: Mapping[str, os.stat_result], records: Path) -> bool:
+    """Return whether the prompt is not what the executor got, or the output is younger than its end."""
+    prompt, output = found.get(_PROMPT), found.get(_OUTPUT)
+    if prompt is not None and _is_ours(_PROMPT, prompt) and _is_another(folder, prompt, records / _PROMPT):
+        return True
+    try:
+        ended = os.lstat(records / _END).st_mtime
+    except OSError:  # never started, or its records are gone
+        return False
+    return output is not None and output.st_mtime > ended + _LATE_S
+
+
+def _is_another(folder: int, prompt: os.stat_result, recorded: Path) -> bool:
+    try:
+        text = recorded.read_bytes()
+    except OSError:
+        return False
+    if prompt.st_size != len(text):
+        return True
+    handle = os.open(_PROMPT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with open(handle, "rb") as file:
+        return file.read(len(text) + 1) != text
 
 
 def _is_ours(name: str, status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and _COPY.fullmatch(name) is not None
 
 
-def dispose_copy(root: Path, folder: str, run: str) -> bool:
-    """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError."""
+def dispose_copy(root: Path, folder: str, run: str, runs_dir: Path) -> bool:
+    """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError.
+
+    One that somebody has written into since it was looked at stays.
+    """
     with open_parent(root, f"{folder}/{run}/any") as handle:
         if handle is None:
             return True
         try:
-            for name in os.listdir(handle):
-                if _is_ours(name, os.stat(name, dir_fd=handle, follow_symlinks=False)):
+            found = {name: os.stat(name, dir_fd=handle, follow_symlinks=False) for name in os.listdir(handle)}
+            if _is_edited(handle, found, runs_dir / run):
+                return False
+            for name, status in found.items():
+                if _is_ours(name, status):
                     os.unlink(name, dir_fd=handle)
         except OSError as error:
             raise storage_error("remove what is in", root / folder / run, error) from error

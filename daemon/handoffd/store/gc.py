@@ -16,9 +16,9 @@ from typing import Literal
 Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""
 
-Condition = Literal["running", "unjudged", "foreign", "ended", "unknown"]
-"""How a run stands. Foreign: its folder holds what is not ours. Unknown: the journal says nothing of it, as
-after a restore."""
+Condition = Literal["running", "unjudged", "foreign", "edited", "ended", "unknown"]
+"""How a run stands. Foreign: its folder holds what is not ours. Edited: somebody has written into its copy,
+which its records are needed to tell. Unknown: the journal says nothing of it, as after a restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def _newest(found: Iterable[Past], count: int) -> frozenset[tuple[str, str]]:
 def _reason_to_stay(
     past: Past, now: datetime, days: float | None, spared: frozenset[tuple[str, str]]
 ) -> str | None:
-    if past.condition in {"running", "unjudged", "foreign"}:
+    if past.condition in {"running", "unjudged", "foreign", "edited"}:
         return past.condition
     if days is None:
         return "kept for ever"

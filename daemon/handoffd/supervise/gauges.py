@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from handoffd.metrics.gauge import Gauge, Values, among, single
@@ -48,7 +49,7 @@ async def gauges(
     """
     counts = await services.journal.counts()
     return (
-        *_of_projects(fleet, counts),
+        *_of_projects(fleet, counts, services.clock.now()),
         *_of_waiting(services),
         *_of_notices(counts, services.notifier.next_tries()),
         *_of_journal(services, counts),
@@ -56,9 +57,10 @@ async def gauges(
     )
 
 
-def _of_projects(fleet: Fleet, counts: Counts) -> tuple[Gauge, ...]:
+def _of_projects(fleet: Fleet, counts: Counts, now: datetime) -> tuple[Gauge, ...]:
     conditions: Values = {(name,): count for name, count in fleet.conditions().items()}
     tracks: Values = dict(counts.tracks.items())
+    longest_s = 0.0 if counts.waiting_since is None else (now - counts.waiting_since).total_seconds()
     return (
         Gauge(name="projects", help="Supervised projects.", labels=("condition",), values=conditions),
         Gauge(
@@ -66,6 +68,7 @@ def _of_projects(fleet: Fleet, counts: Counts) -> tuple[Gauge, ...]:
             values=among(tracks, MOST_VALUES),
         ),
         single("waiting_for_people", "Tracks that go on when a person acts.", counts.waiting_for_people),
+        single("waiting_longest_seconds", "How long the oldest of them has waited.", max(longest_s, 0.0)),
         single("blocked_tracks", "Tracks that are paused, capped or wait for another story.", counts.blocked),
         single("projects_at_rest", "Projects of which there is a row and no more.", fleet.resting),
         single("backlog_stories", "Stories that wait in a backlog.", counts.backlog),

@@ -8,7 +8,7 @@ looked at once more; a project that does not answer keeps its copies until the n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -72,9 +72,10 @@ class Housekeeping:
             copies, problems = await self._copies()
             ids = sorted({*folders, *(copy.id for _, copy in copies)})
             ends = await self._services.journal.cleaning.ends(ids)
+            edited = {copy.id for _, copy in copies if copy.edited}
             found = [
                 *(self._copy(root, copy, ends.get(copy.id)) for root, copy in copies),
-                *await to_thread.run_sync(_runs, folders, ends),
+                *await to_thread.run_sync(_runs, folders, ends, edited),
             ]
             return await self._cleaned(found, folders, problems, dry_run)
 
@@ -104,12 +105,12 @@ class Housekeeping:
         """Return the copies in all projects, and why some could not be asked: these wait side by side."""
         found: dict[str, list[disposal.Copy]] = {}
         problems: dict[str, str] = {}
-        roots = iter(tuple(self._roots()))
+        roots, runs_dir = iter(tuple(self._roots())), self._services.settings.runs_dir
 
         async def ask() -> None:
             for root in roots:  # each takes the next one
                 try:
-                    found[root] = await self._asked(root, partial(_copies_in, root))
+                    found[root] = await self._asked(root, partial(_copies_in, root, runs_dir))
                 except HandoffdError as error:
                     problems[root] = f"{root} was left alone: {error.message}"
 
@@ -129,7 +130,7 @@ class Housekeeping:
             raise
 
     def _copy(self, root: str, copy: disposal.Copy, end: End | None) -> Past:
-        condition = _condition(end)
+        condition: Condition = "edited" if copy.edited else _condition(end)
         if copy.strangers or (end is not None and end.project != root):
             condition = "foreign"
         changed = datetime.fromtimestamp(copy.changed, UTC)
@@ -141,7 +142,8 @@ class Housekeeping:
         try:
             if past.kind == "copy":
                 assert past.project is not None
-                clean = partial(disposal.dispose_copy, Path(past.project), RUNS, past.id)
+                runs_dir = self._services.settings.runs_dir
+                clean = partial(disposal.dispose_copy, Path(past.project), RUNS, past.id, runs_dir)
                 return await self._asked(past.project, clean)
             return await to_thread.run_sync(_dispose, folders[past.id])
         except HandoffdError as error:
@@ -197,22 +199,22 @@ class Housekeeping:
             continue
 
 
-def _copies_in(root: str) -> list[disposal.Copy]:
-    return list(disposal.copies(Path(root), RUNS))
+def _copies_in(root: str, runs_dir: Path) -> list[disposal.Copy]:
+    return list(disposal.copies(Path(root), RUNS, runs_dir))
 
 
-def _runs(folders: Mapping[str, list[Path]], ends: Mapping[str, End]) -> list[Past]:
-    return [_run(one, paths, ends.get(one)) for one, paths in folders.items()]
+def _runs(folders: Mapping[str, list[Path]], ends: Mapping[str, End], edited: Container[str]) -> list[Past]:
+    return [_run(one, paths, ends.get(one), edited=one in edited) for one, paths in folders.items()]
 
 
-def _run(one: str, paths: list[Path], end: End | None) -> Past:
+def _run(one: str, paths: list[Path], end: End | None, *, edited: bool) -> Past:
     running = any(_lives(path) for path in paths)
     since = None if end is None else end.ended_at
     return Past(
         kind="run",
         id=one,
         project=None if end is None else end.project,
-        condition="running" if running else _condition(end),
+        condition="running" if running else "edited" if edited else _condition(end),
         since=since or datetime.fromtimestamp(max(_changed(path) for path in paths), UTC),
         bytes=sum(disposal.bytes_below(path) for path in paths),
     )

@@ -169,9 +169,7 @@ class TrackSupervisor:
         self.wake()
 
     async def _answer(self, question: Question) -> None:
-        dispatch = self.track.ledger.dispatch
-        run = {} if dispatch is None else {"run": dispatch.id}
-        with structlog.contextvars.bound_contextvars(project=self.key.project, **run):
+        with structlog.contextvars.bound_contextvars(project=self.key.project, **_run_of(self.track)):
             await self._carry_out(question)
 
     async def _carry_out(self, question: Question) -> None:
@@ -223,6 +221,12 @@ class TrackSupervisor:
         return decision
 
     async def _commit(self, event: Event, decision: Decision, request: str | None = None) -> None:
+        """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""
+        run = _run_of(decision.track) or _run_of(self.track)
+        with structlog.contextvars.bound_contextvars(**run):
+            await self._carry_on(event, decision, request)
+
+    async def _carry_on(self, event: Event, decision: Decision, request: str | None) -> None:
         ran = self.track.ledger.dispatch is not None
         orders = await self.standing.commit(event, decision, request)
         if self._tasks is None or not self._may_go_on():
@@ -365,3 +369,9 @@ class TrackSupervisor:
     def hint(self) -> None:
         """Take a hint that the hand-off files may have changed."""
         self._interpreter.watch_for_settling()
+
+
+def _run_of(track: Track) -> dict[str, str]:
+    """Return what a line of the log says of the attempt in flight; nothing when there is none."""
+    dispatch = track.ledger.dispatch
+    return {} if dispatch is None else {"run": dispatch.id}

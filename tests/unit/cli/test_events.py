@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.recorded import story
-from tests.unit.store.making import record, track
+from tests.unit.store.making import KEY, NOW, record, track
 
 from handoffd.cli.events import explained, line
 from handoffd.cli.wording import moment
@@ -25,6 +25,20 @@ def test_one_line_an_event(control: Controlled, handoffd: Commands) -> None:
         f"{at}  1  shop  noted: first [– → bdd pending]",
         f"{at}  2  shop  noted: second [bdd pending → bdd running]",
     ] == handoffd("events", "--oneline").lines
+
+
+def test_what_was_cleaned_up_is_told_where_it_is_missing(control: Controlled, handoffd: Commands) -> None:
+    """As somebody sees it who follows; with --json as an object of its own."""
+    for why in ("one", "two", "three"):
+        control.commit(record(why=why))
+    control.run(control.journal.pruning.cover, KEY, 3, track())
+    control.run(control.journal.pruning.drop, KEY, 3, NOW)
+
+    lines = handoffd("events", "--oneline").lines
+    kinds = [json.loads(text)["type"] for text in handoffd("events", "--json", "--after", "0").lines]
+
+    assert "-- events 1 to 2 are missing: older events are not kept; going on from 3 --" == lines[0]
+    assert (2, ["gap", "event"]) == (len(lines), kinds)
 
 
 def test_each_decision_is_explained(control: Controlled, handoffd: Commands) -> None:

@@ -13,7 +13,7 @@ def test_a_verification_ends_with_what_it_comes_to() -> None:
     """How much was replayed, what was not, and the verdict."""
     report = Report(journal="/s/journal.db", project=None, tracks=2, replayed=40, older=5)
     assert [
-        "/s/journal.db: 40 decisions of 2 tracks made again, 5 are of before journals said what decided;"
+        "/s/journal.db: 40 decisions of 2 tracks made again, 5 are of before a replay can begin;"
         " all as recorded."
     ] == verified(report)
 

@@ -9,13 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.runs import end_processes, run_spec
 
 from handoffd.cli import unitfiles
 from handoffd.cli.service import service
 from handoffd.cli.service_scope import Machine
 from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.execute.process import Launcher
 
 _FAKE = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$LOGGED"
@@ -26,6 +29,7 @@ case "$(basename "$0") $*" in
         exit 1
     } ;;
 esac
+if [ -f "$ANSWERS/meanwhile" ]; then sh "$ANSWERS/meanwhile"; fi
 if [ -f "$ANSWERS/trial" ] && [ "$(basename "$0")" = systemd-run ]; then exit "$(cat "$ANSWERS/trial")"; fi
 if [ -f "$ANSWERS/fail" ] && echo "$*" | grep -q -e "$(head -n 1 "$ANSWERS/fail")"; then
     tail -n +2 "$ANSWERS/fail" >&2
@@ -511,6 +515,32 @@ def test_a_purge_that_is_refused_does_nothing(bench: Bench) -> None:
     assert "thesis.tex" in error.message
     assert ["handoffd-launcher.service", "handoffd.service"] == _files(bench.user_units)
     assert ([], True) == (bench.asked(), (state / "thesis.tex").exists())
+
+
+async def test_a_purge_looks_again_when_the_daemon_has_stopped(bench: Bench, tmp_path: Path) -> None:
+    """It may have started an executor until then, whose journal and records must not go."""
+    bench.run("install")
+    runs = bench.home / ".local/state/handoffd/runs"
+    runs.mkdir(parents=True)
+    try:
+        launcher = Launcher(tmp_path / "launcher.sock")
+        run = await launcher.start(tmp_path / "d1", run_spec(tmp_path, "d1", "sleep", "600"))
+        (bench.answers / "meanwhile").write_text(f"ln -sfn {tmp_path}/d1 {runs}/d1")
+
+        error = bench.error("uninstall", "--purge")
+        kept = (runs.is_dir(), _files(bench.user_units))
+        run.stop()
+        with anyio.fail_after(60):
+            await run.wait()
+    finally:
+        end_processes(tmp_path)
+
+    assert "the executor of d1 is running" == error.message
+    assert error.hint is not None
+    assert error.hint.startswith("systemctl --user start ")
+    assert error.hint.endswith(" && handoffd stop --executors")
+    assert (True, ["handoffd-launcher.service", "handoffd.service"]) == kept
+    assert [str(runs.parent)] == bench.report("uninstall", "--purge")["purged"]
 
 
 # --- status ---------------------------------------------------------------------------------------

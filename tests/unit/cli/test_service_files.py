@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 import tempfile
 from pathlib import Path
@@ -76,7 +78,9 @@ def test_a_folder_that_cannot_be_written_is_said(scope: Scope) -> None:
 def test_sockets_at_which_nobody_listens_go() -> None:
     """The folder with the last of them; one at which somebody answers stays."""
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name:
-        folder = Path(name, "run")
+        machine = Machine(environment={"XDG_RUNTIME_DIR": name}, system_runtime=Path(name, "handoffd"))
+        person = Scope(account=None, machine=machine)
+        folder = person.runtime
         folder.mkdir()
         with (
             socket.socket(socket.AF_UNIX) as control,
@@ -86,9 +90,25 @@ def test_sockets_at_which_nobody_listens_go() -> None:
             launcher.bind(str(folder / "launcher.sock"))
             launcher.listen()
 
-            remove_sockets(folder)
+            remove_sockets(person)
             assert ["launcher.sock"] == [path.name for path in folder.iterdir()]
-        remove_sockets(folder)
+        remove_sockets(person)
         assert not folder.exists()
 
-        remove_sockets(folder)
+        remove_sockets(person)
+        assert Path(name).exists()
+
+
+def test_the_folder_of_all_accounts_goes_with_the_last(tmp_path: Path) -> None:
+    """systemd makes it, and removes none that is to be preserved."""
+    machine = Machine(environment={}, system_runtime=tmp_path / "run")
+    scope = Scope(account=pwd.getpwuid(os.getuid()), machine=machine)
+    scope.runtime.mkdir(parents=True)
+    (tmp_path / "run/other").mkdir()
+
+    remove_sockets(scope)
+    assert ["other"] == [path.name for path in (tmp_path / "run").iterdir()]
+    (tmp_path / "run/other").rmdir()
+    remove_sockets(scope)
+
+    assert not (tmp_path / "run").exists()

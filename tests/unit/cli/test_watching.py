@@ -17,8 +17,9 @@ from tests.support.commands import environment
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view, track_view
 
-from handoffd.cli.watching import changes, watch
+from handoffd.cli.watching import changes, patiently, watch
 from handoffd.entrance.asking import Answer
+from handoffd.errors import HandoffdError, NotFound
 
 
 def _status(elapsed: float, status: str) -> dict[str, Any]:
@@ -66,6 +67,35 @@ def test_the_screen_is_shown_again(control: Controlled) -> None:
         process.send_signal(signal.SIGINT)
         assert 130 == process.wait(60)
     os.close(leader)
+
+
+def test_a_question_without_an_answer_does_not_end_it() -> None:
+    """A daemon may be too busy for once; what it said last stays, with when that was."""
+    answer = Answer(
+        {"at": "2026-01-31T22:15:09Z", "daemon": True, "projects": [], "warnings": ["x"]}, daemon=True
+    )
+    said: list[Answer | HandoffdError] = [answer, HandoffdError("the daemon does not answer"), answer]
+    said += [NotFound("no such project")]
+
+    def ask() -> Answer:
+        next_ = said.pop(0)
+        if isinstance(next_, HandoffdError):
+            raise next_
+        return next_
+
+    patient = patiently(ask)
+    told = [patient().json["warnings"] for _ in range(3)]
+
+    assert ["x"] == told[0] == told[2]
+    assert told[1][0].startswith("the daemon does not answer; this is how it was ")
+    with pytest.raises(NotFound):
+        patient()
+    with pytest.raises(HandoffdError, match="not at all"):
+        patiently(_never)()
+
+
+def _never() -> Answer:
+    raise HandoffdError("not at all")
 
 
 def _until(terminal: int, words: bytes) -> None:

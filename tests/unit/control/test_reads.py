@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.support.notices import MemoryDesk
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import NOW, dispatch, opened, record, track
+from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.clock import SystemClock
+from handoffd.control.history import Json
 from handoffd.control.reads import Reads
 from handoffd.engine.events import Advanced, ExecutorStarted
 from handoffd.engine.track import Phase, TrackKey
@@ -110,6 +111,29 @@ async def test_events_are_the_last_ones_or_those_after_a_number(
     assert [] == await asked.events(0, "empty", 10)
 
 
+async def test_what_was_cleaned_up_is_a_gap_where_it_would_be_told(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """For who has seen all before it, and who has seen half; not for who does not get there."""
+    for why in ("one", "two", "three", "four"):
+        await journal.commit(record(why=why))
+    await journal.pruning.cover(KEY, 3, track())
+    await journal.pruning.drop(KEY, 3, NOW)
+    asked = reads(supervision, journal)
+    whole = {"type": "gap", "after": 0, "next": 3, "why": "older events are not kept"}
+
+    async def told(after: int | None, limit: int) -> tuple[list[str], list[Json]]:
+        found = await asked.history(after, None, limit)
+        return [event["why"] for event in found["events"]], found["gaps"]
+
+    assert (["three", "four"], [whole]) == await told(None, 50) == await told(0, 50)
+    assert (["three"], [whole]) == await told(0, 1)
+    assert (["three", "four"], [whole | {"after": 1}]) == await told(1, 50)
+    assert (["four"], []) == await told(None, 1)
+    assert (["three", "four"], []) == await told(2, 50)
+    assert (["four"], []) == await told(3, 50)
+
+
 async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervision, journal: Journal) -> None:
     """Neither, or a project in which nothing ran, is answered with what to do."""
     asked = reads(supervision, journal)
@@ -124,3 +148,8 @@ async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervisi
         await asked.log_of("shop", None)
 
     assert "no executor has run in /srv/shop yet" == caught.value.message
+    await journal.commit(
+        record(ExecutorStarted(dispatch="d1", pid=7), after=begun, key=TrackKey("/srv/shop"))
+    )
+    with pytest.raises(NotFound, match="not kept any more"):
+        await asked.log_of("shop", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ async def test_who_waits_for_people(tmp_path: Path) -> None:
         assert 1 == await journal.gates()
         await journal.commit(record(key=TrackKey("/a"), after=track(status=Status.TIMEOUT)))
         assert 2 == await journal.gates()
+
+
+async def test_since_when_the_oldest_waits(tmp_path: Path) -> None:
+    """Not the one that waits for nobody, however old; and nothing where nobody waits."""
+    async with opened(tmp_path / "journal.db") as journal:
+        for day, (root, status) in enumerate(
+            (("/a", Status.PASS), ("/b", Status.NEEDS_HUMAN), ("/c", Status.TIMEOUT))
+        ):
+            await journal.add_project(root, root[1:], NOW)
+            after, at = track(status=status), NOW + timedelta(days=day)
+            await journal.commit(record(key=TrackKey(root), after=after, at=at))
+        assert NOW + timedelta(days=1) == (await journal.counts()).waiting_since
+        await journal.commit(record(key=TrackKey("/b"), after=track(), at=NOW + timedelta(days=5)))
+        assert NOW + timedelta(days=2) == (await journal.counts()).waiting_since
+        await journal.remove_project("/c", NOW)
+        assert (await journal.counts()).waiting_since is None
 
 
 _CAP = Finding(scope="story", unit="usd", cap=1.0, spent=2.0)

@@ -93,7 +93,7 @@ def test_copies_are_found_by_name(tmp_path: Path) -> None:
     (tmp_path / RUNS / "20260103T000000-0123abcd").symlink_to(tmp_path)
     (tmp_path / RUNS / "keep").mkdir()
 
-    first, second = copies(tmp_path, RUNS)
+    first, second = copies(tmp_path, RUNS, tmp_path / "runs")
 
     assert (ID, ()) == (first.id, first.strangers)
     assert (OTHER, ("my notes.txt",)) == (second.id, second.strangers)
@@ -102,9 +102,9 @@ def test_copies_are_found_by_name(tmp_path: Path) -> None:
 
 def test_a_project_without_copies_has_none(tmp_path: Path) -> None:
     """One that is gone is an error."""
-    assert [] == list(copies(tmp_path, RUNS))
+    assert [] == list(copies(tmp_path, RUNS, tmp_path / "runs"))
     with pytest.raises(StoreError):
-        list(copies(tmp_path / "gone", RUNS))
+        list(copies(tmp_path / "gone", RUNS, tmp_path / "runs"))
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,31 @@ def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger
         case _:
             (folder / stranger).touch()
 
-    (found,) = copies(tmp_path, RUNS)
+    (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
     assert (stranger,) == found.strangers
-    assert not dispose_copy(tmp_path, RUNS, ID)
+    assert not dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
 
     assert [stranger] == os.listdir(folder)
     assert "thesis" == elsewhere.read_text()
+
+
+@pytest.mark.parametrize("name", ["prompt.md", "output.log"])
+def test_a_copy_that_somebody_has_written_into_stays(tmp_path: Path, name: str) -> None:
+    """Whether it is seen at once, or only when it is about to go."""
+    folder, records = copy(tmp_path), run_folder(tmp_path / "runs")
+    (records / "prompt.md").write_text("x")
+    (records / "exit.json").touch()
+    (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
+    assert not found.edited
+
+    (folder / name).write_text("y")  # of the same length
+    later = (records / "exit.json").stat().st_mtime + 86_400
+    os.utime(folder / name, (later, later))
+
+    (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
+    assert (True, ()) == (found.edited, found.strangers)
+    assert not dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
+    assert (4, "y") == (len(os.listdir(folder)), (folder / name).read_text())
 
 
 def test_copies_go_with_their_folder(tmp_path: Path) -> None:
@@ -143,8 +162,8 @@ def test_copies_go_with_their_folder(tmp_path: Path) -> None:
     copy(tmp_path)
     copy(tmp_path, OTHER)
 
-    assert dispose_copy(tmp_path, RUNS, ID)
-    assert dispose_copy(tmp_path, RUNS, ID)
+    assert dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
+    assert dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
 
     assert [OTHER] == os.listdir(tmp_path / RUNS)
 
@@ -157,8 +176,8 @@ def test_no_link_on_the_way_is_followed(tmp_path: Path) -> None:
     (root / RUNS).symlink_to(outside / RUNS)
 
     with pytest.raises(StoreError):
-        dispose_copy(root, RUNS, ID)
+        dispose_copy(root, RUNS, ID, tmp_path / "runs")
     with pytest.raises(StoreError):
-        list(copies(root, RUNS))
+        list(copies(root, RUNS, tmp_path / "runs"))
 
     assert 4 == len(os.listdir(outside / RUNS / ID))

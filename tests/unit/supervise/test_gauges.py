@@ -28,9 +28,11 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
         await roster.give(root, Started(story="US-001", automatic=True))
 
         await eventually(lambda: roster.running == 0 and lent.told.notices)  # at its gate, and people know
+        lent.clock.ahead_s = 90_000
         found = await gauges(lent.services, roster, NoWatch(), None)
 
     assert {(): 1} == values(found, "waiting_for_people")
+    assert 90_000 <= values(found, "waiting_longest_seconds")[()] < 90_300
     assert {(): 0} == values(found, "backlog_stories")
     assert {("ok",): 1} == values(found, "projects")
     assert {("review", "needs_human"): 1} == values(found, "tracks")
@@ -51,4 +53,5 @@ async def test_what_is_wrong_is_a_number(tmp_path: Path) -> None:
         found = await gauges(lent.services, roster, Deaf(), "the journal cannot be written")
 
     assert ({(): 0}, {(): 1}) == (values(found, "starting"), values(found, "watch_degraded"))
+    assert {(): 0} == values(found, "waiting_longest_seconds")
     assert {} == values(found, "tracks")

@@ -162,6 +162,22 @@ async def test_what_the_daemon_has_not_made_stays(tmp_path: Path) -> None:
         assert {"foreign": 2} == cleaned.kept
 
 
+async def test_what_somebody_has_written_into_stays_with_its_records(tmp_path: Path) -> None:
+    """Without those, the next time nobody could tell any more."""
+    root = make_project(tmp_path)
+    async with house(tmp_path) as here:
+        await judged(here, root, 1, 2)
+        at(root, f".ai/runs/{run_id(1)}/prompt.md").write_text("Go on, but differently.")
+        here.clock.ahead_s = 400 * DAY_S
+        clean = keeper(here, root)
+
+        cleaned = [await clean.clean(dry_run=False) for _ in range(2)]
+
+        assert ([run_id(1)], [run_id(1)]) == left(here, root)
+        assert "Go on, but differently." == at(root, f".ai/runs/{run_id(1)}/prompt.md").read_text()
+        assert [{"edited": 2}] * 2 == [one.kept for one in cleaned]
+
+
 async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
     """It is told of, and its copies are looked at when it is back."""
     root, other = make_project(tmp_path), make_project(tmp_path / "other")

@@ -271,10 +271,21 @@ class HistoryEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HistoryGap:
+    """Numbers above `after` and below `next` that are not kept, of all projects."""
+
+    type: Literal["gap"]
+    after: int
+    next: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventsAnswer:
-    """Events, oldest first."""
+    """Events, oldest first, and what is missing where they are told."""
 
     events: list[HistoryEvent]
+    gaps: list[HistoryGap]
 
 
 @dataclass(frozen=True, kw_only=True)

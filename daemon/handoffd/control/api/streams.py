@@ -26,7 +26,7 @@ async def _events(asked: Asked) -> Json | Response:
         seen = asked.given["Last-Event-ID"] if sent else None  # of a reader that comes back by itself
         coming = _coming(asked, after if seen is None else seen, asked.service.root_of(project))
         return EventStream(coming) if sent else StreamingResponse(_lines(coming), media_type=NDJSON)
-    return {"events": await asked.service.events(after, project, asked.given["limit"])}
+    return await asked.service.history(after, project, asked.given["limit"])
 
 
 def _coming(asked: Asked, after: int | None, root: str | None) -> AsyncIterator[Json]:
