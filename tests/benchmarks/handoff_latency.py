@@ -1,6 +1,6 @@
 """How long it takes from one executor's hand-off to the next executor's first instruction.
 
-    python -m tests.benchmarks.handoff_latency [--projects 1000] [--rounds 200] [--json] [--check]
+    python -m tests.benchmarks.handoff_latency [--projects 1000] [--known] [--rounds 200] [--json] [--check]
 
 A real daemon in its own process, with its launcher and shims and its default settings, supervises
 many idle projects and one that is worked on by a stub (`stub.c`). Laps of the daemon take turns with
@@ -32,15 +32,21 @@ from tests.benchmarks.fleet import active_project, add_all, idle_projects
 from tests.benchmarks.measures import cpu_s, machine, summary
 from tests.benchmarks.report import text
 from tests.benchmarks.rows import Row, ratio
+from tests.benchmarks.seeding import seed
 from tests.support.daemon import Daemon, Json
 
 from handoffd.execute.base import EXIT, START, ExitRecord, StartRecord
 
-LIMIT_S = 300
+LIMIT_S = 600
 """The whole benchmark gives up after this."""
+QUIET_S = 120
+"""So long it may take until a daemon that was just started rests."""
 LAP = 25
 """Hand-offs in a lap; then it is the other's turn."""
 GOAL_MS = {"p50": 25.0, "p99": 100.0}
+GOAL_OF_MANY_MS = {"p99": 250.0}
+_MANY = 1000
+"""With more idle projects than that, the other goal is theirs."""
 GOAL_RATIO = 20.0
 """Times as fast as the reference's route."""
 
@@ -57,8 +63,9 @@ class Times:
 class Bench:
     """One run of the benchmark below one temporary folder."""
 
-    def __init__(self, base: Path, projects: int, rounds: int, idle_s: float) -> None:
+    def __init__(self, base: Path, projects: int, rounds: int, idle_s: float, *, known: bool = False) -> None:
         self._base = base
+        self._known = known
         self._lap = min(LAP, rounds)
         self._laps = -(-rounds // self._lap)
         self._idle_s = idle_s
@@ -95,7 +102,7 @@ class Bench:
             "executor": self._stub.kind,
             "resolution_ms": self._stub.resolution_ms,
         }
-        say(f"adding {len(self._projects):,} projects")
+        say(f"{'entering' if self._known else 'adding'} {len(self._projects):,} projects")
         found["start"] = self._start()
         say("watching the daemon rest")
         found["idle"] = self._rest()
@@ -108,15 +115,22 @@ class Bench:
     # --- before the race -------------------------------------------------------------------------
     def _start(self) -> Json:
         """Bring the daemon up with projects it knows; return how long that took."""
+        added = self._active, *(() if self._known else self._projects)
+        if self._known:
+            seed(self._daemon.state_dir / "journal.db", self._projects)
         self._daemon.start()
         adding = time.monotonic()
-        add_all(self._daemon, [*self._projects, self._active])
-        added = time.monotonic()
+        add_all(self._daemon, added)
+        took_s = time.monotonic() - adding
         self._daemon.terminate()
         starting = time.monotonic()
         self._daemon.start()
         ready = time.monotonic()
-        return {"add_s": round(added - adding, 2), "ready_s": round(ready - starting, 2)}
+        return {
+            "added": len(added),
+            "add_s": round(took_s, 2),
+            "ready_s": round(ready - starting, 2),
+        }
 
     def _rest(self) -> Json:
         """Wait until the daemon has looked at everything, then see what it costs to have it."""
@@ -138,11 +152,11 @@ class Bench:
 
     def _until_quiet(self, process: psutil.Process) -> None:
         """Return when the daemon used less than a tenth of a core for half a second."""
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + QUIET_S
         used = -1.0
         while used < 0 or used > 0.05:
             if time.monotonic() > limit:
-                raise TimeoutError("the daemon did not come to rest within 30 s")
+                raise TimeoutError(f"the daemon did not come to rest within {QUIET_S} s")
             before = cpu_s(process)
             time.sleep(0.5)
             used = cpu_s(process) - before
@@ -190,6 +204,7 @@ class Bench:
 
     def _latencies(self) -> Json:
         times = self.times
+        goal = goal_ms(len(self._projects))
         ours, exits, floor = map(summary, (times.rename_to_exec, times.exit_to_exec, times.floor))
         return {
             "rename_to_exec_ms": asdict(ours),
@@ -198,19 +213,24 @@ class Bench:
             "ratio": {"p50": round(ours.p50 / floor.p50, 1), "p99": round(ours.p99 / floor.p99, 1)}
             if floor.p50 > 0 and floor.p99 > 0
             else None,  # a coarse clock
-            "goal_ms": GOAL_MS,
-            "within_goal": ours.p50 < GOAL_MS["p50"] and ours.p99 < GOAL_MS["p99"],
+            "goal_ms": goal,
+            "within_goal": all(asdict(ours)[name] < limit for name, limit in goal.items()),
         }
+
+
+def goal_ms(projects: int) -> dict[str, float]:
+    """Return the goal, in milliseconds, with so many idle projects."""
+    return GOAL_OF_MANY_MS if projects > _MANY else GOAL_MS
 
 
 def rows(found: Json, reference_s: list[float] | None) -> list[Row]:
     """Return the findings as figures, beside the durations that the reference's route took."""
-    ours, floor, idle = found["rename_to_exec_ms"], found["floor_ms"], found["idle"]
+    ours, floor, idle, goal = found["rename_to_exec_ms"], found["floor_ms"], found["idle"], found["goal_ms"]
     theirs = summary(reference_s).p50 if reference_s else None
     with_idle = f"with {found['projects']:,} idle projects"
     return [
-        Row(what=f"rename to exec, {with_idle}, p50", value=ours["p50"], unit="ms", at_most=GOAL_MS["p50"]),
-        Row(what="rename to exec, p99", value=ours["p99"], unit="ms", at_most=GOAL_MS["p99"]),
+        Row(what=f"rename to exec, {with_idle}, p50", value=ours["p50"], unit="ms", at_most=goal.get("p50")),
+        Row(what="rename to exec, p99", value=ours["p99"], unit="ms", at_most=goal["p99"]),
         Row(what="exit to exec, p50", value=found["exit_to_exec_ms"]["p50"], unit="ms"),
         Row(what="floor: inotify and posix_spawn, p50", value=floor["p50"], unit="ms"),
         Row(what="rename to exec / floor, p50", value=ratio(ours["p50"], floor["p50"]), unit="x"),
@@ -246,11 +266,12 @@ def bounded(seconds: int) -> Iterator[None]:
         signal.alarm(around)  # one in another begins anew with what that had left
 
 
-def measure(projects: int, rounds: int, idle_s: float) -> Json:
+def measure(projects: int, rounds: int, idle_s: float, *, known: bool = False) -> Json:
     """Return what one run of the benchmark finds; leaves nothing behind."""
     base = Path(tempfile.mkdtemp(prefix="handoffd-bench-"))
     try:
-        with contextlib.closing(Bench(base, projects, rounds, idle_s)) as bench, bounded(LIMIT_S):
+        bench = Bench(base, projects, rounds, idle_s, known=known)
+        with contextlib.closing(bench), bounded(LIMIT_S):
             return bench.run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
@@ -260,13 +281,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 when it measured, 1 when it could not or, with --check, missed the goal."""
     parser = argparse.ArgumentParser(prog="handoff_latency", description=str(__doc__).splitlines()[0])
     parser.add_argument("--projects", type=count_of, default=1000, help="idle projects (1000)")
+    parser.add_argument("--known", action="store_true",
+                        help="they are in the journal already: adding a thousand takes 20 s")  # fmt: skip
     parser.add_argument("--rounds", type=count_of, default=200, help="hand-offs to time, at least (200)")
     parser.add_argument("--idle", type=count_of, default=10, help="seconds to watch the daemon rest (10)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="fail when the goal is missed")
     given = parser.parse_args(arguments)
     try:
-        found = measure(given.projects, given.rounds, given.idle)
+        found = measure(given.projects, given.rounds, given.idle, known=given.known)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # whatever it is: nothing was measured

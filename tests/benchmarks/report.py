@@ -45,7 +45,7 @@ def _at_rest(found: Json) -> list[str]:
         f"At rest over {idle['seconds']:g} s: {idle['cpu_percent']:g} % of a core, {idle['rss_mb']:g} MB, "
         f"{idle['threads']} threads.",
         f"Start to ready {start['ready_s']:g} s, every project looked at {idle['settled_s']:g} s later; "
-        f"adding them took {start['add_s']:g} s.",
+        f"adding {start['added']:,} took {start['add_s']:g} s.",
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.benchmarks.handoff_latency import goal_ms
 from tests.benchmarks.scale import judged
 from tests.support.eventually import eventually_sync
 
@@ -90,16 +91,22 @@ def test_nothing_is_left_behind(found: dict[str, Any], base: Path) -> None:
 
 
 def test_without_a_compiler_a_script_is_timed_and_said_to_be_coarse(tmp_path: Path, base: Path) -> None:
-    """The benchmark still runs, and tells that its clock has steps of 10 ms."""
+    """The benchmark still runs, and tells that its clock has steps of 10 ms; also over known projects."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("mv", "sh"):
         (programs / name).symlink_to(f"/bin/{name}")
 
-    found = bench(base, path=str(programs))
+    found = bench(base, "--known", path=str(programs))
 
     assert found["executor"].startswith("shell script")
     assert 10 == found["resolution_ms"]
+    assert (20, 1) == (found["projects"], found["start"]["added"])
+
+
+def test_with_many_projects_the_slowest_hand_offs_are_what_counts() -> None:
+    """Ten thousand may take longer, but never long."""
+    assert ({"p50": 25.0, "p99": 100.0}, {"p99": 250.0}) == (goal_ms(1000), goal_ms(10_000))
 
 
 def _names(process: psutil.Process, folder: Path) -> bool:
