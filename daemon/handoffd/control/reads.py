@@ -200,6 +200,8 @@ class Reads(Inspecting):
         """
         left_out = await self.journal.left_out()  # before: what goes meanwhile was there to be told
         found = await self.events(after, project, limit)
+        if not limit:  # no number is reached
+            return {"events": [], "gaps": []}
         whole = len(found) < limit
         first = after if after is not None else 0 if whole else found[0]["seq"]
         last = self.journal.newest if whole else found[-1]["seq"]

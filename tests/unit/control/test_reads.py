@@ -132,6 +132,7 @@ async def test_what_was_cleaned_up_is_a_gap_where_it_would_be_told(
     assert (["four"], []) == await told(None, 1)
     assert (["three", "four"], []) == await told(2, 50)
     assert (["four"], []) == await told(3, 50)
+    assert ([], []) == await told(None, 0) == await told(0, 0)
 
 
 async def test_a_log_is_asked_for_by_project_or_run(supervision: MemorySupervision, journal: Journal) -> None:
