@@ -6,6 +6,7 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -72,7 +73,7 @@ class Project:
         self.deadlines = Deadlines(services)
         self._stalls = Stalls(services)
         self._folder = Folder(root, services.settings.state_dir, services.claims)
-        self._one_look = anyio.Lock(fast_acquire=True)
+        self._one_look = asyncio.Lock()
         self._hints = Bell()
         self.begun = anyio.Event()
         """Set while its tracks have their loops: only these may decide then."""

@@ -7,10 +7,10 @@ it, because agents can write these files. `problems` and `held` say so wherever 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-import anyio
 import structlog
 from anyio import to_thread
 
@@ -44,7 +44,7 @@ class ProjectFiles:
         self._trusted = trusted
         """As the journal has it; None until it was asked. Nobody but us changes that."""
         self._texts: Texts | None = None
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._turn = asyncio.Lock()
         """Else what was judged before a person trusted it could be put in force after that."""
         self.settings = ProjectSettings()
         self.rules: RuleBook = book_of(shipped_layers(None))
@@ -95,7 +95,8 @@ class ProjectFiles:
             taken = await to_thread.run_sync(self.judged, texts, trusted)
         else:
             taken = self.judged(texts, trusted)
-        self._texts = texts
+        # Nearly always they say what is trusted: one text is kept then, not two.
+        self._texts = {name: _same(text, trusted.get(name)) for name, text in texts.items()}
         self.settings, self.rules, self.problems, self.held = taken
         for problem in self.problems:
             log.warning("project file refused", project=str(self._root), problem=str(problem))
@@ -178,6 +179,10 @@ class ProjectFiles:
         if trusted.get(RULES) in {None, texts[RULES] or ""}:
             return new, ()
         return merge_trusted(new, self._book(settings, trusted))
+
+
+def _same(text: str | None, trusted: str | None) -> str | None:
+    return trusted if trusted == text else text
 
 
 def _write_where_none_is(root: Path, trusted: Trusted) -> None:

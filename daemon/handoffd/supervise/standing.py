@@ -6,12 +6,12 @@ remembered as an error, for people and for the next look, and stops nothing else
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-import anyio
 import structlog
 from anyio import to_thread
 
@@ -43,7 +43,7 @@ class Standing:
         """How many texts are on their way into STATE.json: of a look and of the consumer at once, two."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
-        self._writing = anyio.Lock(fast_acquire=True)
+        self._writing = asyncio.Lock()
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())

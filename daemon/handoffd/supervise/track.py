@@ -7,6 +7,7 @@ whatever becomes of this process; before it, nothing has.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -61,7 +62,7 @@ class TrackSupervisor:
         self._room = Room(key.project, services)
         self._shortage: Shortage | None = None
         self._questions = Questions()
-        self._alone = anyio.Lock(fast_acquire=True)
+        self._alone = asyncio.Lock()
         """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""
@@ -150,10 +151,7 @@ class TrackSupervisor:
                 task_status.started()
                 await self._take_up(pending)
                 while True:
-                    self._listens = True
-                    question = await self._questions.take()
-                    self._listens = False
-                    await self._answer(question)
+                    await self._answer(await self._next_question())
         finally:
             self._tasks, self._lasting, self._listens = None, 0, False
             self.close()  # what follows a crash is another one, made from what the journal says
@@ -167,6 +165,12 @@ class TrackSupervisor:
         ordered = {order.effect.dispatch for order in orders.values() if isinstance(order.effect, Spawn)}
         await self._interpreter.rejoin(ordered)
         self.wake()
+
+    async def _next_question(self) -> Question:
+        self._listens = True
+        question = await self._questions.take()
+        self._listens = False
+        return question
 
     async def _answer(self, question: Question) -> None:
         with structlog.contextvars.bound_contextvars(project=self.key.project, **_run_of(self.track)):
