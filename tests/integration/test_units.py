@@ -22,6 +22,7 @@ import handoffd
 from handoffd.cli import unitfiles
 from handoffd.cli.unitfiles import Installation, UnitFile
 from handoffd.resources import shared
+from handoffd.settings import ExecuteSettings
 
 NAMES = ("handoffd.service", "handoffd-launcher.service", "handoffd@.service", "handoffd-launcher@.service")
 DAEMONS = ("handoffd.service", "handoffd@.service")
@@ -121,10 +122,17 @@ def test_the_daemon_is_watched_and_restarted(name: str) -> None:
     service = _service(name)
     expected = {
         "WatchdogSec": ["60"], "Restart": ["on-failure"], "RestartPreventExitStatus": ["78"],
-        "KillMode": ["mixed"], "ExecReload": ["/bin/kill -HUP $MAINPID"], "NoNewPrivileges": ["yes"],
+        "KillMode": ["mixed"], "ExecReload": ["@HANDOFFD@ reload"], "NoNewPrivileges": ["yes"],
     }  # fmt: skip
 
     assert expected == {key: service[key] for key in expected}
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_the_threads_of_the_daemon_keep_nothing_for_themselves(name: str) -> None:
+    """What the unit sets for that is the daemon's, and no agent's."""
+    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=0" in _service(name)["Environment"]
+    assert "GLIBC_TUNABLES" not in ExecuteSettings().env_allow
 
 
 @pytest.mark.parametrize(
@@ -227,7 +235,8 @@ def test_an_accounts_state_is_its_own() -> None:
     service = _service("handoffd@.service")
 
     assert (["handoffd/%i"], ["0700"]) == (service["StateDirectory"], service["StateDirectoryMode"])
-    assert ["HANDOFFD_STATE_DIR=%S/handoffd/%i HANDOFFD_RUNTIME_DIR=%t/handoffd/%i"] == service["Environment"]
+    folders = "HANDOFFD_STATE_DIR=%S/handoffd/%i HANDOFFD_RUNTIME_DIR=%t/handoffd/%i"
+    assert folders in service["Environment"]
 
 
 # --- started as the unit says ---------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.soak.campaign import plan
-from tests.soak.workspace import kinds, quantile
+from tests.soak.workspace import kinds, quantile, unit_environment
 
 
 def test_no_project_waits_for_a_time_limit() -> None:
@@ -22,6 +22,11 @@ def test_a_plan_has_one_long_life_and_all_its_restarts() -> None:
     assert 30 == len(found.restarts_s)
     assert (2520, 3420) == (found.restarts_s[0], found.restarts_s[-1])
     assert found.begin_s == 2880
+
+
+def test_the_daemon_has_what_its_unit_sets() -> None:
+    """Its memory is that of a service."""
+    assert {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"} == unit_environment()
 
 
 def test_a_quantile_of_what_was_counted() -> None:

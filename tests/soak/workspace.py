@@ -17,6 +17,7 @@ from tests.chaos.stories import Odds
 from tests.support.eventually import eventually_sync
 
 from handoffd.errors import HandoffdError
+from handoffd.resources import shared
 
 REPOSITORY = Path(__file__).parents[2]
 GENTLE = Odds(lost=0, fail=0.012, elsewhere=0.004, asks=0.004, odd=0.05, refusals=False)
@@ -38,6 +39,13 @@ def kinds(number: int) -> Iterator[int]:
 def workspace(base: Path, projects: int, slots: int) -> House:
     """Return a house below `base` with so many projects; nothing runs."""
     return House(base, kinds(projects), None, slots, GENTLE, schedule={"poll_s": 30})
+
+
+def unit_environment() -> dict[str, str]:
+    """Return the variables that the unit of the service sets, whatever the installation."""
+    lines = shared("systemd", "handoffd.service").read_text(encoding="utf-8").splitlines()
+    given = [line.removeprefix("Environment=") for line in lines if line.startswith("Environment=")]
+    return dict(one.split("=", 1) for one in given)
 
 
 class Service:
@@ -67,7 +75,9 @@ class Service:
 
     def start(self) -> None:
         """Begin a daemon and wait until it answers."""
-        environment = {**self._house.order()["environ"], "PYTHONPATH": str(REPOSITORY / "daemon")}
+        environment = {
+            **self._house.order()["environ"], **unit_environment(), "PYTHONPATH": str(REPOSITORY / "daemon"),
+        }  # fmt: skip
         self.began = time.monotonic()
         with self._house.log.open("ab") as log:
             self._process = subprocess.Popen(

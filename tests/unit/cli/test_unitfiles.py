@@ -68,7 +68,7 @@ def test_the_environment_keeps_what_decides_where_files_are(tmp_path: Path) -> N
 
     _, daemon = unitfiles.user_units(tmp_path, _INSTALLATION, environment)
 
-    lines = [line for line in daemon.text.splitlines() if line.startswith("Environment=")]
+    lines = [line for line in daemon.text.splitlines() if line.startswith('Environment="')]
     assert ['Environment="PATH=/bin"', 'Environment="XDG_STATE_HOME=/da\\"ta/100%%"'] == lines
 
 
