@@ -1,8 +1,8 @@
 """Many executors alive at once under one daemon: all begin, all ends are seen, and the event loop stays free.
 
 The executors wait for a pipe to be opened, which costs nothing, and hand over when the benchmark opens it:
-all at once, which is the worst that many can do. Beside them somebody asks the daemon for its health
-again and again: what an answer takes is what an event waits for the loop, and the answering itself.
+all at once, which is the worst that many can do. The event loop is watched from inside, and beside it
+somebody asks the daemon for its health again and again: an answer waits for the loop, and for a processor.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 
 import psutil
 from tests.benchmarks.fleet import add_all, table, tell_all
+from tests.benchmarks.loop_lag import LoopLag
 from tests.benchmarks.measures import cpu_s, summary
 from tests.benchmarks.rows import Row
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, Json
 
 LIMIT_S = 120.0
 GOAL_LAG_MS = 20.0
@@ -49,25 +50,30 @@ def rows(base: Path, count: int) -> list[Row]:
         "scheduling": {"min_free_memory_mb": 0, "memory_per_agent_mb": 0},
         "schedule": {"poll_s": 30},
     }
-    with running(base, settings) as daemon:
+    with contextlib.closing(Daemon(base, settings)) as daemon:
+        loop = LoopLag(daemon)
+        daemon.start()
         add_all(daemon, roots)
-        return _measured(daemon, roots, gate)
+        return _measured(daemon, loop, roots, gate)
 
 
-def _measured(daemon: Daemon, roots: list[Path], gate: Path) -> list[Row]:
+def _measured(daemon: Daemon, loop: LoopLag, roots: list[Path], gate: Path) -> list[Row]:
     process = psutil.Process(daemon.pid)
-    with _asking(daemon.socket) as lag:
+    loop.seen()
+    with _asking(daemon.socket) as asked:
         began = time.monotonic()
         tell_all(daemon, "start", roots, story="US-001")
         _until(lambda: _executing(daemon, len(roots)))
         begun, used = time.monotonic() - began, cpu_s(process)
         rss_mb = process.memory_info().rss / 2**20
+        beginning = loop.seen()["lag_ms"]
         opened = time.monotonic()
         gate.open("w").close()
         ended = _until(lambda: all(map(_is_done, roots)))
         over = time.monotonic() - opened
         used = cpu_s(process) - used
-    answers = summary(lag.answers_s)
+        judging = loop.seen()["lag_ms"]
+    answers = summary(asked.answers_s)
     return [
         Row(what="executors alive at once", value=len(roots), unit=""),
         Row(what="their ends that were seen", value=_done(daemon), unit="", at_least=len(roots)),
@@ -75,8 +81,19 @@ def _measured(daemon: Daemon, roots: list[Path], gate: Path) -> list[Row]:
         Row(what="all judged after the gate was opened", value=round(over, 2) if ended else None, unit="s"),
         Row(what="processor time for each end", value=round(1000 * used / len(roots), 2), unit="ms"),
         Row(what="memory of the daemon", value=round(rss_mb, 1), unit="MB"),
+        *_lag("while they begin", beginning),
+        *_lag("while they are judged", judging),
         Row(what="an answer meanwhile, p50", value=answers.p50, unit="ms"),
-        Row(what="an answer meanwhile, p99", value=answers.p99, unit="ms", at_most=GOAL_LAG_MS),
+        Row(what="an answer meanwhile, p99", value=answers.p99, unit="ms"),
+    ]
+
+
+def _lag(when: str, lag_ms: Json) -> list[Row]:
+    named = f"lag of the event loop {when}"
+    return [
+        Row(what=f"{named}, p50", value=lag_ms["p50"], unit="ms"),
+        Row(what=f"{named}, p99", value=lag_ms["p99"], unit="ms", at_most=GOAL_LAG_MS),
+        Row(what=f"{named}, most", value=lag_ms["max"], unit="ms"),
     ]
 
 
@@ -104,34 +121,34 @@ def _done(daemon: Daemon) -> int:
 
 
 @dataclass(slots=True)
-class _Lag:
+class _Asked:
     answers_s: list[float] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
 
 @contextlib.contextmanager
-def _asking(path: Path) -> Iterator[_Lag]:
+def _asking(path: Path) -> Iterator[_Asked]:
     """Ask for the daemon's health every 20 ms, on one connection, in a thread."""
-    lag = _Lag()
-    asker = threading.Thread(target=_ask, args=(path, lag))
+    asked = _Asked()
+    asker = threading.Thread(target=_ask, args=(path, asked))
     asker.start()
     try:
-        yield lag
+        yield asked
     finally:
-        lag.over.set()
+        asked.over.set()
         asker.join()
 
 
-def _ask(path: Path, lag: _Lag) -> None:
+def _ask(path: Path, asked: _Asked) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
-        while not lag.over.wait(0.02):
+        while not asked.over.wait(0.02):
             began = time.perf_counter()
             connection.sendall(_HEALTH)
             answer = connection.recv(65536)
             while not answer.endswith(b"}"):
                 answer += connection.recv(65536)
-            lag.answers_s.append(time.perf_counter() - began)
+            asked.answers_s.append(time.perf_counter() - began)
 
 
 def _until(reached: Callable[[], bool]) -> bool:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -24,10 +22,10 @@ from pathlib import Path
 import psutil
 from tests.benchmarks.fleet import idle_projects
 from tests.benchmarks.handoff_latency import bounded, say
-from tests.benchmarks.measures import cpu_s, machine, summary
+from tests.benchmarks.loop_lag import LoopLag
+from tests.benchmarks.measures import cpu_s, machine
 from tests.benchmarks.seeding import seed
-from tests.support.daemon import REPOSITORY, Daemon, Json
-from tests.support.eventually import eventually_sync
+from tests.support.daemon import Daemon, Json
 
 LIMIT_S = 600
 GOAL = {
@@ -46,10 +44,8 @@ class Scale:
         for number, root in enumerate(self._roots if own else ()):
             (root / ".ai/handoffd.yaml").write_text(f"test:\n  command: [make, check-{number}]\n")
         (self._one,) = idle_projects(base / "one", 1)
-        self._out = base / "observed.json"
         self.daemon = Daemon(base, {"schedule": {"poll_s": 30}})
-        self.daemon.module = ("tests.benchmarks.observed", str(self._out))
-        self.daemon.environment["PYTHONPATH"] = f"{REPOSITORY / 'daemon'}:{REPOSITORY}"
+        self._loop = LoopLag(self.daemon)
 
     def run(self) -> Json:
         """Measure, and return everything that was found."""
@@ -63,13 +59,13 @@ class Scale:
         process = psutil.Process(self.daemon.pid)
         found["ready_cpu_s"] = round(cpu_s(process), 2)
         found["settled_s"] = round(self._settle(process), 2)
-        found["start_lag_ms"] = self._observed()["lag_ms"]
+        found["start_lag_ms"] = self._loop.seen()["lag_ms"]
         found["rss_mb"] = _mb(process)
         say("watching it rest")
         found |= self._rest(process)
         say("asking for the status of all")
         found["status_s"] = [self._status() for _ in range(3)]
-        found["status_lag_ms"] = self._observed()["lag_ms"]
+        found["status_lag_ms"] = self._loop.seen()["lag_ms"]
         say("adding and removing one")
         found["add"] = self._timed("add")
         found["remove"] = self._timed("remove")
@@ -89,16 +85,16 @@ class Scale:
                 return quiet
 
     def _rest(self, process: psutil.Process) -> Json:
-        os.kill(self.daemon.pid, signal.SIGUSR2)
+        self._loop.pause()
         time.sleep(0.1)
         before, began = cpu_s(process), time.monotonic()
         time.sleep(self._idle_s)
         used, took = cpu_s(process) - before, time.monotonic() - began
-        seen = self._observed()
+        seen = self._loop.seen()
         time.sleep(2)
         return {
             "idle_cpu_percent": round(100 * used / took, 2),
-            "idle_lag_ms": self._observed()["lag_ms"],
+            "idle_lag_ms": self._loop.seen()["lag_ms"],
             "poll": seen["poll"],
             "sweep": seen["sweep"],
             "awake": seen["awake"],
@@ -111,25 +107,16 @@ class Scale:
         return round(time.monotonic() - began, 2)
 
     def _timed(self, verb: str) -> Json:
-        self._observed()
+        self._loop.seen()
         began = time.monotonic()
         self.daemon.verb(verb, self._one)
         took = time.monotonic() - began
         time.sleep(1)  # whatever follows, for as long as a look of others would take to begin
-        seen = self._observed()
+        seen = self._loop.seen()
         others = {
             root for root in map(str, self._roots) if any(one.startswith(root) for one in seen["opened"])
         }
         return {"ms": round(took * 1000, 1), "others_looked_at": len(others), "lag_ms": seen["lag_ms"]}
-
-    def _observed(self) -> Json:
-        """Return what was seen of the loop since the last time."""
-        self._out.unlink(missing_ok=True)
-        os.kill(self.daemon.pid, signal.SIGUSR1)
-        eventually_sync(self._out.exists)
-        seen: Json = json.loads(self._out.read_text())
-        lags = summary([lag / 1000 for lag in seen["lags_ms"] or [0.0]])
-        return {**seen, "lag_ms": {"p50": lags.p50, "p99": lags.p99, "max": lags.max}}
 
 
 def _mb(process: psutil.Process) -> float:
