@@ -231,13 +231,13 @@ def test_what_was_missed_while_no_daemon_ran_is_made_up_for_once(tmp_path: Path)
 
 
 def test_what_is_due_behind_a_story_in_flight_waits_in_the_backlog(tmp_path: Path) -> None:
-    """Where it shall; and starts by itself where that is wished, too."""
+    """Where it shall; and starts when that is done, while what a person queued waits for a `continue`."""
     project = sample(
         tmp_path, rules="pipelines: {story: {first: review}}\nsteps: {review: {next_on_pass: done}}\n"
     )
-    settings = {**schedules(overlap="queue", custom="Look around.", start=None), "auto_continue": True}
+    settings = schedules(overlap="queue", custom="Look around.", start=None)
     with running(tmp_path, settings) as daemon:
-        daemon.verb("start", project, story="US-001")
+        daemon.verb("start", project, story="US-001", then=["US-002"])
         daemon.wait_at(project, "review", "needs_human")
         eventually_sync(lambda: armed(daemon))
         daemon.kill()
@@ -245,7 +245,8 @@ def test_what_is_due_behind_a_story_in_flight_waits_in_the_backlog(tmp_path: Pat
         daemon.start()
 
         eventually_sync(lambda: schedule(daemon, project)["last_outcome"] == "queued")
-        [waiting] = daemon.get("/v1/backlog", project=str(project))["stories"]
+        [asked, waiting] = daemon.get("/v1/backlog", project=str(project))["stories"]
+        assert ("US-002", None) == (asked["story"], asked["schedule"])
         assert ("nightly", "custom", "Look around.") == (
             waiting["schedule"], waiting["task_type"], waiting["instruction"],
         )  # fmt: skip

@@ -44,11 +44,12 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
             to_review(daemon, project)
             eventually_sync(lambda: "reminder" in dict(told(server)) and boss.requests)
             (waiting,) = daemon.get("/v1/notices")["waiting"]
-            assert (f"handoffd approve {project}", "US-001") == (waiting["next"], waiting["story"])
+            assert f"handoffd approve {project} --story US-001" == waiting["next"]
+            assert "US-001" == waiting["story"]
             daemon.kill()
             daemon.start()
             eventually_sync(lambda: 2 == [kind for kind, _ in told(server)].count("reminder"))
-            daemon.verb("approve", project)
+            daemon.verb("approve", project, story="US-001")
             eventually_sync(lambda: [] == daemon.get("/v1/notices")["waiting"])
 
         ids = [name for kind, name in told(server) if kind == "reminder"]

@@ -49,9 +49,17 @@ def _what_follows(answer: Json) -> list[str]:
     said = "as a person chose" if chosen else "as the settings say"
     other = command_for(answer["project"], "backlog auto", "off" if on else "on")
     how = "starts by itself" if on else "waits for `continue`"
-    lines = [f"The next story {how}, {said} ({plain(other)})."]
+    by_itself = answer.get("next_by_itself", False)
+    if by_itself and not on:
+        upcoming = plain(answer["next_story"])
+        lines = [
+            f"{upcoming} starts by itself: a schedule queued it.",
+            f"Any other {how}, {said} ({plain(other)}).",
+        ]
+    else:
+        lines = [f"The next story {how}, {said} ({plain(other)})."]
     if answer["paused_by"]:
         lines.append(f"Nothing starts: paused by {plain(answer['paused_by'])}.")
-    if answer["next_command"] and not (on and not answer["paused_by"] and answer["story"] is None):
+    if answer["next_command"] and not (by_itself and answer["story"] is None):
         lines.append(f"  next: {plain(answer['next_command'])}")
     return lines

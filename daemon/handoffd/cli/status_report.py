@@ -194,7 +194,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track["last_error"] and track["last_error"] != track["waits_for"]:
         yield f"last error: {shorten(track['last_error'], width)}"
     if track["backlog"]:
-        yield f"backlog: {_backlog(project, track, width)}"
+        yield f"backlog: {_backlog(track, width)}"
     if whole:
         yield from _details(project, track)
     if track["next_command"]:
@@ -229,11 +229,11 @@ def _details(project: Json, track: Json) -> Iterator[str]:
             yield f"{word}: {', '.join(map(plain, track[key]))}"
 
 
-def _backlog(project: Json, track: Json, width: int) -> str:
+def _backlog(track: Json, width: int) -> str:
     """Return what waits behind the story in hand, and which one of it is next."""
     stories, upcoming = track["backlog"], track.get("next_story")
     count = "1 story" if len(stories) == 1 else f"{len(stories)} stories"
-    by_itself = ", which starts by itself" if project.get("auto_continue") else ""
+    by_itself = ", which starts by itself" if track.get("next_by_itself") else ""
     if upcoming is None:
         first = "none of them can start" if len(stories) > 1 else f"{plain(stories[0])} cannot start"
     else:

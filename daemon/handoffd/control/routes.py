@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 import anyio
 import structlog
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from handoffd.control.api.asking import asked
 from handoffd.control.api.endpoint import Endpoint
@@ -84,9 +83,10 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
     return error_response(error)
 
 
-async def _no_such_method(request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, HTTPException)
-    allowed = (refusal.headers or {}).get("Allow", "")
+async def _no_such_method(request: Request, _: Exception) -> Response:
+    """Refuse a method with those of every route at the path; Starlette knows only the first one."""
+    here = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    allowed = ", ".join(sorted({method for route in here for method in route.methods}))
     message = f"there is no {request.method[:20]} {request.url.path[:200]} (allowed: {allowed})"
     error = Refused(message, code="METHOD_NOT_ALLOWED", hint="handoffd --help")
     return error_response(error, {"Allow": allowed})

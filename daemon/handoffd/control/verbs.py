@@ -43,8 +43,10 @@ DEFAULT = "default"
 """In place of an executor's name: the one that the settings say."""
 
 EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
-    "approve": lambda given, by: Approved(note=given["note"], by=by),
-    "reject": lambda given, by: Rejected(reason=given["reason"], note=given["note"], by=by),
+    "approve": lambda given, by: Approved(note=given["note"], story=given["story"], by=by),
+    "reject": lambda given, by: Rejected(
+        reason=given["reason"], note=given["note"], story=given["story"], by=by
+    ),
     "retry": lambda _, by: Retried(by=by),
     "skip": lambda _, by: Skipped(by=by),
     "abort": lambda _, by: Aborted(by=by),
@@ -136,6 +138,8 @@ def _value(parameter: Parameter, value: object) -> object:
         return _paths(parameter, value)
     if parameter.type == "executors" and value:
         return _executors(parameter, value)
+    if value == "" and parameter.guards:
+        raise _bad(f"{parameter.name} is empty: name one, or leave it out")
     if value is None or value == "":
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")

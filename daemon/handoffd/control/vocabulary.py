@@ -32,6 +32,8 @@ class Parameter:
     help: str = ""
     choices: tuple[str, ...] = ()
     """Of a text: the only ones it may be."""
+    guards: bool = False
+    """Whether what is left empty is refused: a variable of a script that is not set shall open nothing."""
     trailing: bool = False
     """Of stories: on a command line, the words behind those that must be said."""
 
@@ -57,6 +59,9 @@ class VerbSpec:
 
 
 _NOTE = Parameter(name="note", type="text", help="what the next prompt shall say")
+_WHOSE_GATE = Parameter(
+    name="story", type="story", guards=True, help="refuse, if by now it is another story that waits"
+)
 _FORCE = Parameter(name="force", type="flag", help="do it although something speaks against it")
 _QUEUE = Parameter(name="queue", type="flag", help="begin when the story in flight is done")
 _EXECUTORS = Parameter(
@@ -143,7 +148,7 @@ _SPECS: Final = (
     VerbSpec(
         name="approve",
         help="Pass the human step the story waits at.",
-        parameters=(_NOTE,),
+        parameters=(_NOTE, _WHOSE_GATE),
         guard="always",
     ),
     VerbSpec(
@@ -152,6 +157,7 @@ _SPECS: Final = (
         parameters=(
             Parameter(name="reason", type="reason", required=True, help="selects the step it goes back to"),
             _NOTE,
+            _WHOSE_GATE,
         ),
         guard="always",
     ),

@@ -38,12 +38,17 @@ def _at_rest(state: State, rules: RuleBook, *, automatic: bool) -> str | None:
     if rule is None:
         return command("rules check")
     if state.status is Status.NEEDS_HUMAN and rule.requires_human:
-        return command("approve")
+        return approving(state)
     if state.status is Status.NEEDS_HUMAN and state.reason in ONLY_A_PERSON and not state.human_note:
         return command("note", "TEXT")
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return command("retry")
     return None if automatic else command("dispatch")
+
+
+def approving(state: State) -> str:
+    """Return what opens the gate a story waits at, and no other's: it may be typed hours later."""
+    return command("approve", *(() if state.story is None else ("--story", state.story)))
 
 
 def way_on(track: Track, rules: RuleBook) -> str:

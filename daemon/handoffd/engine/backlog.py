@@ -39,6 +39,25 @@ def startable(ledger: Ledger) -> Queued | None:
     return next((entry for entry in ledger.backlog if not unmet(entry, ledger)), None)
 
 
+def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+    """Return the story that starts by itself where none is in flight; None when somebody has to ask.
+
+    What a schedule has queued was due, and missed its time only because of the story before it. At level 1
+    people dispatch, and after a pause it is they who go on.
+    """
+    if not ledger.automatic or ledger.paused_by:
+        return None
+    if auto_continue:
+        return startable(ledger)
+    due = (entry for entry in ledger.backlog if entry.schedule is not None)
+    return next((entry for entry in due if not unmet(entry, ledger)), None)
+
+
+def coming(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+    """Return the story that is next, whether by itself or when somebody asks; None when none can start."""
+    return unasked(ledger, auto_continue=auto_continue) or startable(ledger)
+
+
 def entry_of(ledger: Ledger, story: str) -> Queued | None:
     """Return the entry of a story; None when it is not in the backlog."""
     return next((entry for entry in ledger.backlog if entry.story == story), None)

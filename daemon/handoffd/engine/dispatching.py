@@ -7,7 +7,7 @@ from typing import Final
 
 from handoffd.engine.advice import next_command, raising
 from handoffd.engine.aftermath import paused
-from handoffd.engine.backlog import startable
+from handoffd.engine.backlog import unasked
 from handoffd.engine.budgeting import cap_ground, news_of
 from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.changing import changed
@@ -70,7 +70,8 @@ def wants_turn(track: Track, *, auto_continue: bool = False) -> bool:
     if ledger.paused_by or ledger.closed or ledger.held_edit:
         return False
     if state.story is None or state.step == DONE:
-        goes_on = auto_continue and state.status in _RESTED and startable(ledger) is not None
+        upcoming = unasked(ledger, auto_continue=auto_continue)
+        goes_on = state.status in _RESTED and upcoming is not None
         return goes_on or (state.step == DONE and next_parked(track) is not None)
     return state.status in {Status.PENDING, Status.PASS, Status.FAILING, Status.TIMEOUT}
 
@@ -134,11 +135,13 @@ def _after_the_end(situation: Situation) -> Decision:
 
 def _continued(situation: Situation) -> Decision | None:
     """Return the start of the next story of the backlog, where that needs nobody to ask for it."""
-    by_itself = situation.auto_continue and situation.ledger.automatic
-    upcoming = startable(situation.ledger) if by_itself else None
-    if upcoming is None or situation.state.status not in _RESTED:
+    if situation.state.status not in _RESTED:
         return None
-    return start_from_backlog(situation, upcoming).because(ground("auto_continue", "on"))
+    upcoming = unasked(situation.ledger, auto_continue=situation.auto_continue)
+    if upcoming is None:
+        return None
+    asked = ("auto_continue", "on") if situation.auto_continue else ("schedule.overlap", "queue")
+    return start_from_backlog(situation, upcoming).because(ground(*asked))
 
 
 def _waits_for_person(situation: Situation) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from handoffd.engine.advice import way_on
 from handoffd.engine.backlog import before, behind, circle, entry_of, startable, waits_in_words, without
@@ -19,6 +19,8 @@ from handoffd.engine.requests import (
 from handoffd.engine.routing import begin, give_back, next_parked
 from handoffd.engine.track import Queued
 from handoffd.engine.wording import accept, refuse
+
+_UNASKED: Final = "waits for a `continue`"
 
 
 def go_on(situation: Situation, event: Continued) -> Decision:
@@ -51,7 +53,7 @@ def _passed_over(situation: Situation, upcoming: Queued) -> tuple[Ground, ...]:
     """Return why those that stand before it are not started, and its own place."""
     backlog = situation.ledger.backlog
     ahead = backlog[: backlog.index(upcoming)]
-    waiting = [f"{one.story} {waits_in_words(situation.track, one)}" for one in ahead]
+    waiting = [f"{one.story} {waits_in_words(situation.track, one) or _UNASKED}" for one in ahead]
     first = ground("backlog.next", f"{upcoming.story}, priority {upcoming.priority}")
     return (first, ground("backlog.passed_over", "; ".join(waiting))) if waiting else (first,)
 

@@ -97,19 +97,21 @@ class AutoContinueChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """A human step was approved."""
+    """A human step was approved; of `story`, if somebody said which."""
 
     note: str | None = None
+    story: str | None = None
     by: str = "cli"
     kind: Literal["approved"] = "approved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A human step was rejected; the reason routes it."""
+    """A human step was rejected, of `story`, if somebody said which; the reason routes it."""
 
     reason: Reason | None = None
     note: str | None = None
+    story: str | None = None
     by: str = "cli"
     kind: Literal["rejected"] = "rejected"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from handoffd.engine.advice import ONLY_A_PERSON, next_command
-from handoffd.engine.backlog import startable, waits_in_words
+from handoffd.engine.backlog import coming, unasked, waits_in_words
 from handoffd.engine.caps import Cap, Scope
 from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
@@ -68,10 +68,11 @@ def finish(situation: Situation) -> Decision:
 
 def finished(situation: Situation, summary: str) -> Finished:
     """Return the result for a story that is done, naming what is or could be started next."""
-    upcoming = startable(situation.ledger)
+    by_itself = unasked(situation.ledger, auto_continue=situation.auto_continue)
+    upcoming = coming(situation.ledger, auto_continue=situation.auto_continue)
     following = next_command(situation.track, situation.rules)
-    if upcoming is not None and situation.auto_continue:
-        following, do = None, f"{upcoming.story} of the backlog starts by itself"
+    if by_itself is not None:
+        following, do = None, f"{by_itself.story} of the backlog starts by itself"
     else:
         do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
     return Finished(
@@ -89,9 +90,10 @@ _NAMED: Final = 3
 
 def still_waiting(situation: Situation) -> str | None:
     """Return what comes next of the backlog, and what keeps others; None when it is empty."""
-    track, upcoming = situation.track, startable(situation.ledger)
+    track, ledger = situation.track, situation.ledger
+    upcoming = coming(ledger, auto_continue=situation.auto_continue)
     told = [f"{upcoming.story} is next"] if upcoming is not None else []
-    waits = [(one.story, waits_in_words(track, one)) for one in situation.ledger.backlog]
+    waits = [(one.story, waits_in_words(track, one)) for one in ledger.backlog]
     blocked = [f"{story} {what}" for story, what in waits if what is not None]
     more = [f"{len(blocked) - _NAMED} more wait for others"] if len(blocked) > _NAMED else []
     return "; ".join([*told, *blocked[:_NAMED], *more]) or None

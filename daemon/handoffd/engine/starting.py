@@ -203,9 +203,9 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
             track, f"{names} {verb} in the backlog{why}", do="it starts when it can and is asked to"
         )
     behind_ = f"behind {situation.state.story or 'what runs'}"
-    return accept(
-        track, f"{names} {verb} {behind_}{why}", do="`continue` starts the next one when that is done"
-    )
+    by_itself = track.ledger.automatic and all(entry.schedule is not None for entry in entries)
+    how = "it starts by itself" if by_itself else "`continue` starts the next one"
+    return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
 
 
 def _set_aside(situation: Situation, event: Started) -> Situation:

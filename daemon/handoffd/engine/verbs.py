@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.engine.advice import way_on
+from handoffd.engine.advice import approving, way_on
 from handoffd.engine.backlog import startable
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, row
@@ -40,7 +40,7 @@ def initialise(situation: Situation, event: Initialised) -> Decision:
 
 def approve(situation: Situation, event: Approved) -> Decision:
     """Pass a human step; the note goes into the next prompt."""
-    if (refused := _no_gate(situation)) is not None:
+    if (refused := _no_gate(situation, event.story)) is not None:
         return refused
     track = moved_by_person(
         situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
@@ -51,7 +51,7 @@ def approve(situation: Situation, event: Approved) -> Decision:
 
 def reject(situation: Situation, event: Rejected) -> Decision:
     """Fail a human step; the reason routes it and the note goes into the next prompt."""
-    if (refused := _no_gate(situation)) is not None:
+    if (refused := _no_gate(situation, event.story)) is not None:
         return refused
     failing = situation.track.with_state(
         status=Status.FAILING, reason=event.reason, completed_at=situation.now, last_error=None
@@ -65,9 +65,16 @@ def reject(situation: Situation, event: Rejected) -> Decision:
     )
 
 
-def _no_gate(situation: Situation) -> Decision | None:
-    """Return why the track stands at no gate that could be opened or shut; None when it does."""
-    step = situation.state.step
+def _no_gate(situation: Situation, story: str | None) -> Decision | None:
+    """Return why the track stands at no gate that could be opened or shut; None when it does.
+
+    `story` is whose gate it must be, None for whichever is in flight.
+    """
+    step, flying = situation.state.step, situation.state.story
+    if story not in {None, flying}:
+        # A notice is read hours later; by then another story may wait at a gate that nobody has looked at.
+        message = f"{story} waits at no gate; {flying or 'no story'} is the one in flight, at {step}"
+        return refuse(situation, "WRONG_STORY", message, command("status"))
     if situation.done or not situation.rule.requires_human:
         message = f"{step} is not a human step"
         return refuse(situation, "WRONG_STEP", message, _way_on(situation))
@@ -98,7 +105,7 @@ def skip(situation: Situation, event: Skipped) -> Decision:
     if situation.rule.requires_human:
         message = f"{state.step} is a human step and cannot be skipped: approve or reject it"
         open_ = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
-        return refuse(situation, "WRONG_STEP", message, command("approve") if open_ else _way_on(situation))
+        return refuse(situation, "WRONG_STEP", message, approving(state) if open_ else _way_on(situation))
     unblocked = tuple(name for name in state.blocked_by if name != MAX_ATTEMPTS)
     track = situation.track.with_state(
         status=Status.PASS, reason=None, last_error=None, completed_at=situation.now, blocked_by=unblocked

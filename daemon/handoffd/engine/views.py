@@ -75,6 +75,8 @@ class TrackView:
     """The model it says it uses."""
     next_story: str | None = None
     """The story of the backlog that starts next; None when there is none that could."""
+    next_by_itself: bool = False
+    """Whether it does that by itself, as soon as no story is in flight; else a `continue` starts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,8 @@ class BacklogView:
     next_story: str | None
     next_command: str | None
     stories: tuple[QueuedView, ...]
+    next_by_itself: bool = False
+    """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,10 @@ _SAID: Final[Mapping[str, str]] = {
 """Commands that can be said; every other one is shown as it is typed in a terminal."""
 
 
+_SAME_WITHOUT: Final = frozenset({"status", "approve"})
+"""Commands whose options need not be said: a chat has the story before its eyes."""
+
+
 def to_type(wording: Wording, command: str | None) -> str | None:
     """Return the line that says what to type; None where it is nobody's turn."""
     if not command:
@@ -41,5 +45,5 @@ def _verb(command: str) -> str | None:
     except ValueError:
         return None
     ours = len(words) > 1 and words[0] == "handoffd" and not {"&&", ";", "||"} & set(words)
-    with_options = any(word.startswith("--") for word in words[2:]) and words[1:2] != ["status"]
+    with_options = any(word.startswith("--") for word in words[2:]) and not _SAME_WITHOUT & {*words[1:2]}
     return words[1] if ours and not with_options else None

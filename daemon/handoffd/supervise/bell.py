@@ -1,4 +1,8 @@
-"""What wakes a loop that has nothing to do."""
+"""What those wait with who have nothing to do, or whose turn it is not: light while nobody waits.
+
+The events and locks of asyncio and anyio have a queue each, of three quarters of a kilobyte, for those that
+wait. Thousands of loops that take new ones, or meet at one now and then, leave gaps all over the heap.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,47 @@ import asyncio
 
 
 class Bell:
-    """Rung by whoever has work, waited for by the one loop that does it, and hushed before it looks.
+    """Rung by whoever has work, waited for by those that do it, and hushed before they look."""
 
-    anyio's events cannot be cleared, and each brings a queue of half a kilobyte for those who wait. Thousands
-    of loops that take a new one for every fact leave gaps all over the heap.
-    """
-
-    __slots__ = ("_rung",)
+    __slots__ = ("_rung", "_waiting")
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._rung = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def rung(self) -> bool:
         """Whether it was rung since it was hushed."""
-        return self._rung.is_set()
+        return self._rung
 
     def ring(self) -> None:
-        """Wake the loop, or have it not wait next time."""
-        self._rung.set()
+        """Wake those that wait, or have nobody wait next time."""
+        self._rung = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def hush(self) -> None:
         """Have the next wait wait."""
-        self._rung.clear()
+        self._rung = False
 
     async def wait(self) -> None:
         """Return once it is rung. No limit: not rung means nothing to do."""
-        await self._rung.wait()
+        if self._rung:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.remove(waiter)
+
+
+class Lock(asyncio.Lock):
+    """A lock that keeps its queue no longer than somebody waits in it."""
+
+    def release(self) -> None:
+        """Have the next one go on, if there is one."""
+        super().release()
+        if not self._waiters:
+            self._waiters = None  # CPython's own name for it; where there is none, nothing is gained or lost

@@ -113,6 +113,10 @@ class Budgets:
         self._flights[dispatch] = flight
         self._begun.set()
 
+    def end(self, dispatch: str) -> None:
+        """Count a run no more whose end is committed; a track that crashed would have it fly for ever."""
+        self._flights.pop(dispatch, None)
+
     # --- what follows ------------------------------------------------------------------------------
     def over(self, key: TrackKey, track: Track, project: ProjectCaps) -> Finding | None:
         """Return the cap that lets nothing more be started for a track, if one is used up.

@@ -79,7 +79,8 @@ class Interpreter:
         self._files = home.files
         self._services = services
         self._inbox = inbox
-        self.attempts = Attempts(key, home, services, inbox.post)
+        # A bound method would hold the track, which is to be gone as soon as it is let go.
+        self.attempts = Attempts(key, home, services, lambda event: inbox.post(event))  # noqa: PLW0108
         self._checks = Checks(key, home, services, self.attempts.live)
 
     async def perform(self, pending: PendingEffect) -> None:

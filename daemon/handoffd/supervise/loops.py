@@ -21,6 +21,7 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.events import Event
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.store.records import PendingEffect
+from handoffd.supervise.bell import Bell
 from handoffd.supervise.notices import crash_notice
 from handoffd.supervise.project import Project
 from handoffd.supervise.questions import given_up
@@ -63,7 +64,7 @@ class Watching(Protocol):
 @dataclass(slots=True)
 class _Loop:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    gone: anyio.Event = field(default_factory=anyio.Event)
+    gone: Bell = field(default_factory=Bell)
 
 
 class Loops:
@@ -246,7 +247,7 @@ class Loops:
                     self._crashed(root, error, crashes)
                     pending = None
         finally:
-            loop.gone.set()
+            loop.gone.ring()
             if self._loops.get(root) is loop:
                 del self._loops[root]
 

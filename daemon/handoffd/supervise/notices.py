@@ -170,7 +170,7 @@ _CONDITIONS: Mapping[Condition, str] = {
     "invalid_rules": "its settings or step table cannot be used; the last valid ones stay in force",
     "missing": "the project's folder is gone; it goes on when it is back",
     "io_error": "the project cannot be read or written; it goes on when it can",
-    "locked": "another process works on the project",
+    "locked": "its folder is in use, by another process or under another path; it goes on when it is free",
 }
 
 

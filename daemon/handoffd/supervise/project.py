@@ -6,41 +6,34 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
-from pathlib import Path
 from typing import Protocol
+from weakref import proxy
 
 import anyio
 import structlog
 from anyio import to_thread
 
 from handoffd.engine.events import Event, Interrupted
-from handoffd.engine.requests import Resumed
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.views import Condition
-from handoffd.errors import HandoffdError, StoreError
+from handoffd.errors import HandoffdError
 from handoffd.execute.process import Run, adopt
-from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.projection import MAIN
 from handoffd.store.records import PendingEffect, StoredTrack
 from handoffd.supervise.bell import Bell
 from handoffd.supervise.deadlines import Deadlines
-from handoffd.supervise.folder import Folder
-from handoffd.supervise.health import Health
 from handoffd.supervise.interpreter import WITH_EXECUTOR
-from handoffd.supervise.looking import Before, Look
 from handoffd.supervise.project_files import ProjectFiles, Trusted
-from handoffd.supervise.reach import Reach
+from handoffd.supervise.reconciling import Reconciler
 from handoffd.supervise.resting import Activity, Row, TrackActivity, trace_of
 from handoffd.supervise.services import Services
 from handoffd.supervise.stalls import Stalls
 from handoffd.supervise.standing import Standing
 from handoffd.supervise.track import TrackSupervisor
-from handoffd.supervise.visit import Found, visit
+from handoffd.supervise.visit import Found
 
 log = structlog.get_logger(__name__)
 
@@ -68,22 +61,11 @@ class Project:
         self.root = root
         self._services = services
         self.files = ProjectFiles(root, services.journal, services.clock, trusted)
-        self._look = Look(root, self.files, services, self.touched)
-        self._reach = Reach(root, services)
         self.deadlines = Deadlines(services)
         self._stalls = Stalls(services)
-        self._folder = Folder(root, services.settings.state_dir, services.claims)
-        self._one_look = asyncio.Lock()
         self._hints = Bell()
-        self.begun = anyio.Event()
+        self.begun = Bell()
         """Set while its tracks have their loops: only these may decide then."""
-        self.dismissed = False
-        self._surveyed: Found | None = None
-        self._looked = False
-        self._health = Health(root, services)
-        self.edited = False
-        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
-        self._rests = False
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
         self.leaving = False
@@ -92,12 +74,15 @@ class Project:
         self.tracks: Mapping[str, TrackSupervisor] = {
             name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
         }
+        self._reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.ring)
+        self._folder, self._health = self._reconciler.folder, self._reconciler.health
 
     def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
         track, digest = (stored.track, stored.digest) if stored else (Track(), None)
         standing = Standing(TrackKey(self.root, name), track, digest, self._services)
         standing.inherited_at = stored.at if stored else None
-        return TrackSupervisor(standing, self, self._services)
+        # Weakly: what a daemon begins with is out of the collector's sight, and would stay as a circle.
+        return TrackSupervisor(standing, proxy(self), self._services)
 
     def stories_done(self) -> frozenset[str]:
         """Return the stories the journal says are done, in any track of the project."""
@@ -122,6 +107,11 @@ class Project:
     def since(self) -> datetime | None:
         """Since when something is wrong with it."""
         return self._health.since
+
+    @property
+    def dismissed(self) -> bool:
+        """Whether it was let go of for good."""
+        return self._reconciler.over
 
     @property
     def live_runs(self) -> int:
@@ -149,11 +139,6 @@ class Project:
         """Whether an attempt of ours is in flight."""
         return any(track.track.ledger.dispatch is not None for track in self.tracks.values())
 
-    @property
-    def _may_change(self) -> bool:
-        """Whether what its own files say now may take effect: between two runs, and at first."""
-        return not self.running or not self.files.loaded
-
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
@@ -176,12 +161,12 @@ class Project:
                     track.occupy()  # by now it is known which group it belongs to
                     mine = tuple(order for order in pending if order.key == track.key)
                     await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
-                self.begun.set()
+                self.begun.ring()
                 while await self._next_hint(rest):
                     await self.look()
                 tasks.cancel_scope.cancel()  # it rests: nothing that could be lost goes on in them
         finally:
-            self.begun = anyio.Event()
+            self.begun.hush()
             self.close()
 
     async def admit(self) -> None:
@@ -198,14 +183,11 @@ class Project:
 
     def close(self) -> None:
         """Let go of the project; one that rests keeps its claim on its folder."""
-        if self._rests:
-            self._folder.rest()
-        else:
-            self._folder.let_go()
+        self._reconciler.let_go()
 
     def dismiss(self) -> None:
         """Let go of the project for good."""
-        self.dismissed = True  # whoever comes next has the lock
+        self._reconciler.over = True
         self.close()
         for track in self.tracks.values():
             track.close()
@@ -246,8 +228,7 @@ class Project:
 
     def lie_down(self, name: str) -> Row:
         """Return what is kept of it. From now on it keeps its claim on its folder and nothing else."""
-        self._rests, folder = True, self._folder.name
-        assert folder is not None
+        folder = self._reconciler.rest()
         states = {name: track.standing.digest for name, track in self.tracks.items()}
         return Row(
             name=name,
@@ -281,7 +262,7 @@ class Project:
 
     async def has_processes(self) -> bool:
         """Return whether anything of ours runs in it, also while nobody can look after it."""
-        if self.begun.is_set():
+        if self.begun.rung:
             return self.running
         dispatches = [track.track.ledger.dispatch for track in self.tracks.values()]
         names = [self._services.run_dir(dispatch.id) for dispatch in dispatches if dispatch is not None]
@@ -289,85 +270,25 @@ class Project:
 
     # --- looking ---------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Take the project's lock if need be, and look at everything that others may have written.
-
-        A project that cannot be had is marked.
-        """
-        async with self._one_look:
-            if self.dismissed:
-                return
-            try:
-                await self._look_around()
-            except HandoffdError as error:
-                if not self.dismissed:
-                    self._health.mark_error(error)
-        for track in self.tracks.values():
-            track.wake()
-
-    async def _look_around(self) -> None:
-        self._looked = True
-        before = {name: Before.of(track) for name, track in self.tracks.items()}
-        found = await self._found()
-        if self.dismissed:  # meanwhile: a lock that is taken now would be released by nobody
-            return
-        self._folder.hold(found.lock, bare=self._is_bare(found))
-        if found.halves:
-            await to_thread.run_sync(sweep_temporaries, Path(self.root, ".ai"))
-        if found.texts is not None and self._may_change:
-            await self.files.take(found.texts)
-            self._services.own_schedules.learn(self.root, self.files.settings.schedule)
-            await self._become_automatic()
-        for name, seen in found.states.items():
-            await self._look.at(self.tracks[name], seen, before[name])
-        if found.error is not None:
-            raise found.error
-        self._mark_as_found()
-
-    def visit(self) -> Callable[[], Found]:
-        """Return what finds everything that the next look needs, in a thread that may hang."""
-        state_dir, root, first = self._services.settings.state_dir, Path(self.root), not self._folder.held
-        return partial(visit, state_dir, root, tuple(self.tracks), texts=self._may_change, first=first)
-
-    def survey(self, found: Found | None) -> None:
-        """Take what was found before there was a loop, for the first look; too late if that has begun."""
-        if not self._looked:
-            self._surveyed = found
-
-    async def _found(self) -> Found:
-        """Return what lies in the folder now, or what the first visit of all found there."""
-        found, self._surveyed = self._surveyed, None
-        if found is not None:
-            return found
-        try:
-            return await self._reach.asked(self.visit())
-        except StoreError:
-            self.close()  # it may be added again from where it was moved to
-            raise
+        """Take the project's lock if need be, and look at everything that others may have written."""
+        await self._reconciler.look()
 
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
-        try:
-            found = await self._found()
-            if found.texts is not None:
-                await self.files.take(found.texts)
-                self._services.own_schedules.learn(self.root, self.files.settings.schedule)
-            for name, seen in found.states.items():
-                self.edited |= await self._look.inspect(self.tracks[name], seen)
-            if found.error is not None:
-                raise found.error
-            self._mark_as_found()
-        except HandoffdError as error:
-            self._health.mark_error(error)
+        await self._reconciler.inspect()
 
-    async def _become_automatic(self) -> None:
-        """Take the project to Level 2 if its settings say so (`auto: true`)."""
-        state, ledger = self.main.track.state, self.main.track.ledger
-        if self.files.settings.auto and state is not None and not ledger.automatic:
-            await self.main.give(Resumed(by="auto: true"))
+    @property
+    def edited(self) -> bool:
+        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
+        return self._reconciler.edited
 
-    def _is_bare(self, found: Found) -> bool:
-        """Return whether the STATE.json is missing that the journal says was written there."""
-        return self.main.track.state is not None and found.states.get(MAIN, found) is None
+    def visit(self) -> Callable[[], Found]:
+        """Return what finds everything that the next look needs, in a thread that may hang."""
+        return self._reconciler.visit()
+
+    def survey(self, found: Found | None) -> None:
+        """Take what was found before there was a loop, for the first look; too late if that has begun."""
+        self._reconciler.survey(found)
 
     def is_there(self) -> bool:
         """Return whether the project's own folder lies at its root; blocks on the disk."""
@@ -378,19 +299,10 @@ class Project:
         self._folder.accept()
         return await self.files.trust()
 
-    def _mark_as_found(self) -> None:
-        self._health.mark_held(self.files)
-        if trouble := [track.standing.trouble for track in self.tracks.values() if track.standing.trouble]:
-            self._health.mark("io_error", trouble[0])
-        elif problems := self.files.problems:
-            self._health.mark("invalid_rules", *map(str, problems))
-        else:
-            self._health.mark("ok")
-
     # --- the clock -------------------------------------------------------------------------------
     async def poll(self) -> None:
         """Find attempts whose time is over or that stand still, and whatever else no hint told of."""
-        if self.begun.is_set():
+        if self.begun.rung:
             for track in self.tracks.values():
                 track.remind()
                 # A file that a person is to mend is not written over.

@@ -7,7 +7,6 @@ it, because agents can write these files. `problems` and `held` say so wherever 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from handoffd.settings import ProjectSettings
 from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
 from handoffd.store.projection import write_project_file
+from handoffd.supervise.bell import Lock
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class ProjectFiles:
         self._trusted = trusted
         """As the journal has it; None until it was asked. Nobody but us changes that."""
         self._texts: Texts | None = None
-        self._turn = asyncio.Lock()
+        self._turn = Lock()
         """Else what was judged before a person trusted it could be put in force after that."""
         self.settings = ProjectSettings()
         self.rules: RuleBook = book_of(shipped_layers(None))

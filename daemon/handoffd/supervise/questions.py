@@ -6,7 +6,6 @@ here for ever: a question that will not be decided on is failed, and its asker t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -57,7 +56,7 @@ class Questions:
     """What waits for the one consumer of a track."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Question] = deque()
+        self._waiting: list[Question] = []  # few, and a deque takes half a kilobyte
         self._filled = Bell()
         self._closed = False
 
@@ -88,11 +87,11 @@ class Questions:
         while not self._waiting:
             self._filled.hush()
             await self._filled.wait()
-        return self._waiting.popleft()
+        return self._waiting.pop(0)
 
     def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:
         """Fail everything that waits, but for the events that `keep` says must stay."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, []
         for question in waiting:
             if question.event is not None and keep(question.event):
                 self._waiting.append(question)

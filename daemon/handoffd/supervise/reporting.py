@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.engine.advice import next_command
-from handoffd.engine.backlog import startable
+from handoffd.engine.backlog import coming, unasked
 from handoffd.engine.commands import addressed, command_for, mending
 from handoffd.engine.results import Blocked
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step
@@ -115,7 +115,8 @@ async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) ->
     if recorded is None:
         return None
     elapsed = await project.deadlines.elapsed_min(track)
-    following = _following(project, track)
+    following, ledger = _following(project, track), track.track.ledger
+    upcoming = coming(ledger, auto_continue=track.continues)
     return replace(
         recorded,
         **_of_output(await track.live(), recorded.session),
@@ -125,6 +126,8 @@ async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) ->
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=_at_gate(project, track.track),
+        next_story=upcoming.story if upcoming is not None else None,
+        next_by_itself=unasked(ledger, auto_continue=track.continues) is not None,
     )
 
 
@@ -190,7 +193,6 @@ def _as_recorded(name: str, track: Track) -> TrackView | None:
         blocked_by=state.blocked_by, human_note=state.human_note, last_error=state.last_error,
         waits_for=None, next_command=None, steps=(),
         backlog=tuple(queued.story for queued in track.ledger.backlog),
-        next_story=upcoming.story if (upcoming := startable(track.ledger)) is not None else None,
         parked=tuple(parked.state.story or "" for parked in track.ledger.parked),
     )  # fmt: skip
 

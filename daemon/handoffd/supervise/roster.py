@@ -299,7 +299,8 @@ class Roster:
     async def _recorded_in(self, key: TrackKey, event: LimitLifted) -> None:
         if key.project in self._register:
             with self._register.guest(key.project):
-                await (await self._workable(key.project)).tracks[key.track].give(event)
+                found = await self._workable(key.project)
+                await found.tracks[key.track].give(event)
 
     async def look_at_accounts(self) -> None:
         """Let those go on whose account may be asked again."""
@@ -310,7 +311,7 @@ class Roster:
         found = await self._loops.awake(root)
         with anyio.move_on_after(BEGIN_LIMIT_S):
             # It looks again, because another project takes the place of one that crashed.
-            while not found.begun.is_set() and found.condition in {"ok", "invalid_rules"}:
+            while not found.begun.rung and found.condition in {"ok", "invalid_rules"}:
                 with anyio.move_on_after(0.02):
                     await found.begun.wait()
                 found = await self._loops.awake(root)

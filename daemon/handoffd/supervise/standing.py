@@ -6,7 +6,6 @@ remembered as an error, for people and for the next look, and stops nothing else
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -16,13 +15,14 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.decision import Decision
-from handoffd.engine.events import Event, ExecutorExited
+from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.document import render_state
 from handoffd.store.digest import digest_of
 from handoffd.store.projection import write_state
 from handoffd.store.records import Committed, PendingEffect, Record
+from handoffd.supervise.bell import Lock
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -43,7 +43,7 @@ class Standing:
         """How many texts are on their way into STATE.json: of a look and of the consumer at once, two."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
-        self._writing = asyncio.Lock()
+        self._writing = Lock()
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())
@@ -106,7 +106,9 @@ class Standing:
         return committed
 
     def _book(self, event: Event, track: Track) -> None:
-        """Count what a run used, if that was booked just now."""
+        """Count what a run used, if that was booked just now, and from its end on only that."""
+        if isinstance(event, ExecutorExited | SpawnRefused):
+            self._services.budgets.end(event.dispatch)
         if track.ledger.spent != self.track.ledger.spent:
             assert isinstance(event, ExecutorExited)
             assert event.exit.usage is not None

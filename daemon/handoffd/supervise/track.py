@@ -7,9 +7,9 @@ whatever becomes of this process; before it, nothing has.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
+from weakref import proxy
 
 import anyio
 import anyio.abc
@@ -32,6 +32,7 @@ from handoffd.execute.registry import is_unknown
 from handoffd.store.codec import decode_event, encode
 from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts
+from handoffd.supervise.bell import Lock
 from handoffd.supervise.home import Home
 from handoffd.supervise.interpreter import Interpreter
 from handoffd.supervise.machine import descriptor_shortage, shortage_in
@@ -58,11 +59,11 @@ class TrackSupervisor:
         self._files = home.files
         self._services = services
         self._turns = Turns(key, home, services)
-        self._interpreter = Interpreter(key, home, services, self)
+        self._interpreter = Interpreter(key, home, services, proxy(self))
         self._room = Room(key.project, services)
         self._shortage: Shortage | None = None
         self._questions = Questions()
-        self._alone = asyncio.Lock()
+        self._alone = Lock()
         """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handoffd.engine.advice import next_command
-from handoffd.engine.backlog import startable, waits_in_words
+from handoffd.engine.backlog import coming, unasked, waits_in_words
 from handoffd.engine.commands import addressed
 from handoffd.engine.track import Queued, Track
 from handoffd.engine.views import BacklogView, QueuedView
@@ -14,7 +14,8 @@ from handoffd.supervise.project import Project
 def backlog_of(project: Project) -> BacklogView:
     """Return a project's backlog, with what keeps each of its stories."""
     main = project.main
-    track, upcoming = main.track, startable(main.track.ledger)
+    track, by_itself = main.track, unasked(main.track.ledger, auto_continue=main.continues)
+    upcoming = coming(track.ledger, auto_continue=main.continues)
     following = next_command(track, project.files.rules)
     return BacklogView(
         project=project.root,
@@ -23,6 +24,7 @@ def backlog_of(project: Project) -> BacklogView:
         chosen=track.ledger.auto_continue,
         paused_by=track.ledger.paused_by,
         next_story=upcoming.story if upcoming is not None else None,
+        next_by_itself=by_itself is not None,
         next_command=addressed(following, project.root) if following else None,
         stories=tuple(
             _view(track, place, entry) for place, entry in enumerate(track.ledger.backlog, start=1)

@@ -133,6 +133,13 @@ def test_what_is_wrong_is_said_once_with_a_time_of_here() -> None:
     assert ["line 2", f"since {moment(since.isoformat())}", "warning: line 3"] == lines[2:5]
 
 
+@pytest.mark.parametrize(("by_itself", "said"), [(True, "NIGHT, which starts by itself"), (False, "NIGHT")])
+def test_whether_the_next_story_starts_by_itself_is_told_of_that_story(by_itself: bool, said: str) -> None:
+    """A schedule's does where others wait for a `continue`."""
+    track = track_view(backlog=("US-2", "NIGHT"), next_story="NIGHT", next_by_itself=by_itself)
+    assert f"    backlog: 2 stories, next {said}; US-2" in _lines(project_view("/srv/shop", track))
+
+
 def test_one_project_is_told_whole() -> None:
     """Nothing is cut, and all facts are there."""
     long, failing = "x" * 300, tuple(f"t{n}" for n in range(12))

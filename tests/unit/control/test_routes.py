@@ -106,6 +106,12 @@ def test_errors_have_one_shape(
     assert {"type", "code", "message", "hint"} == set(told)
 
 
+def test_all_methods_of_a_path_are_named(control: Controlled) -> None:
+    """Also where several endpoints share it."""
+    assert "(allowed: GET, POST)" in _ask(control, "DELETE", "/v1/projects")[1]["message"]
+    assert "(allowed: GET)" in _ask(control, "DELETE", "/v1/status")[1]["message"]
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 @pytest.mark.parametrize("project", ["\ud800", "/tmp/\ud800", "shop\udfff"])
 def test_half_a_character_is_no_project(control: Controlled, verb: str, project: str) -> None:

@@ -70,7 +70,8 @@ def test_verbs_become_events_with_the_name_of_whoever_gave_them() -> None:
 @pytest.mark.parametrize(
     ("verb", "given", "said"),
     [
-        ("approve", {"nope": 1}, "unknown argument 'nope' (allowed: note)"),
+        ("approve", {"nope": 1}, "unknown argument 'nope' (allowed: note, story)"),
+        ("approve", {"story": ""}, "story is empty: name one, or leave it out"),
         ("retry", {"note": "x"}, "unknown argument 'note' (allowed: none)"),
         ("start", {}, "story is missing: its id, e.g. US-001"),
         ("note", {"text": ""}, "text is missing: the note"),

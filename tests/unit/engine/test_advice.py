@@ -179,7 +179,7 @@ def test_what_a_refusal_advises_is_taken() -> None:
             track_at("bdd", ledger=Ledger(held_edit=HeldEdit(state=state_at("impl"), why="held"))),
             "handoffd confirm {project}",
         ),
-        (track_at("review", Status.NEEDS_HUMAN), "handoffd approve {project}"),
+        (track_at("review", Status.NEEDS_HUMAN), "handoffd approve {project} --story US-1"),
         (track_at("review", Status.TIMEOUT), "handoffd retry {project}"),
         (track_at("impl", Status.NEEDS_HUMAN), "handoffd retry {project}"),
         (track_at("impl", Status.NEEDS_HUMAN, ledger=Ledger()), "handoffd retry {project}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
+from handoffd.engine.backlog import unasked
 from handoffd.engine.requests import (
     AutoContinueChosen,
     BacklogEdited,
@@ -12,9 +13,10 @@ from handoffd.engine.requests import (
     BacklogRemoved,
     Continued,
     Paused,
+    PromptTaken,
     Started,
 )
-from handoffd.engine.results import Accepted
+from handoffd.engine.results import Accepted, Finished
 from handoffd.engine.track import Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 
@@ -177,6 +179,46 @@ def test_the_next_story_starts_at_its_turn() -> None:
     before = play.track
     assert before == play.turn(auto_continue=True).track
     assert ["C-4"] == [queued.story for queued in play.ledger.backlog]
+
+
+def test_what_a_schedule_queued_starts_without_being_asked_for() -> None:
+    """It was due: of several, those that may, before a person's that wait for a `continue`."""
+    play = waiting(
+        Queued(story="a"),
+        Queued(story="NEVER", blocked_by=("US-9",), schedule="a"),
+        Queued(story="NIGHT", task_type="custom", schedule="b"),
+        Queued(story="TIDY", task_type="custom", schedule="c"),
+    ).turn()
+    play.expect(story="NIGHT", step="custom", status=Status.PENDING)
+    grounds = {ground.rule: ground.value for ground in play.decision.grounds}
+    assert "queue" == grounds["schedule.overlap"]
+    assert "a waits for a `continue`; NEVER waits for US-9 (" in grounds["backlog.passed_over"]
+    [notice] = play.step_passes().step_passes().turn().expect(result="done", step="done").notices
+    assert (True, None) == ("TIDY is next" in str(notice.why), notice.action)
+    play.turn().expect(story="TIDY").step_passes().step_passes().turn()
+    assert play.track == play.turn().track
+    assert ["a", "NEVER"] == [queued.story for queued in play.ledger.backlog]
+
+
+@pytest.mark.parametrize("ledger", [{"automatic": False}, {"paused_by": "mei"}])
+def test_what_a_schedule_queued_waits_where_people_dispatch(ledger: dict[str, object]) -> None:
+    """Nobody is told that it starts by itself: what a `continue` starts is next, and that is said."""
+    play = waiting(Queued(story="a"), Queued(story="NIGHT", schedule="b"), **ledger).turn()
+    assert unasked(play.ledger, auto_continue=True) is None
+    play.expect(story="US-1", step="done")
+
+
+def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:
+    """Whoever took the last prompt is not to wait for what a schedule queued."""
+    backlog = (Queued(story="US-2"), Queued(story="NIGHT", schedule="b"))
+    ledger = Ledger(automatic=False, backlog=backlog)
+    play = Playbook(track_at("update-memory", Status.PASS, ledger=ledger)).given(PromptTaken(dispatch="d1"))
+    result = play.decision.result
+    assert isinstance(result, Finished)
+    assert "US-2" == result.next_story
+    assert result.caller_instruction.endswith("to start US-2: handoffd continue {project}")
+    assert [result.next_command] == [notice.action for notice in play.notices]
+    play.given(Continued()).expect(story="US-2")
 
 
 def test_a_story_that_needs_a_person_is_followed_by_none() -> None:

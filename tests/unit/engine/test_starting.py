@@ -322,6 +322,9 @@ def test_a_schedule_is_in_nobodys_way() -> None:
     Playbook(track_at("impl")).refused(custom, "STORY_IN_PROGRESS")
     play = Playbook(track_at("impl")).given(replace(custom, queue=True)).expect(story="US-1", step="impl")
     assert [("REVIEW-7", "nightly")] == [(one.story, one.schedule) for one in play.ledger.backlog]
+    assert "it starts by itself" in play.decision.result.caller_instruction
+    by_hand = Playbook(track_at("impl", ledger=Ledger())).given(replace(custom, queue=True))
+    assert "`continue` starts the next one" in by_hand.decision.result.caller_instruction
 
 
 def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at, without_step
 
@@ -60,6 +62,20 @@ def test_a_gate_is_decided_once() -> None:
     """A second approval comes too late, and changes nothing."""
     play = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Approved())
     play.refused(Approved(), "WRONG_STEP").refused(Rejected(), "WRONG_STEP")
+
+
+@pytest.mark.parametrize("verb", [Approved(story="US-0"), Rejected(story="US-0")])
+def test_the_gate_of_another_story_than_was_named_stays_as_it_is(verb: Approved | Rejected) -> None:
+    """What a notice said hours ago decides nothing that nobody has looked at."""
+    play = Playbook(track_at("review", Status.NEEDS_HUMAN)).refused(verb, "WRONG_STORY")
+    assert "handoffd status" in str(play.decision.result)
+    play.given(replace(verb, story="US-1")).expect(orders="")
+    assert play.state.status in {Status.PASS, Status.FAILING}
+
+
+def test_without_any_story_no_gate_is_open_for_one() -> None:
+    """A story that is named waits nowhere in a project that has none."""
+    Playbook(track_at("bdd", story=None)).refused(Approved(story="US-1"), "WRONG_STORY")
 
 
 def test_a_rejection_names_where_it_leads() -> None:
@@ -319,7 +335,7 @@ def test_notes_given_while_an_executor_runs_are_collected() -> None:
         (Playbook(track_at("done", Status.PASS)), Reopened(step="ipml"), "reopen {project} STEP"),
         (Playbook(track_at("done", Status.PASS)), Retried(), "start {project} STORY"),
         (Playbook(track_at("impl", Status.TIMEOUT)), Approved(), "retry {project}"),
-        (Playbook(track_at("review", Status.NEEDS_HUMAN)), Skipped(), "approve {project}"),
+        (Playbook(track_at("review", Status.NEEDS_HUMAN)), Skipped(), "approve {project} --story US-1"),
         (Playbook(track_at("review", Status.TIMEOUT)), Skipped(), "retry {project}"),
         (Playbook(dispatched("impl")), Retried(), "status {project} --watch"),
         (closed_at("impl"), Retried(), "start {project} STORY"),

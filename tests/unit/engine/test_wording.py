@@ -62,7 +62,7 @@ def test_a_person_is_asked_with_a_notice_unless_told_already() -> None:
     situation = Situation(track, shipped_rules(), T0)
     decision = ask_human(situation, "decide", why="a gate", review=("a.md",))
     assert isinstance(decision.result, NeedsHuman)
-    action, files = "handoffd approve {project}", ("a.md",)
+    action, files = "handoffd approve {project} --story US-1", ("a.md",)
     assert action == decision.result.next_command
     assert action in decision.result.caller_instruction
     told = notice(track, "needs_human", "decide", why="a gate", action=action, review=files)

@@ -12,6 +12,7 @@ from handoffd.reports.wording import wording
     ("command", "begins"),
     [
         ("handoffd approve /srv/shop", "Type `approve`, or `reject REASON"),
+        ("handoffd approve /srv/shop --story US-1", "Type `approve`, or `reject REASON"),
         ("handoffd retry '/srv/my shop'", "Type `retry`"),
         ("handoffd dispatch /srv/shop", "Type `continue`"),
         ("handoffd resume /srv/shop", "Type `continue`"),

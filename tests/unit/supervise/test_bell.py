@@ -1,10 +1,10 @@
-"""What wakes a loop: a ring is never missed, and is heard once."""
+"""What is waited with: a ring is never missed, and is heard once; a lock lets one in, in their order."""
 
 from __future__ import annotations
 
 import anyio
 
-from handoffd.supervise.bell import Bell
+from handoffd.supervise.bell import Bell, Lock
 
 
 async def test_a_ring_before_the_wait_is_heard() -> None:
@@ -49,3 +49,47 @@ async def test_a_wait_that_is_given_up_leaves_the_bell_as_it_is() -> None:
     bell.ring()
 
     assert bell.rung
+
+
+async def test_everybody_who_waits_hears_the_ring() -> None:
+    """One of them may have given up in the same moment."""
+    bell, heard = Bell(), list[str]()
+
+    async def listen(name: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            await bell.wait()
+            heard.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        scopes = {name: anyio.CancelScope() for name in "abc"}
+        for name, scope in scopes.items():
+            tasks.start_soon(listen, name, scope)
+        await anyio.wait_all_tasks_blocked()
+        scopes["b"].cancel()
+        bell.ring()
+
+    assert ["a", "c"] == heard
+
+
+async def test_a_lock_lets_them_in_one_by_one_and_keeps_no_queue() -> None:
+    """Whoever gives up while waiting keeps nobody else from it."""
+    lock, order = Lock(), list[str]()
+
+    async def work(name: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with lock:
+                order.append(name)
+                await anyio.lowlevel.checkpoint()
+                order.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        scopes = {name: anyio.CancelScope() for name in "abcd"}
+        await lock.acquire()
+        for name, scope in scopes.items():
+            tasks.start_soon(work, name, scope)
+        await anyio.wait_all_tasks_blocked()
+        scopes["b"].cancel()
+        lock.release()
+
+    assert list("aaccdd") == order
+    assert (False, None) == (lock.locked(), lock._waiters)

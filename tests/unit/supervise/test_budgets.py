@@ -16,11 +16,11 @@ from tests.support.eventually import eventually
 from tests.unit.store.making import dispatch as stored_dispatch
 from tests.unit.store.making import opened, record
 from tests.unit.store.making import track as stored_track
-from tests.unit.supervise.making import NOW, MovableClock, daemon, dispatch_of, house, make_project
+from tests.unit.supervise.making import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 
 from handoffd.engine.caps import SCOPES, Cap, Finding, Scope
 from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit
-from handoffd.engine.requests import BudgetRaised, Initialised, Started
+from handoffd.engine.requests import BudgetRaised, Initialised, Noted, Started
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.notify.notice import Notice
@@ -442,3 +442,23 @@ async def test_a_cap_on_the_day_that_comes_later_knows_what_was_spent_before(
     one.budgets.configure(CapSettings(day_usd=1))
 
     assert one.over() is not None
+
+
+async def test_a_run_that_ends_while_its_project_is_made_anew_counts_once(tmp_path: Path) -> None:
+    """Who followed it is gone with what crashed, and whoever comes next finds its end."""
+    wait = "until [ -e go ]; do sleep 0.01; done\n"
+    async with house(tmp_path, agent=wait, caps={"day_usd": 10}) as here:
+        root, budgets = make_project(tmp_path), here.services.budgets
+        async with daemon(here) as roster:
+            await roster.add(root)
+            await roster.give(root, Initialised(project="shop"))
+            await roster.give(root, Started(story="US-001"))
+            before = roster._register.awake[root]
+            await eventually(lambda: budgets._flights)
+            [run] = budgets._flights
+            before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
+            await eventually(lambda: before.crash)
+            at(root, "go").touch()
+
+            await eventually(lambda: run not in budgets._flights)
+            await roster.end_executors("the test")

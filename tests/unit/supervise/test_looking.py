@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.unit.supervise.living import at_level_1, edit, shown
 from tests.unit.supervise.making import NOW, House, at, house, make_project
-from tests.unit.supervise.test_project import at_level_1, edit, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted

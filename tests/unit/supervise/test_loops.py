@@ -103,7 +103,7 @@ async def test_a_crashed_project_is_made_anew_from_what_was_recorded(tmp_path: P
 
             before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
+            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
             after = projects[root]
             assert (1, "bootstrap") == (loops.crashes, after.main.track.state.step)  # type: ignore[union-attr]
             assert "started again" in (after.crash or "")
@@ -133,7 +133,7 @@ async def test_a_crash_in_the_middle_of_a_commit_loses_and_doubles_nothing(tmp_p
                     await anyio.lowlevel.checkpoint()
                 before.main.begin("fail", fail)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
+            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
             (stored,) = await here.journal.tracks()
             assert stored.track == projects[root].main.track
 
@@ -153,8 +153,8 @@ async def test_a_journal_that_cannot_be_read_ends_no_daemon(tmp_path: Path) -> N
             assert "accepted" == (await projects[other].main.give(Initialised(project="b"))).result.type
             _replace_body(here, body)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
-            assert projects[other].begun.is_set()
+            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
+            assert projects[other].begun.rung
 
 
 def _replace_body(here: House, body: str) -> str:
@@ -462,7 +462,7 @@ async def test_one_that_gets_up_waits_for_its_old_loop(tmp_path: Path) -> None:
                 await anyio.wait_all_tasks_blocked()
                 assert [root] == list(register.resting)
 
-                ending.gone.set()
+                ending.gone.ring()
                 await eventually(lambda: root in register.awake)
 
 
@@ -526,7 +526,7 @@ async def test_a_stopping_daemon_wakes_nobody(tmp_path: Path) -> None:
             await roster.end_executors("the test")
             with register.guest(root):
                 assert (await roster._loops.awake(root)).ending
-            await eventually(register.awake[root].begun.is_set)
+            await register.awake[root].begun.wait()
         register.lay_down(root, Row(name="shop", automatic=False, tracks=("main",), states=None))
         with pytest.raises(Refused):
             await roster._loops.awake(root)

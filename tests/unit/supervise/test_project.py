@@ -1,229 +1,21 @@
-"""One project: what a look at its files becomes, and what is wrong with it at the moment."""
+"""One project: its loop, its hints and the clock."""
 
 from __future__ import annotations
 
+import gc
 import json
-import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import weakref
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project
+from tests.unit.supervise.living import at_level_1, edit, living, shown
+from tests.unit.supervise.making import NOW, at, daemon, house, make_project
 
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import EditConfirmed, Initialised, Started
-from handoffd.store.lock import acquire, project_lock_path
-from handoffd.store.records import StoredTrack
-from handoffd.supervise.project import Project
-
-
-@asynccontextmanager
-async def living(here: House, root: str, stored: tuple[StoredTrack, ...] = ()) -> AsyncIterator[Project]:
-    """Lend a project with its loop."""
-    project = Project(root, here.services, stored)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(here.services.notifier.run)
-        tasks.start_soon(project.run, ())
-        await eventually(lambda: project.main.lasting or not project.workable)
-        yield project
-        tasks.cancel_scope.cancel()
-    project.dismiss()
-
-
-@asynccontextmanager
-async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
-    """Lend a project with a story that nobody dispatches by itself."""
-    async with living(here, root) as project:
-        await project.main.give(Initialised(project="shop"))
-        await project.main.give(Started(story="US-001", automatic=False))
-        yield project
-
-
-def shown(project: Project) -> dict[str, object]:
-    """Return what STATE.json says."""
-    found: dict[str, object] = json.loads(at(project.root, ".ai/STATE.json").read_text())
-    return found
-
-
-def edit(project: Project, **changes: object) -> None:
-    """Change STATE.json as another tool would."""
-    at(project.root, ".ai/STATE.json").write_text(json.dumps(shown(project) | changes))
-
-
-async def test_an_edit_at_rest_is_adopted(tmp_path: Path) -> None:
-    """Validly, with unknown keys kept, and recorded as an event."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        edit(project, human_note="Mind the rounding.", mine=1)
-
-        await project.look()
-
-        assert ("Mind the rounding.", 1) == (shown(project)["human_note"], shown(project)["mine"])
-        assert "Mind the rounding." == project.main.track.state.human_note  # type: ignore[union-attr]
-        assert "state_edited" == (await here.journal.events())[-1].kind
-
-
-async def test_an_edit_past_a_gate_is_held(tmp_path: Path) -> None:
-    """The file shows again what holds."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        edit(project, step="update-memory", status="pending")
-
-        await project.look()
-
-        assert "bdd" == shown(project)["step"]
-        assert project.main.track.ledger.held_edit is not None
-
-
-async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended(tmp_path: Path) -> None:
-    """The file is left as it is, the place is named, and a person is told."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        good = at(project.root, ".ai/STATE.json").read_text()
-        edit(project, status="half-done")
-        bad = at(project.root, ".ai/STATE.json").read_text()
-
-        await project.look()
-
-        assert ("invalid_state", False) == (project.condition, project.workable)
-        assert "status" in (project.detail or "")
-        assert bad == at(project.root, ".ai/STATE.json").read_text()
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
-
-        at(project.root, ".ai/STATE.json").write_text(good)
-        await project.look()
-        assert ("ok", True) == (project.condition, project.workable)
-
-
-async def test_a_deleted_state_is_written_again(tmp_path: Path) -> None:
-    """The journal has it."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        before = shown(project)
-        at(project.root, ".ai/STATE.json").unlink()
-
-        await project.look()
-
-        assert before == shown(project)
-
-
-async def test_a_projection_of_ours_that_a_crash_left_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It came between commit and rename: the file is older than the decision, and no edit."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        state = at(project.root, ".ai/STATE.json")
-        old = state.read_text()
-        await project.main.give(Started(story="US-002", automatic=False, force=True))
-        newest = here.journal.newest
-        state.write_text(old)
-        before = NOW - timedelta(seconds=1)
-        os.utime(state, (before.timestamp(), before.timestamp()))
-        project.main.standing.inherited_at = NOW  # as after a crash
-
-        await project.look()
-
-        assert ("US-002", newest) == (shown(project)["story"], here.journal.newest)
-
-
-async def test_who_puts_an_old_state_back_has_edited_it(tmp_path: Path) -> None:
-    """Another tool's rollback may come to the very text that was there before."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        state = at(project.root, ".ai/STATE.json")
-        old = state.read_text()
-        await project.main.give(Started(story="US-002", automatic=False, force=True))
-        state.write_text(old)
-
-        await project.look()
-
-        await eventually(lambda: project.main.track.state is not None)
-        assert "US-001" == shown(project)["story"]
-        assert project.main.track.state is not None
-        assert "US-001" == project.main.track.state.story
-
-
-async def test_a_later_edit_takes_the_place_of_one_that_is_held(tmp_path: Path) -> None:
-    """Whoever takes an approval back by another tool is not overruled by a late confirmation."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        begun = at(project.root, ".ai/STATE.json").read_text()
-        edit(project, step="review", status="needs_human")
-        await project.look()
-        edit(project, status="pass")
-        await project.look()
-        assert project.main.track.ledger.held_edit is not None
-
-        at(project.root, ".ai/STATE.json").write_text(begun)
-        await project.look()
-
-        assert project.main.track.ledger.held_edit is None
-        assert "NOTHING_HELD" == getattr((await project.main.give(EditConfirmed())).result, "code", None)
-
-
-async def test_a_project_whose_folder_is_gone_waits_for_it(tmp_path: Path) -> None:
-    """Nothing crashes, and it goes on when the folder is back."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        moved = tmp_path / "away"
-        shutil.move(project.root, moved)
-
-        await project.look()
-        assert ("missing", False) == (project.condition, project.workable)
-
-        shutil.move(moved, project.root)
-        await project.poll()  # looks again by itself
-        await eventually(lambda: project.workable)
-
-
-async def test_one_project_has_one_writer(tmp_path: Path) -> None:
-    """Who holds the lock is named."""
-    async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        lock = acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "the project")
-        async with living(here, root) as project:
-            assert ("locked", False) == (project.condition, project.workable)
-            assert "process" in (project.detail or "")
-
-            lock.release()
-            await project.look()
-            assert project.workable
-
-
-async def test_invalid_rules_stop_nothing(tmp_path: Path) -> None:
-    """The last valid ones stay in force."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        at(project.root, ".ai/step-rules.yaml").write_text("steps: {bdd: {max_attempts: 0}}\n")
-
-        await project.look()
-
-        assert ("invalid_rules", True) == (project.condition, project.workable)
-        assert "steps.bdd.max_attempts" in (project.detail or "")
-
-
-async def test_a_handoff_for_somebody_elses_dispatch_is_heard(tmp_path: Path) -> None:
-    """Level 1: a person or a hook says running, an agent hands over, and the verdict is ours."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        edit(project, status="running", dispatched_at=rfc3339(NOW))
-        at(project.root, ".ai/HANDOFF.md").write_text("---\nstep: bdd\nstatus: pass\n---\n")
-
-        await project.look()
-
-        await eventually(lambda: (shown(project)["step"], shown(project)["status"]) == ("bdd", "pass"))
-        (run,) = await here.journal.runs()
-        assert ("external", "pass") == (run.executor, run.result)
-
-
-async def test_a_handoff_is_not_heard_twice(tmp_path: Path) -> None:
-    """The record is the last one applied."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        at(project.root, ".ai/HANDOFF.md").write_text("---\nstatus: failing\n---\n")
-        edit(project, status="running", dispatched_at=rfc3339(NOW))
-        await project.look()
-        await eventually(lambda: shown(project)["status"] == "failing")
-
-        edit(project, status="running", attempt=2)
-        await project.look()
-        applied = project.main.track.ledger.last_mark
-        await project.look()
-
-        assert "running" == shown(project)["status"]
-        assert applied == project.main.track.ledger.last_mark
+from handoffd.engine.requests import Initialised, Started
 
 
 async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:
@@ -256,38 +48,6 @@ async def test_our_own_executor_is_stopped_at_its_deadline(tmp_path: Path) -> No
         await eventually(lambda: shown(project)["status"] == "timeout")
         assert "ran out of time" in str(shown(project)["last_error"])
         assert 0 == project.live_runs
-
-
-async def test_an_edit_while_an_executor_runs_is_undone(tmp_path: Path) -> None:
-    """Even an invalid one; the executor goes on."""
-    async with house(tmp_path, "sleep 600") as here, living(here, make_project(tmp_path)) as project:
-        await project.main.give(Initialised(project="shop"))
-        await project.main.give(Started(story="US-001"))
-        await eventually(lambda: project.main.pid() is not None)
-        before = shown(project)
-
-        for text in ('{"project": "shop", "step": "done", "status": "pass"}', "{"):
-            at(project.root, ".ai/STATE.json").write_text(text)
-            await project.look()
-            assert before == shown(project)
-
-        assert project.main.pid() is not None
-        await project.end_executors("the test")
-        await eventually(lambda: project.live_runs == 0)
-
-
-async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Path) -> None:
-    """`auto: true` is a person's word, as far as it is trusted."""
-    async with (
-        house(tmp_path) as here,
-        living(here, make_project(tmp_path, settings="auto: true\n")) as project,
-    ):
-        await project.main.give(Initialised(project="shop"))
-        assert not project.main.track.ledger.automatic
-
-        await project.look()
-
-        assert project.main.track.ledger.automatic
 
 
 async def test_a_hint_makes_it_look(tmp_path: Path) -> None:
@@ -356,64 +116,18 @@ async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> No
         assert "failing" == (await here.journal.runs())[-1].result
 
 
-async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) -> None:
-    """It waits, people are told once, and it goes on when it can be written."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        project.main.standing.stuck = "cannot record this: disk full"
-        for _ in range(3):
-            await project.look()
-        assert ("io_error", False) == (project.condition, project.workable)
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
-
-        project.main.standing.stuck = None
-        await project.poll()
-        await eventually(lambda: project.workable)
-
-
-async def test_a_project_can_be_taken_up_where_it_was_moved_to(tmp_path: Path) -> None:
-    """Its lock goes with the folder, not with the path it had."""
-    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        moved = shutil.move(project.root, tmp_path / "moved")
-        await project.look()
-
-        other = Project(str(moved), here.services, ())
-        await other.look()
-
-        assert ("missing", "ok") == (project.condition, other.condition)
-        other.dismiss()
-
-
-async def test_whoever_looks_late_takes_no_lock(tmp_path: Path) -> None:
-    """The project was let go of; the next one has it."""
+async def test_what_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Also of what was taken out of the collector's sight: a daemon does that with what it begins with."""
     async with house(tmp_path) as here:
-        root = make_project(tmp_path)
-        before, after = Project(root, here.services, ()), Project(root, here.services, ())
-        before.dismiss()
-
-        await before.look()
-        await after.look()
-
-        assert "ok" == after.condition
-        after.dismiss()
-
-
-async def test_a_look_that_is_overtaken_by_the_end_of_its_project_keeps_no_lock(tmp_path: Path) -> None:
-    """A verb looks while the project is removed or crashes; whoever has it next would be locked out by us."""
-    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
-        root, asking = make_project(tmp_path), here.services.asking
-        project = Project(root, here.services, ())
-        busy = [object() for _ in range(int(asking.total_tokens))]
-        for one in busy:
-            asking.acquire_on_behalf_of_nowait(one)
-        tasks.start_soon(project.look)
-        await anyio.wait_all_tasks_blocked()
-        project.dismiss()
-        for one in busy:
-            asking.release_on_behalf_of(one)
-        await eventually(lambda: 0 == asking.borrowed_tokens)
-        await anyio.wait_all_tasks_blocked()
-
-        next_one = Project(root, here.services, ())
-        await next_one.look()
-        assert ("ok", None) == (next_one.condition, next_one.detail)
-        next_one.dismiss()
+        async with living(here, make_project(tmp_path)) as project:
+            await project.main.give(Initialised(project="shop"))
+            parts = [weakref.ref(part) for part in (project, project.main, project.files)]
+            gc.collect()
+            gc.freeze()
+        try:
+            del project
+            await anyio.wait_all_tasks_blocked()
+            gc.collect()
+            assert [None] * len(parts) == [part() for part in parts]
+        finally:
+            gc.unfreeze()

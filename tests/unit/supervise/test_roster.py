@@ -199,6 +199,8 @@ async def test_ended_executors_cost_no_attempt(tmp_path: Path) -> None:
             await eventually(lambda: roster.running == 1)
 
             await roster.end_executors("the test")
+            # The daemon's clock stands still here: what it had not shown yet would look like an older edit.
+            await eventually(lambda: shown(root)["status"] == "pending")
 
         at(root, "go").touch()
         async with daemon(here) as roster:

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support.eventually import eventually
+from tests.unit.supervise.living import living, shown
 from tests.unit.supervise.making import House, house, make_project
-from tests.unit.supervise.test_project import living, shown
 
 from handoffd.engine.requests import Initialised, Noted, Started
 from handoffd.engine.track import Phase

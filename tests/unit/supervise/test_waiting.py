@@ -14,6 +14,7 @@ from handoffd.engine.requests import (
     BacklogEdited,
     Continued,
     Initialised,
+    LevelChosen,
     Started,
 )
 from handoffd.supervise.roster import Roster
@@ -76,6 +77,27 @@ async def test_a_backlog_is_told_with_what_keeps_each_story(tmp_path: Path) -> N
         await roster.give(root, Aborted())
         told = await roster.backlog(root)
         assert (None, f"handoffd continue {root}") == (told.story, told.next_command)
+
+
+async def test_what_a_schedule_queued_is_told_as_next_where_it_starts_by_itself(tmp_path: Path) -> None:
+    """Before what a person queued, which waits for a `continue`; at level 1, after it like any other."""
+    gate = "pipelines: {story: {first: review}}\nsteps: {review: {next_on_pass: done}}\n"
+    async with house(tmp_path) as here, daemon(here) as roster:
+        root = make_project(tmp_path, rules=gate)
+        await begun(roster, root)
+        await roster.give(root, Started(story="US-1", then=("US-2",)))
+        nightly = Started(story="NIGHT", schedule="nightly", due=NOW, by="schedule nightly", queue=True)
+        await roster.give(root, nightly)
+
+        for choice, following in (
+            (LevelChosen(level=2), ("NIGHT", True)),
+            (LevelChosen(level=1), ("US-2", False)),
+        ):
+            await roster.give(root, choice)
+            told = await roster.backlog(root)
+            assert following == (told.next_story, told.next_by_itself)
+            [track] = (await roster.view(root)).tracks
+            assert following == (track.next_story, track.next_by_itself)
 
 
 async def test_one_story_follows_another_by_itself(tmp_path: Path) -> None:

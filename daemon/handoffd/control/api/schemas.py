@@ -80,7 +80,7 @@ def _of_body(parameter: Parameter) -> Json:
     described = {"description": parameter.help}
     if parameter.required or parameter.type == "level":
         return {**_not_empty(known), **described}
-    if parameter.type in {"stories", "flag"}:
+    if parameter.type in {"stories", "flag"} or parameter.guards:
         return {"anyOf": [known, {"type": "null"}], **described}
     return {"anyOf": [known, {"type": "null"}, {"const": ""}], **described}
 

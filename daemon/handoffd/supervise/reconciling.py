@@ -1,0 +1,170 @@
+"""A look at all of a project that others may write, and what becomes of it.
+
+Its own files go into force or are held, its STATE files and hand-offs become facts for its tracks, and what
+is wrong becomes its condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
+
+from handoffd.engine.requests import Resumed
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.store.atomic import sweep_temporaries
+from handoffd.store.projection import MAIN
+from handoffd.supervise.bell import Lock
+from handoffd.supervise.folder import Folder
+from handoffd.supervise.health import Health
+from handoffd.supervise.looking import Before, Look
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.supervise.reach import Reach
+from handoffd.supervise.services import Services
+from handoffd.supervise.track import TrackSupervisor
+from handoffd.supervise.visit import Found, visit
+
+
+class Reconciler:
+    """Looks around in one project; `again` asks for another look."""
+
+    def __init__(
+        self,
+        root: str,
+        services: Services,
+        files: ProjectFiles,
+        tracks: Mapping[str, TrackSupervisor],
+        again: Callable[[], None],
+    ) -> None:
+        self._root = root
+        self._services = services
+        self._files = files
+        self._tracks = tracks
+        self._look = Look(root, files, services, again)
+        self._reach = Reach(root, services)
+        self.folder = Folder(root, services.settings.state_dir, services.claims)
+        self.health = Health(root, services)
+        self.edited = False
+        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
+        self._one_at_a_time = Lock()
+        self._surveyed: Found | None = None
+        self._looked = False
+        self._rests = False
+        self.over = False
+        """Whether it looks no more: whoever comes next has the project's lock."""
+
+    def rest(self) -> str:
+        """Keep the claim on the project's folder from now on, and nothing else; return the folder's name."""
+        name = self.folder.name
+        assert name is not None
+        self._rests = True
+        return name
+
+    def let_go(self) -> None:
+        """Let go of the folder; a project that rests keeps its claim on it."""
+        if self._rests:
+            self.folder.rest()
+        else:
+            self.folder.let_go()
+
+    async def look(self) -> None:
+        """Take the project's lock if need be, and look at everything that others may have written.
+
+        A project that cannot be had is marked.
+        """
+        async with self._one_at_a_time:
+            if self.over:
+                return
+            try:
+                await self._look_around()
+            except HandoffdError as error:
+                if not self.over:
+                    self.health.mark_error(error)
+        for track in self._tracks.values():
+            track.wake()
+
+    async def _look_around(self) -> None:
+        self._looked = True
+        before = {name: Before.of(track) for name, track in self._tracks.items()}
+        found = await self._found()
+        if self.over:  # meanwhile: a lock that is taken now would be released by nobody
+            return
+        self.folder.hold(found.lock, bare=self._is_bare(found))
+        if found.halves:
+            await to_thread.run_sync(sweep_temporaries, Path(self._root, ".ai"))
+        if found.texts is not None and self._may_change:
+            await self._take_files(found)
+            await self._become_automatic()
+        for name, seen in found.states.items():
+            await self._look.at(self._tracks[name], seen, before[name])
+        if found.error is not None:
+            raise found.error
+        self._mark_as_found()
+
+    async def inspect(self) -> None:
+        """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
+        try:
+            found = await self._found()
+            await self._take_files(found)
+            for name, seen in found.states.items():
+                self.edited |= await self._look.inspect(self._tracks[name], seen)
+            if found.error is not None:
+                raise found.error
+            self._mark_as_found()
+        except HandoffdError as error:
+            self.health.mark_error(error)
+
+    # --- what lies there -------------------------------------------------------------------------
+    def visit(self) -> Callable[[], Found]:
+        """Return what finds everything that the next look needs, in a thread that may hang."""
+        state_dir, root, first = self._services.settings.state_dir, Path(self._root), not self.folder.held
+        return partial(visit, state_dir, root, tuple(self._tracks), texts=self._may_change, first=first)
+
+    def survey(self, found: Found | None) -> None:
+        """Take what was found before there was a loop, for the first look; too late if that has begun."""
+        if not self._looked:
+            self._surveyed = found
+
+    async def _found(self) -> Found:
+        """Return what lies in the folder now, or what the first visit of all found there."""
+        found, self._surveyed = self._surveyed, None
+        if found is not None:
+            return found
+        try:
+            return await self._reach.asked(self.visit())
+        except StoreError:
+            self.let_go()  # it may be added again from where it was moved to
+            raise
+
+    @property
+    def _may_change(self) -> bool:
+        """Whether what its own files say now may take effect: between two runs, and at first."""
+        running = any(track.track.ledger.dispatch is not None for track in self._tracks.values())
+        return not running or not self._files.loaded
+
+    def _is_bare(self, found: Found) -> bool:
+        """Return whether the STATE.json is missing that the journal says was written there."""
+        return self._tracks[MAIN].track.state is not None and found.states.get(MAIN, found) is None
+
+    # --- what becomes of it ----------------------------------------------------------------------
+    async def _take_files(self, found: Found) -> None:
+        if found.texts is not None:
+            await self._files.take(found.texts)
+            self._services.own_schedules.learn(self._root, self._files.settings.schedule)
+
+    async def _become_automatic(self) -> None:
+        """Take the project to Level 2 if its settings say so (`auto: true`)."""
+        main = self._tracks[MAIN]
+        if self._files.settings.auto and main.track.state is not None and not main.track.ledger.automatic:
+            await main.give(Resumed(by="auto: true"))
+
+    def _mark_as_found(self) -> None:
+        self.health.mark_held(self._files)
+        if trouble := [track.standing.trouble for track in self._tracks.values() if track.standing.trouble]:
+            self.health.mark("io_error", trouble[0])
+        elif problems := self._files.problems:
+            self.health.mark("invalid_rules", *map(str, problems))
+        else:
+            self.health.mark("ok")

@@ -1,0 +1,48 @@
+"""Projects with their loops, and their STATE.json as others see and change it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import House, at
+
+from handoffd.engine.requests import Initialised, Started
+from handoffd.store.records import StoredTrack
+from handoffd.supervise.project import Project
+
+
+@asynccontextmanager
+async def living(here: House, root: str, stored: tuple[StoredTrack, ...] = ()) -> AsyncIterator[Project]:
+    """Lend a project with its loop."""
+    project = Project(root, here.services, stored)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        tasks.start_soon(project.run, ())
+        await eventually(lambda: project.main.lasting or not project.workable)
+        yield project
+        tasks.cancel_scope.cancel()
+    project.dismiss()
+
+
+@asynccontextmanager
+async def at_level_1(here: House, root: str) -> AsyncIterator[Project]:
+    """Lend a project with a story that nobody dispatches by itself."""
+    async with living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001", automatic=False))
+        yield project
+
+
+def shown(project: Project) -> dict[str, object]:
+    """Return what STATE.json says."""
+    found: dict[str, object] = json.loads(at(project.root, ".ai/STATE.json").read_text())
+    return found
+
+
+def edit(project: Project, **changes: object) -> None:
+    """Change STATE.json as another tool would."""
+    at(project.root, ".ai/STATE.json").write_text(json.dumps(shown(project) | changes))
