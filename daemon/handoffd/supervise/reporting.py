@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,9 @@ from handoffd.supervise.track import TrackSupervisor
 
 async def view_of(project: Project, slots: Slots) -> ProjectView:
     """Return how a project stands."""
-    tracks = [await _track_view(project, track, slots) for track in project.tracks.values()]
+    flights = [await _flight_of(project, track) for track in project.tracks.values()]
+    # From here on nothing is waited for: what is told is of one moment, of all its tracks.
+    tracks = [_track_view(project, flight, slots) for flight in flights]
     main = project.main.track
     condition = project.condition
     if condition == "ok" and main.state is None:
@@ -110,18 +112,43 @@ _EDITED = "STATE.json was changed from outside; the next verb, or a daemon, adop
 _UNKNOWN_GROUP = "group: {} is none of the daemon's settings (scheduling.groups), so it limits nothing"
 
 
-async def _track_view(project: Project, track: TrackSupervisor, slots: Slots) -> TrackView | None:
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """What has to be waited for of a track: by then another attempt may be in flight than `attempt`."""
+
+    track: TrackSupervisor
+    attempt: tuple[object, ...]
+    elapsed_min: float | None = None
+    live: Live | None = None
+
+
+async def _flight_of(project: Project, track: TrackSupervisor) -> _Flight:
+    attempt = _attempt_of(track.track)
+    return _Flight(track, attempt, await project.deadlines.elapsed_min(track), await track.live())
+
+
+def _attempt_of(track: Track) -> tuple[object, ...]:
+    """Return what is another as soon as another attempt is in flight, or none."""
+    state, dispatch = track.state, track.ledger.dispatch
+    if state is None or state.status is not Status.RUNNING:
+        return ()
+    return (dispatch.id if dispatch is not None else None, state.dispatched_at)
+
+
+def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | None:
+    track = flight.track
     recorded = _as_recorded(track.key.track, track.track)
     if recorded is None:
         return None
-    elapsed = await project.deadlines.elapsed_min(track)
+    if flight.attempt != _attempt_of(track.track):
+        flight = replace(flight, elapsed_min=None, live=None)
     following, ledger = _following(project, track), track.track.ledger
     upcoming = coming(ledger, auto_continue=track.continues)
     return replace(
         recorded,
-        **_of_output(await track.live(), recorded.session),
+        **_of_output(flight.live, recorded.session),
         pid=track.pid(),
-        elapsed_min=round(elapsed, 2) if elapsed is not None else None,
+        elapsed_min=round(flight.elapsed_min, 2) if flight.elapsed_min is not None else None,
         waits_for=waits_for(project, track, slots),
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),

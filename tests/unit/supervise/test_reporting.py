@@ -9,14 +9,26 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at, bid, daemon, house, make_project
+from tests.unit.supervise.making import (
+    NOW,
+    House,
+    at,
+    bid,
+    daemon,
+    dispatch_of,
+    house,
+    make_project,
+    track_of,
+)
 
 from handoffd.engine.ends import POLICIES, End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
 from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Skipped, Started
 from handoffd.engine.results import Blocked
 from handoffd.engine.views import TrackView
+from handoffd.protocol.state import Status
 from handoffd.supervise.project import Project
 from handoffd.supervise.reporting import peek_of, view_of
 from handoffd.supervise.roster import Roster
@@ -222,6 +234,29 @@ async def test_a_running_attempt_is_told_with_its_live_facts(tmp_path: Path) -> 
         stopped = await track()
         assert ("needs_human", "aborted by me", None, f"handoffd start {root} STORY") == (
             stopped.status, stopped.waits_for, stopped.pid, stopped.next_command
+        )  # fmt: skip
+
+
+async def test_a_view_is_of_one_moment(tmp_path: Path) -> None:
+    """What is decided while an attempt's age is read is told whole or not at all, and with no age."""
+    running = track_of(Status.RUNNING, dispatch=dispatch_of(), dispatched_at=NOW)
+    paused = track_of(Status.PENDING, last_error="Not logged in").with_ledger(paused_by="me")
+    async with house(tmp_path) as here, project_in(here) as project, anyio.create_task_group() as tasks:
+        project.main.standing.track = running
+        told: list[TrackView] = []
+
+        async def look() -> None:
+            told.append(await main(here, project))
+
+        tasks.start_soon(look)
+        await checkpoint()
+        assert not told, "it reads in a thread"
+        project.main.standing.track = paused
+        await eventually(lambda: bool(told))
+
+        (view,) = told
+        assert ("pending", "Not logged in", "paused by me", None) == (
+            view.status, view.last_error, view.waits_for, view.elapsed_min
         )  # fmt: skip
 
 
