@@ -40,13 +40,13 @@ class Plan:
 def plan(minutes: float, restarts: int, rest_s: float = 20.0) -> Plan:
     """Return a plan of one long life, 70 % of the time, and then `restarts` short ones.
 
-    Stories begin until 80 % are over.
+    Stories begin until the last restart, so that each finds people and agents at work.
     """
     whole_s = minutes * 60
     first_s, last_s = whole_s * 0.7, whole_s * 0.95
     between_s = (last_s - first_s) / max(restarts - 1, 1)
     times = tuple(round(first_s + number * between_s, 1) for number in range(restarts))
-    return Plan(whole_s=whole_s, begin_s=whole_s * 0.8, restarts_s=times, rest_s=rest_s)
+    return Plan(whole_s=whole_s, begin_s=last_s, restarts_s=times, rest_s=rest_s)
 
 
 class Soak:
