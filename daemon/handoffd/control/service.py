@@ -7,7 +7,7 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -314,9 +314,9 @@ class Service(Reads):
         """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
         await self._keep_out(caller, "adding projects is for people", hint)
-        for root in roots:
-            _path(root)
-        return added_json(await self._supervision.add_many(roots))
+        impossible = _impossible(roots)
+        added = await self._supervision.add_many([root for root in roots if root not in impossible])
+        return added_json({**added, **impossible})
 
     async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
         """End the daemon; with `executors`, those first. Refused to executors."""
@@ -352,6 +352,17 @@ class Service(Reads):
         lifted = await self._supervision.lift_limit(account, caller.by)
         found = {"projects": list(lifted.projects), "problems": list(lifted.problems)}
         return {"type": "lifted", "account": account, **found}
+
+
+def _impossible(roots: Iterable[str]) -> Mapping[str, HandoffdError]:
+    """Return which places on the disk cannot be projects, and why."""
+    found: dict[str, HandoffdError] = {}
+    for root in roots:
+        try:
+            _path(root)
+        except HandoffdError as error:
+            found[root] = error
+    return found
 
 
 def _path(project: str) -> str:

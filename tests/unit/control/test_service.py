@@ -293,3 +293,15 @@ async def test_the_root_of_all_files_is_no_project(
         await service(supervision, journal).call(verb, place, given, EVE)
 
     assert [] == supervision.given
+
+
+async def test_among_many_the_root_of_all_files_stops_no_other(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """It is told beside them, as a folder that is gone is."""
+    told = await service(supervision, journal).add_many(("/", "/srv/new", "/gone/x"), EVE)
+
+    assert ["/srv/new"] == told["added"]
+    assert {"/": "BAD_ARGUMENT", "/gone/x": "NOT_FOUND"} == {
+        one["project"]: one["code"] for one in told["refused"]
+    }
