@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from handoffd.store.faults import storage_error
 from handoffd.store.rooted import open_parent
@@ -30,18 +31,19 @@ _LATE_S = 600.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+Content = Literal["ours", "edited", "unverifiable"]
+"""Whether somebody has written into a copy; without its run's records nobody can tell."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A run's folder in its project. `strangers`: names in it that we have not given.
-
-    `edited`: somebody has written into what we have put there.
-    """
+    """A run's folder in its project. `strangers`: names in it that we have not given."""
 
     id: str
     bytes: int
     changed: float
     strangers: tuple[str, ...]
-    edited: bool
+    content: Content
 
 
 def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
@@ -113,7 +115,7 @@ def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
     try:
         seen = os.fstat(handle)
         found = {one: os.stat(one, dir_fd=handle, follow_symlinks=False) for one in os.listdir(handle)}
-        edited = _is_edited(handle, found, runs_dir / name)
+        content = _content(handle, found, runs_dir / name)
     except OSError:
         return None
     finally:
@@ -121,27 +123,34 @@ def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
     strangers = [one for one, status in found.items() if not _is_ours(one, status)]
     weight = seen.st_blocks + sum(status.st_blocks for status in found.values())
     return Copy(
-        id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)), edited=edited
-    )
+        id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)),
+        content=content,
+    )  # fmt: skip
 
 
-def _is_edited(folder: int, found: Mapping[str, os.stat_result], records: Path) -> bool:
-    """Return whether the prompt is not what the executor got, or the output is younger than its end."""
-    prompt, output = found.get(_PROMPT), found.get(_OUTPUT)
-    if prompt is not None and _is_ours(_PROMPT, prompt) and _is_another(folder, prompt, records / _PROMPT):
-        return True
+def _content(folder: int, found: Mapping[str, os.stat_result], records: Path) -> Content:
+    """Compare the prompt with what the executor got, and the age of the output with that of its end."""
+    try:
+        os.lstat(records)
+        edited = _is_another(folder, found, records) or _is_late(found.get(_OUTPUT), records)
+    except OSError:
+        return "unverifiable"
+    return "edited" if edited else "ours"
+
+
+def _is_late(output: os.stat_result | None, records: Path) -> bool:
     try:
         ended = os.lstat(records / _END).st_mtime
-    except OSError:  # never started, or its records are gone
+    except FileNotFoundError:  # it was never started, or its end was lost
         return False
     return output is not None and output.st_mtime > ended + _LATE_S
 
 
-def _is_another(folder: int, prompt: os.stat_result, recorded: Path) -> bool:
-    try:
-        text = recorded.read_bytes()
-    except OSError:
+def _is_another(folder: int, found: Mapping[str, os.stat_result], records: Path) -> bool:
+    prompt = found.get(_PROMPT)
+    if prompt is None or not _is_ours(_PROMPT, prompt):
         return False
+    text = (records / _PROMPT).read_bytes()
     if prompt.st_size != len(text):
         return True
     handle = os.open(_PROMPT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -156,14 +165,14 @@ def _is_ours(name: str, status: os.stat_result) -> bool:
 def dispose_copy(root: Path, folder: str, run: str, runs_dir: Path) -> bool:
     """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError.
 
-    One that somebody has written into since it was looked at stays.
+    One stays that somebody has written into since it was looked at, or of which nobody can tell.
     """
     with open_parent(root, f"{folder}/{run}/any") as handle:
         if handle is None:
             return True
         try:
             found = {name: os.stat(name, dir_fd=handle, follow_symlinks=False) for name in os.listdir(handle)}
-            if _is_edited(handle, found, runs_dir / run):
+            if _content(handle, found, runs_dir / run) != "ours":
                 return False
             for name, status in found.items():
                 if _is_ours(name, status):

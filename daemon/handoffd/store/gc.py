@@ -11,14 +11,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""
 
-Condition = Literal["running", "unjudged", "foreign", "edited", "ended", "unknown"]
+Condition = Literal[
+    "running", "unjudged", "foreign", "edited", "unverifiable", "unanswered", "ended", "unknown"
+]
 """How a run stands. Foreign: its folder holds what is not ours. Edited: somebody has written into its copy,
-which its records are needed to tell. Unknown: the journal says nothing of it, as after a restore."""
+which its records are needed to tell; without them a copy is unverifiable, and those of a project that does
+not answer may still be needed. Unknown: the journal says nothing of it, as after a restore."""
+_STAYS: Final = frozenset({"running", "unjudged", "foreign", "edited", "unverifiable", "unanswered"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ def _newest(found: Iterable[Past], count: int) -> frozenset[tuple[str, str]]:
 def _reason_to_stay(
     past: Past, now: datetime, days: float | None, spared: frozenset[tuple[str, str]]
 ) -> str | None:
-    if past.condition in {"running", "unjudged", "foreign", "edited"}:
+    if past.condition in _STAYS:
         return past.condition
     if days is None:
         return "kept for ever"

@@ -69,15 +69,15 @@ class Housekeeping:
         async with self._one:
             runs_dir = self._services.settings.runs_dir
             folders = await to_thread.run_sync(disposal.run_folders, runs_dir)
-            copies, problems = await self._copies()
+            copies, silent = await self._copies()
             ids = sorted({*folders, *(copy.id for _, copy in copies)})
             ends = await self._services.journal.cleaning.ends(ids)
-            edited = {copy.id for _, copy in copies if copy.edited}
+            needed = _needed(copies, silent, ends)
             found = [
                 *(self._copy(root, copy, ends.get(copy.id)) for root, copy in copies),
-                *await to_thread.run_sync(_runs, folders, ends, edited),
+                *await to_thread.run_sync(_runs, folders, ends, needed),
             ]
-            return await self._cleaned(found, folders, problems, dry_run)
+            return await self._cleaned(found, folders, list(silent.values()), dry_run)
 
     async def _cleaned(
         self, found: Sequence[Past], folders: Mapping[str, list[Path]], problems: list[str], dry_run: bool
@@ -101,7 +101,7 @@ class Housekeeping:
             problems=tuple(problems),
         )
 
-    async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], list[str]]:
+    async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], Mapping[str, str]]:
         """Return the copies in all projects, and why some could not be asked: these wait side by side."""
         found: dict[str, list[disposal.Copy]] = {}
         problems: dict[str, str] = {}
@@ -118,7 +118,7 @@ class Housekeeping:
             for _ in range(_ASKED_AT_ONCE):
                 tasks.start_soon(ask)
         copies = [(root, copy) for root in sorted(found) for copy in found[root]]
-        return copies, [problems[root] for root in sorted(problems)]
+        return copies, dict(sorted(problems.items()))
 
     async def _asked(self, root: str, look: Callable[[], _T]) -> _T:
         """Return what `look` finds in a project. One that hangs is waited for once, by one thread."""
@@ -130,7 +130,7 @@ class Housekeeping:
             raise
 
     def _copy(self, root: str, copy: disposal.Copy, end: End | None) -> Past:
-        condition: Condition = "edited" if copy.edited else _condition(end)
+        condition: Condition = _condition(end) if copy.content == "ours" else copy.content
         if copy.strangers or (end is not None and end.project != root):
             condition = "foreign"
         changed = datetime.fromtimestamp(copy.changed, UTC)
@@ -203,18 +203,28 @@ def _copies_in(root: str, runs_dir: Path) -> list[disposal.Copy]:
     return list(disposal.copies(Path(root), RUNS, runs_dir))
 
 
-def _runs(folders: Mapping[str, list[Path]], ends: Mapping[str, End], edited: Container[str]) -> list[Past]:
-    return [_run(one, paths, ends.get(one), edited=one in edited) for one, paths in folders.items()]
+def _needed(
+    copies: Iterable[tuple[str, disposal.Copy]], silent: Container[str], ends: Mapping[str, End]
+) -> dict[str, Condition]:
+    """Return the runs whose records must stay to tell what becomes of their copies."""
+    needed: dict[str, Condition] = {run: "unanswered" for run, end in ends.items() if end.project in silent}
+    return needed | {copy.id: "edited" for _, copy in copies if copy.content == "edited"}
 
 
-def _run(one: str, paths: list[Path], end: End | None, *, edited: bool) -> Past:
+def _runs(
+    folders: Mapping[str, list[Path]], ends: Mapping[str, End], needed: Mapping[str, Condition]
+) -> list[Past]:
+    return [_run(one, paths, ends.get(one), needed.get(one)) for one, paths in folders.items()]
+
+
+def _run(one: str, paths: list[Path], end: End | None, needed: Condition | None) -> Past:
     running = any(_lives(path) for path in paths)
     since = None if end is None else end.ended_at
     return Past(
         kind="run",
         id=one,
         project=None if end is None else end.project,
-        condition="running" if running else "edited" if edited else _condition(end),
+        condition="running" if running else needed or _condition(end),
         since=since or datetime.fromtimestamp(max(_changed(path) for path in paths), UTC),
         bytes=sum(disposal.bytes_below(path) for path in paths),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def copy(root: Path, name: str = ID) -> Path:
     folder.mkdir(parents=True)
     for file in ("prompt.md", "output.log", ".output.log.4711", f".prompt.md.{0:016x}.tmp"):
         (folder / file).write_text("x")
+    return folder
+
+
+def recorded(base: Path) -> Path:
+    """Return the records of the run that `copy` is of, as it ended."""
+    folder = run_folder(base / "runs")
+    (folder / "prompt.md").write_text("x")
+    (folder / "exit.json").touch()
     return folder
 
 
@@ -130,6 +139,8 @@ def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger
         case _:
             (folder / stranger).touch()
 
+    recorded(tmp_path)
+
     (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
     assert (stranger,) == found.strangers
     assert not dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
@@ -141,26 +152,41 @@ def test_what_is_not_ours_is_neither_removed_nor_hidden(tmp_path: Path, stranger
 @pytest.mark.parametrize("name", ["prompt.md", "output.log"])
 def test_a_copy_that_somebody_has_written_into_stays(tmp_path: Path, name: str) -> None:
     """Whether it is seen at once, or only when it is about to go."""
-    folder, records = copy(tmp_path), run_folder(tmp_path / "runs")
-    (records / "prompt.md").write_text("x")
-    (records / "exit.json").touch()
+    folder, records = copy(tmp_path), recorded(tmp_path)
     (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
-    assert not found.edited
+    assert "ours" == found.content
 
     (folder / name).write_text("y")  # of the same length
     later = (records / "exit.json").stat().st_mtime + 86_400
     os.utime(folder / name, (later, later))
 
     (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
-    assert (True, ()) == (found.edited, found.strangers)
+    assert ("edited", ()) == (found.content, found.strangers)
     assert not dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
     assert (4, "y") == (len(os.listdir(folder)), (folder / name).read_text())
+
+
+@pytest.mark.parametrize("lost", ["all", "prompt.md"])
+def test_a_copy_stays_of_which_nobody_can_tell(tmp_path: Path, lost: str) -> None:
+    """Its run's records are gone: somebody may have written into it, or not."""
+    folder, records = copy(tmp_path), recorded(tmp_path)
+    if lost == "all":
+        shutil.rmtree(records)
+    else:
+        (records / lost).unlink()
+
+    (found,) = copies(tmp_path, RUNS, tmp_path / "runs")
+
+    assert "unverifiable" == found.content
+    assert not dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
+    assert 4 == len(os.listdir(folder))
 
 
 def test_copies_go_with_their_folder(tmp_path: Path) -> None:
     """Twice is no fault; other runs stay."""
     copy(tmp_path)
     copy(tmp_path, OTHER)
+    recorded(tmp_path)
 
     assert dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")
     assert dispose_copy(tmp_path, RUNS, ID, tmp_path / "runs")

@@ -125,7 +125,7 @@ async def test_what_lives_or_was_not_judged_stays(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_nobody_knows_goes_by_its_folders_age(tmp_path: Path) -> None:
-    """As after a restore: it is not the journal's, and nobody will judge it."""
+    """As after a restore: it is not the journal's, and nobody will judge it. A copy of none stays."""
     root = make_project(tmp_path)
     async with house(tmp_path) as here:
         unknown = here.services.settings.runs_dir / run_id(1)
@@ -140,8 +140,9 @@ async def test_a_run_that_nobody_knows_goes_by_its_folders_age(tmp_path: Path) -
 
         cleaned = await clean.clean(dry_run=False)
 
-        assert [f"copy {run_id(2)}", f"run {run_id(1)}"] == sorted(what(cleaned))
-        assert (["notes"], []) == left(here, root)
+        assert [f"run {run_id(1)}"] == list(what(cleaned))
+        assert (["notes"], [run_id(2)]) == left(here, root)
+        assert {"unverifiable": 1} == cleaned.kept
 
 
 async def test_what_the_daemon_has_not_made_stays(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ async def test_what_somebody_has_written_into_stays_with_its_records(tmp_path: P
 
 
 async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
-    """It is told of, and its copies are looked at when it is back."""
+    """It is told of, and its copies are looked at when it is back: until then their records stay."""
     root, other = make_project(tmp_path), make_project(tmp_path / "other")
     async with house(tmp_path) as here:
         await judged(here, root, 1)
@@ -190,11 +191,30 @@ async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
 
         cleaned = await clean.clean(dry_run=False)
 
-        assert ([], []) == left(here, other)
+        assert ([run_id(1)], []) == left(here, other)
+        assert {"unanswered": 1} == cleaned.kept
         (problem,) = cleaned.problems
         assert problem.startswith(f"{root} was left alone: ")
         (tmp_path / "away").rename(root)
-        assert [f"copy {run_id(1)}"] == list(what(await clean.clean(dry_run=False)))
+        assert [f"copy {run_id(1)}", f"run {run_id(1)}"] == list(what(await clean.clean(dry_run=False)))
+
+
+async def test_what_was_written_while_a_project_was_elsewhere_is_not_lost(tmp_path: Path) -> None:
+    """The records that can tell stay for as long as it does not answer."""
+    root = make_project(tmp_path)
+    async with house(tmp_path) as here:
+        await judged(here, root, 1)
+        at(root, f".ai/runs/{run_id(1)}/prompt.md").write_text("Go on, but differently.")
+        here.clock.ahead_s = 400 * DAY_S
+        clean = keeper(here, root)
+        os.rename(root, tmp_path / "away")
+        await clean.clean(dry_run=False)
+        (tmp_path / "away").rename(root)
+
+        cleaned = await clean.clean(dry_run=False)
+
+        assert {"edited": 2} == cleaned.kept
+        assert "Go on, but differently." == at(root, f".ai/runs/{run_id(1)}/prompt.md").read_text()
 
 
 async def test_what_could_not_be_cleaned_up_by_itself_is_in_the_log(tmp_path: Path) -> None:
