@@ -45,6 +45,17 @@ class Usage:
             priced=pricers.pop() if len(pricers) == 1 else "mixed" if pricers else None,
         )
 
+    def __sub__(self, earlier: Usage) -> Usage:
+        """Return what came to `earlier`, a sum that is a part of this one."""
+        return Usage(
+            input_tokens=self.input_tokens - earlier.input_tokens,
+            output_tokens=self.output_tokens - earlier.output_tokens,
+            cache_read_tokens=self.cache_read_tokens - earlier.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens - earlier.cache_write_tokens,
+            cost_usd=None if self.cost_usd is None else self.cost_usd - (earlier.cost_usd or 0),
+            priced=self.priced,
+        )
+
 
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:
     """Return both for people, as far as they are known: `12.4k tokens, $0.21`; nothing for nothing."""

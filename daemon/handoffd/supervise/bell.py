@@ -47,10 +47,10 @@ class Bell:
 
 
 class Lock(asyncio.Lock):
-    """A lock that keeps its queue no longer than somebody waits in it."""
+    """A lock that lets go of its queue when it is released and nobody waits in it."""
 
     def release(self) -> None:
         """Have the next one go on, if there is one."""
         super().release()
-        if not self._waiters:
-            self._waiters = None  # CPython's own name for it; where there is none, nothing is gained or lost
+        if not getattr(self, "_waiters", True):  # CPython's own name for it: None until somebody waits
+            self._waiters = None

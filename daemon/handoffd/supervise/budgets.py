@@ -7,7 +7,7 @@ with one project and with ten thousand: as much as there are runs just now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import reduce
@@ -93,12 +93,15 @@ class Budgets:
 
     def book(self, usage: Usage, model: str | None) -> None:
         """Count a run whose end is committed."""
-        self._turn_the_page()
-        self._booked += usage
-        self._days[self._day] = self._days.get(self._day, Usage()) + usage
+        self._add(usage)
         dollars = any(getattr(self._caps, f"{scope}_usd") is not None for scope in SCOPES)
         if dollars and usage.tokens and usage.cost_usd is None:
             self._tell_once(unpriced_notice(self._place, model, self._clock))
+
+    def _add(self, usage: Usage) -> None:
+        self._turn_the_page()
+        self._booked += usage
+        self._days[self._day] = self._days.get(self._day, Usage()) + usage
 
     @property
     def booked(self) -> Usage:
@@ -116,6 +119,16 @@ class Budgets:
     def end(self, dispatch: str) -> None:
         """Count a run no more whose end is committed; a track that crashed would have it fly for ever."""
         self._flights.pop(dispatch, None)
+
+    def recorded(self, project: str, flying: Container[str], unheard: Usage) -> None:
+        """Take over how a project stands in the journal: a commit may have been waited for and not heard of.
+
+        `flying`: the dispatches in flight there; `unheard`: what it has booked beyond what was told of here.
+        """
+        for dispatch, flight in tuple(self._flights.items()):
+            if flight.key.project == project and dispatch not in flying:
+                del self._flights[dispatch]
+        self._add(unheard)
 
     # --- what follows ------------------------------------------------------------------------------
     def over(self, key: TrackKey, track: Track, project: ProjectCaps) -> Finding | None:

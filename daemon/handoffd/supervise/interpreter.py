@@ -187,7 +187,7 @@ class Interpreter:
             key=self._key,
             track=lambda: self._inbox.track,
             caps=lambda: self._files.settings.caps,
-            post=self._inbox.post,
+            post=self._inbox.post,  # which holds the track for as long as the run is counted
         )
 
     async def _baseline(self, order: MeasureBaseline, effect_id: int) -> None:

@@ -19,6 +19,7 @@ import structlog
 
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import Event
+from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.store.records import PendingEffect
 from handoffd.supervise.bell import Bell
@@ -228,8 +229,11 @@ class Loops:
     async def recorded(self, root: str) -> tuple[Project, tuple[PendingEffect, ...]]:
         """Return a project as the journal knows it, with the orders that are not done."""
         journal = self._services.journal
-        stored = await journal.tracks([root])
-        return Project(root, self._services, stored), await journal.pending_effects(root)
+        stored, pending = await journal.tracks([root]), await journal.pending_effects(root)
+        project, before = Project(root, self._services, stored), self._register.awake.get(root)
+        unheard = project.spent - before.spent if before is not None else Usage()
+        self._services.budgets.recorded(root, project.dispatches, unheard)
+        return project, pending
 
     async def _contain(self, root: str, loop: _Loop, pending: tuple[PendingEffect, ...] | None) -> None:
         """Restart a crashed project with back-off, until one rests; let cancellation through."""
@@ -245,7 +249,7 @@ class Loops:
                         return
                     crashes = 1 if clock.monotonic() - began > STEADY_S else crashes + 1
                     self._crashed(root, error, crashes)
-                    pending = None
+                    pending = error = None  # whose traceback would hold the project that is worth nothing
         finally:
             loop.gone.ring()
             if self._loops.get(root) is loop:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import reduce
+from operator import add
 from typing import Protocol
 from weakref import proxy
 
@@ -18,6 +20,7 @@ from anyio import to_thread
 
 from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.track import StopReason, Track, TrackKey
+from handoffd.engine.usage import Usage
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import Run, adopt
@@ -125,6 +128,17 @@ class Project:
         return any(dispatch is not None and dispatch.phase in WITH_EXECUTOR for dispatch in flying)
 
     @property
+    def dispatches(self) -> frozenset[str]:
+        """The attempts in flight, by id."""
+        flying = (track.track.ledger.dispatch for track in self.tracks.values())
+        return frozenset(dispatch.id for dispatch in flying if dispatch is not None)
+
+    @property
+    def spent(self) -> Usage:
+        """What its runs have used, as far as their ends are known here."""
+        return reduce(add, (track.track.ledger.spent for track in self.tracks.values()), Usage())
+
+    @property
     def main(self) -> TrackSupervisor:
         """The track that a project has by default."""
         return self.tracks[MAIN]
@@ -137,7 +151,7 @@ class Project:
     @property
     def running(self) -> bool:
         """Whether an attempt of ours is in flight."""
-        return any(track.track.ledger.dispatch is not None for track in self.tracks.values())
+        return bool(self.dispatches)
 
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
@@ -264,8 +278,7 @@ class Project:
         """Return whether anything of ours runs in it, also while nobody can look after it."""
         if self.begun.rung:
             return self.running
-        dispatches = [track.track.ledger.dispatch for track in self.tracks.values()]
-        names = [self._services.run_dir(dispatch.id) for dispatch in dispatches if dispatch is not None]
+        names = [self._services.run_dir(dispatch) for dispatch in self.dispatches]
         return any([isinstance(await to_thread.run_sync(adopt, name), Run) for name in names])
 
     # --- looking ---------------------------------------------------------------------------------

@@ -30,6 +30,18 @@ def test_a_sum_says_that_its_costs_come_from_several_places() -> None:
     assert (both.cost_usd, both.priced) == (0.75, "mixed")
 
 
+def test_what_came_to_a_sum_is_found_again() -> None:
+    """Of each kind, and of a cost that was not known before."""
+    before = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4)
+    more = Usage(
+        input_tokens=10, output_tokens=20, cache_read_tokens=30, cache_write_tokens=40,
+        cost_usd=0.25, priced="table",
+    )  # fmt: skip
+    assert more == (before + more) - before
+    assert more == (more + more) - more
+    assert Usage() == before - before
+
+
 @pytest.mark.parametrize(
     ("tokens", "cost", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
 from handoffd.supervise.bell import Bell, Lock
 
@@ -71,8 +72,9 @@ async def test_everybody_who_waits_hears_the_ring() -> None:
     assert ["a", "c"] == heard
 
 
-async def test_a_lock_lets_them_in_one_by_one_and_keeps_no_queue() -> None:
-    """Whoever gives up while waiting keeps nobody else from it."""
+@pytest.mark.parametrize("cancelled", ["a", "b"])
+async def test_a_lock_lets_them_in_one_by_one_and_keeps_no_queue(cancelled: str) -> None:
+    """Whoever gives up while waiting keeps nobody else from it, also if it was the next one's turn."""
     lock, order = Lock(), list[str]()
 
     async def work(name: str, scope: anyio.CancelScope) -> None:
@@ -88,8 +90,9 @@ async def test_a_lock_lets_them_in_one_by_one_and_keeps_no_queue() -> None:
         for name, scope in scopes.items():
             tasks.start_soon(work, name, scope)
         await anyio.wait_all_tasks_blocked()
-        scopes["b"].cancel()
-        lock.release()
+        lock.release()  # it is a's turn now
+        scopes[cancelled].cancel()
 
-    assert list("aaccdd") == order
+    others = [name for name in "abcd" if name != cancelled]
+    assert [name for name in others for _ in ("in", "out")] == [name for name in order if name != cancelled]
     assert (False, None) == (lock.locked(), lock._waiters)

@@ -14,13 +14,28 @@ import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at, daemon, house, make_project
+from tests.unit.store.making import record
+from tests.unit.supervise.making import (
+    NOW,
+    House,
+    at,
+    daemon,
+    dispatch_of,
+    house,
+    make_project,
+    track_of,
+)
 
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted, Started
+from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.line import GivenUp
+from handoffd.protocol.state import Status
+from handoffd.settings import ProjectCaps
 from handoffd.store.lock import acquire, project_lock_path
+from handoffd.supervise.budgets import Flight
 from handoffd.supervise.loops import Loops, _Loop
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
@@ -109,6 +124,31 @@ async def test_a_crashed_project_is_made_anew_from_what_was_recorded(tmp_path: P
             assert "started again" in (after.crash or "")
             assert "accepted" == (await after.main.give(Noted(text="still here"))).result.type
             await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+
+
+async def test_what_a_crashed_project_did_not_hear_of_is_booked_all_the_same(tmp_path: Path) -> None:
+    """A run whose end was committed flies no more, and what it used counts against the caps of all."""
+    used = Usage(input_tokens=7, cost_usd=0.25, priced="table")
+    async with house(tmp_path) as here:
+        root, budgets = make_project(tmp_path), here.services.budgets
+        before = Project(root, here.services, ())
+        projects = {root: before}
+        async with looping(here, projects, Watch()):
+            await before.main.give(Initialised(project="shop"))
+            flying = track_of(Status.RUNNING, dispatch=dispatch_of("d1"))
+            budgets.begin("d1", flight(TrackKey(root), flying))
+            ended = before.main.track.with_ledger(spent=used)
+            await here.journal.commit(record(key=TrackKey(root), after=ended, at=NOW))
+
+            before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
+
+            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
+            assert (used, {}) == (budgets.booked, budgets._flights)
+
+
+def flight(key: TrackKey, track: Track) -> Flight:
+    """Return a run that is counted and hears of nothing."""
+    return Flight(key=key, track=lambda: track, caps=ProjectCaps, post=lambda event: None)
 
 
 async def test_a_crash_in_the_middle_of_a_commit_loses_and_doubles_nothing(tmp_path: Path) -> None:
