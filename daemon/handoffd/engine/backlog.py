@@ -39,18 +39,21 @@ def startable(ledger: Ledger) -> Queued | None:
     return next((entry for entry in ledger.backlog if not unmet(entry, ledger)), None)
 
 
-def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
-    """Return the story that starts by itself where none is in flight; None when somebody has to ask.
+def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool) -> bool:
+    """Return whether an entry starts with nobody asking, once nothing is before it.
 
     What a schedule has queued was due, and missed its time only because of the story before it. At level 1
-    people dispatch, and after a pause it is they who go on.
+    people dispatch, and after a pause, an abort or an edit that is held it is they who go on.
     """
-    if not ledger.automatic or ledger.paused_by:
-        return None
-    if auto_continue:
-        return startable(ledger)
-    due = (entry for entry in ledger.backlog if entry.schedule is not None)
-    return next((entry for entry in due if not unmet(entry, ledger)), None)
+    if not ledger.automatic or ledger.paused_by or ledger.closed or ledger.held_edit:
+        return False
+    return auto_continue or entry.schedule is not None
+
+
+def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+    """Return the story that starts by itself where none is in flight; None when somebody has to ask."""
+    ready = (entry for entry in ledger.backlog if not unmet(entry, ledger))
+    return next((one for one in ready if needs_nobody(ledger, one, auto_continue=auto_continue)), None)
 
 
 def coming(ledger: Ledger, *, auto_continue: bool) -> Queued | None:

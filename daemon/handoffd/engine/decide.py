@@ -74,7 +74,7 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
-from handoffd.engine.results import Refusal
+from handoffd.engine.results import Finished, Refusal
 from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled
 from handoffd.engine.track import StopReason, Track
 from handoffd.engine.transitions import TRANSITIONS
@@ -125,6 +125,8 @@ def _decide(situation: Situation, event: Event) -> Decision:
 def _advised(decision: Decision, rules: RuleBook) -> Decision:
     """Return the decision with what a person would type next, unless its rule knew better."""
     result = decision.result
+    if isinstance(result, Finished):  # it knows: where the next story starts by itself, nothing
+        return decision
     following = result.next_command or next_command(decision.track, rules)
     return changed(decision, result=changed(result, next_command=following))
 

@@ -16,8 +16,8 @@ from handoffd.engine.requests import (
     BacklogRemoved,
     Continued,
 )
-from handoffd.engine.routing import begin, give_back, next_parked
-from handoffd.engine.track import Queued
+from handoffd.engine.routing import begin, give_back, next_parked, parked_of
+from handoffd.engine.track import Parked, Queued
 from handoffd.engine.wording import accept, refuse
 
 _UNASKED: Final = "waits for a `continue`"
@@ -34,8 +34,7 @@ def go_on(situation: Situation, event: Continued) -> Decision:
         return refuse(situation, "PAUSED", message, command("resume"))
     parked = next_parked(situation.track) if situation.done else None
     if parked is not None:
-        track = give_back(situation, parked)
-        return accept(track, f"{parked.state.story} is taken up again at {parked.state.step}")
+        return taken_up(situation, parked)
     upcoming = startable(ledger)
     if upcoming is None:
         return _nothing_to_start(situation)
@@ -43,10 +42,18 @@ def go_on(situation: Situation, event: Continued) -> Decision:
 
 
 def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:
-    """Begin a story of the backlog, which leaves it with that."""
+    """Begin a story of the backlog, which leaves it with that; one that was set aside goes on."""
+    grounds = _passed_over(situation, upcoming)
+    if (parked := parked_of(situation.ledger, upcoming.story)) is not None:
+        return taken_up(situation, parked).because(*grounds)
     started, checklist = begin(situation, upcoming, bootstrapped=upcoming.bootstrapped)
-    decision = accept(started, f"{upcoming.story} starts from the backlog").also(checklist)
-    return decision.because(*_passed_over(situation, upcoming))
+    return accept(started, f"{upcoming.story} starts from the backlog").also(checklist).because(*grounds)
+
+
+def taken_up(situation: Situation, parked: Parked) -> Decision:
+    """Go on with a story where it was set aside."""
+    told = f"{parked.state.story} is taken up again at {parked.state.step}"
+    return accept(give_back(situation, parked), told)
 
 
 def _passed_over(situation: Situation, upcoming: Queued) -> tuple[Ground, ...]:

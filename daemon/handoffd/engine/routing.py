@@ -274,6 +274,11 @@ def next_parked(track: Track) -> Parked | None:
     return next((parked for parked in reversed(track.ledger.parked) if parked.give_back), None)
 
 
+def parked_of(ledger: Ledger, story: str) -> Parked | None:
+    """Return a story as it was set aside; None when it was not."""
+    return next((parked for parked in ledger.parked if parked.state.story == story), None)
+
+
 def give_back(situation: Situation, parked: Parked) -> Track:
     """Return the track with a parked story taken up where it was set aside."""
     project = _without(lasting(situation.ledger), parked.state.story)

@@ -10,6 +10,7 @@ from handoffd.engine.backlog import (
     MOST_TEXT,
     behind,
     entry_of,
+    needs_nobody,
     unmet,
     waits_in_words,
 )
@@ -17,7 +18,7 @@ from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.queueing import no_circle
 from handoffd.engine.requests import Started
-from handoffd.engine.routing import begin, give_back
+from handoffd.engine.routing import begin, give_back, parked_of
 from handoffd.engine.track import Parked, Queued, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.state import Status
@@ -43,14 +44,13 @@ def start(situation: Situation, event: Started) -> Decision:
 
 def _entry(situation: Situation, event: Started, story: str) -> Queued:
     """Return what was asked for as an entry of the backlog; what was said of it before holds still."""
-    known = entry_of(situation.ledger, story)
-    entry = known if known is not None and event.schedule is None else Queued(story=story)
+    entry = entry_of(situation.ledger, story) or Queued(story=story)
     return replace(
         entry, task_type=event.task_type, instruction=event.instruction or entry.instruction,
         agent_teams=event.agent_teams or entry.agent_teams, blocked_by=event.blocked_by or entry.blocked_by,
         executor=event.executor or entry.executor, priority=event.priority or entry.priority,
         complexity=event.complexity or entry.complexity, bootstrapped=event.bootstrapped,
-        by=entry.by or event.by, at=entry.at or situation.now, schedule=event.schedule,
+        by=entry.by or event.by, at=entry.at or situation.now, schedule=event.schedule or entry.schedule,
     )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def _start_now(
 ) -> Decision:
     track = _at_its_level(_queued(situation.track, others), event)
     behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
-    parked = next((p for p in track.ledger.parked if p.state.story == first.story), None)
+    parked = parked_of(track.ledger, first.story)
     if parked is not None and not event.force:
         return accept(
             give_back(situation.at(track), parked),
@@ -203,7 +203,8 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
             track, f"{names} {verb} in the backlog{why}", do="it starts when it can and is asked to"
         )
     behind_ = f"behind {situation.state.story or 'what runs'}"
-    by_itself = track.ledger.automatic and all(entry.schedule is not None for entry in entries)
+    go_on = situation.auto_continue
+    by_itself = all(needs_nobody(track.ledger, entry, auto_continue=go_on) for entry in entries)
     how = "it starts by itself" if by_itself else "`continue` starts the next one"
     return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
 

@@ -73,7 +73,8 @@ def _no_gate(situation: Situation, story: str | None) -> Decision | None:
     step, flying = situation.state.step, situation.state.story
     if story not in {None, flying}:
         # A notice is read hours later; by then another story may wait at a gate that nobody has looked at.
-        message = f"{story} waits at no gate; {flying or 'no story'} is the one in flight, at {step}"
+        now = f"{flying} is the one in flight, at {step}" if situation.in_flight else "no story is in flight"
+        message = f"{story} waits at no gate; {now}"
         return refuse(situation, "WRONG_STORY", message, command("status"))
     if situation.done or not situation.rule.requires_human:
         message = f"{step} is not a human step"

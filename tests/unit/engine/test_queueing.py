@@ -17,7 +17,7 @@ from handoffd.engine.requests import (
     Started,
 )
 from handoffd.engine.results import Accepted, Finished
-from handoffd.engine.track import Ledger, Parked, Queued
+from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 
 THREE = (Queued(story="a", priority=5), Queued(story="b"), Queued(story="c", priority=-5))
@@ -195,17 +195,33 @@ def test_what_a_schedule_queued_starts_without_being_asked_for() -> None:
     assert "a waits for a `continue`; NEVER waits for US-9 (" in grounds["backlog.passed_over"]
     [notice] = play.step_passes().step_passes().turn().expect(result="done", step="done").notices
     assert (True, None) == ("TIDY is next" in str(notice.why), notice.action)
+    assert play.decision.result.next_command is None
     play.turn().expect(story="TIDY").step_passes().step_passes().turn()
     assert play.track == play.turn().track
     assert ["a", "NEVER"] == [queued.story for queued in play.ledger.backlog]
 
 
-@pytest.mark.parametrize("ledger", [{"automatic": False}, {"paused_by": "mei"}])
+HELD = HeldEdit(state=state_at("review"), why="STATE.json was edited")
+
+
+@pytest.mark.parametrize(
+    "ledger", [{"automatic": False}, {"paused_by": "mei"}, {"closed": True}, {"held_edit": HELD}]
+)
 def test_what_a_schedule_queued_waits_where_people_dispatch(ledger: dict[str, object]) -> None:
     """Nobody is told that it starts by itself: what a `continue` starts is next, and that is said."""
     play = waiting(Queued(story="a"), Queued(story="NIGHT", schedule="b"), **ledger).turn()
     assert unasked(play.ledger, auto_continue=True) is None
     play.expect(story="US-1", step="done")
+
+
+def test_what_was_set_aside_goes_on_when_its_turn_in_the_backlog_comes() -> None:
+    """As `start` would have it: what was done of it is not done again."""
+    parked = Parked(state=state_at("impl", story="NIGHT"), ledger=Ledger(schedule="b"), give_back=False)
+    play = waiting(Queued(story="NIGHT", schedule="b"), parked=(parked,)).turn()
+
+    play.expect(story="NIGHT", step="impl")
+    assert ((), ()) == (play.ledger.backlog, play.ledger.parked)
+    assert "backlog.next" in [ground.rule for ground in play.decision.grounds]
 
 
 def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:

@@ -323,8 +323,23 @@ def test_a_schedule_is_in_nobodys_way() -> None:
     play = Playbook(track_at("impl")).given(replace(custom, queue=True)).expect(story="US-1", step="impl")
     assert [("REVIEW-7", "nightly")] == [(one.story, one.schedule) for one in play.ledger.backlog]
     assert "it starts by itself" in play.decision.result.caller_instruction
-    by_hand = Playbook(track_at("impl", ledger=Ledger())).given(replace(custom, queue=True))
-    assert "`continue` starts the next one" in by_hand.decision.result.caller_instruction
+    for ledger in (Ledger(), Ledger(automatic=True, paused_by="mei")):
+        held = Playbook(track_at("impl", ledger=ledger)).given(replace(custom, queue=True))
+        assert "`continue` starts the next one" in held.decision.result.caller_instruction
+
+
+def test_what_a_person_said_of_a_story_holds_when_a_schedule_asks_for_it_too() -> None:
+    """And the other way round: it stays the schedule's, which so has one story at a time."""
+    asked = Started(story="REVIEW-7", queue=True, blocked_by=("US-5",), executor=("codex",), by="mei")
+    play = Playbook(track_at("impl")).given(asked).given(replace(NIGHTLY, queue=True))
+    [entry] = play.ledger.backlog
+    assert (("US-5",), ("codex",), "nightly", "mei") == (
+        entry.blocked_by, entry.executor, entry.schedule, entry.by
+    )  # fmt: skip
+
+    play.given(Started(story="REVIEW-7", queue=True, priority=9))
+    assert [(9, "nightly")] == [(one.priority, one.schedule) for one in play.ledger.backlog]
+    play.refused(replace(NIGHTLY, story="REVIEW-8", queue=True), "ALREADY_QUEUED")
 
 
 def test_one_story_of_a_schedule_is_enough_at_a_time() -> None:

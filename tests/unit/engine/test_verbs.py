@@ -76,6 +76,9 @@ def test_the_gate_of_another_story_than_was_named_stays_as_it_is(verb: Approved 
 def test_without_any_story_no_gate_is_open_for_one() -> None:
     """A story that is named waits nowhere in a project that has none."""
     Playbook(track_at("bdd", story=None)).refused(Approved(story="US-1"), "WRONG_STORY")
+    aborted = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Aborted())
+    aborted.refused(Approved(story="US-2"), "WRONG_STORY")
+    assert "no story is in flight" in aborted.decision.result.caller_instruction
 
 
 def test_a_rejection_names_where_it_leads() -> None:
