@@ -83,7 +83,9 @@ class Storyline:
             answer = self._ask(track)
             self._gates.append(_Gate(len(self._runs()), track["step"], answer.approve))
             verb = "approve" if answer.approve else "reject"
-            body: Json = {"project": self._project, "note": answer.note, "by": "demo"}
+            body: Json = {
+                "project": self._project, "story": track["story"], "note": answer.note, "by": "demo",
+            }  # fmt: skip
             if not answer.approve:
                 body["reason"] = "needs_clarification"
             self._client.post(f"/v1/verbs/{verb}", body)

@@ -26,7 +26,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
 
     def run(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
         project, given = sorted_out(needed, words, trailing)
-        given |= {name: _as_json_value(value) for name, value in options.items() if value}
+        given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
         place = click.get_current_context().find_object(Place)
         assert place is not None
         _say(give(place, spec.name, place.project(project), given), as_json)
@@ -95,6 +95,11 @@ def sorted_out(
     project = words[0] if len(words) > len(needed) else None
     values = words[len(words) - len(needed) :]
     return project, {parameter.name: value for parameter, value in zip(needed, values, strict=True)}
+
+
+def _is_given(value: object) -> bool:
+    """Return whether an option was typed; an empty text was, and may have to be refused."""
+    return value is not None and value is not False and value != ()
 
 
 def _as_json_value(value: object) -> object:

@@ -189,7 +189,7 @@ class Messages:
         if intent.kind == "reopen" and intent.step is None:
             hint = command_for(talk.project, "reopen", "STEP")
             raise Refused("at which step shall it be reopened?", code="STEP_MISSING", hint=hint)
-        result = await self._service.call(intent.kind, talk.project, _arguments(intent), talk.caller)
+        result = await self._service.call(intent.kind, talk.project, _arguments(talk), talk.caller)
         if result["type"] != "error" and intent.kind == "note" and talk.at_gate:
             return _Outcome("noted", result, talk.report.kept(talk.track, review=await self._review(talk)))
         return await self._told(talk, _DONE[intent.kind], result)
@@ -250,7 +250,8 @@ def only_reads(text: str) -> bool:
     return intent.sure and intent.kind in READING - {"unclear"}
 
 
-def _arguments(intent: Intent) -> Json:
+def _arguments(talk: _Talk) -> Json:
+    intent = talk.intent
     if intent.kind == "note":
         return {"text": intent.note}
     given: Json = (
@@ -260,6 +261,8 @@ def _arguments(intent: Intent) -> Json:
         given["reason"] = str(intent.reason)
     if intent.kind == "reopen":
         given["step"] = intent.step
+    if intent.kind in {"approve", "reject"} and talk.track is not None:
+        given["story"] = talk.track["story"]  # and no other's that comes between: nobody has looked at that
     return given
 
 

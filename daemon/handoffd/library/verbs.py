@@ -107,18 +107,24 @@ def run_post_check(root: Root) -> Checked:
     return checked_result(verb("check", root))
 
 
-def approve_review(root: Root, note: str | None = None) -> State:
-    """Pass the human step; `note` goes into the next prompt. Raises Refused (WRONG_STEP, INSIDE_EXECUTOR)."""
-    accepted(verb("approve", root, note=note))
+def approve_review(root: Root, note: str | None = None, *, story: str | None = None) -> State:
+    """Pass the human step; `note` goes into the next prompt. With `story`, only if it is that story's.
+
+    Raises Refused (WRONG_STEP, WRONG_STORY, INSIDE_EXECUTOR).
+    """
+    accepted(verb("approve", root, note=note, story=story))
     return state_of(path_of(root))
 
 
-def reject_review(root: Root, reason: Reason | str, note: str | None = None) -> State:
+def reject_review(
+    root: Root, reason: Reason | str, note: str | None = None, *, story: str | None = None
+) -> State:
     """Send the story back from the human step; the reason chooses to where, at the next dispatch.
 
-    Raises Refused (WRONG_STEP, BAD_ARGUMENT, INSIDE_EXECUTOR).
+    With `story`, only if it is that story's. Raises Refused (WRONG_STEP, WRONG_STORY, BAD_ARGUMENT,
+    INSIDE_EXECUTOR).
     """
-    accepted(verb("reject", root, reason=str(reason), note=note))
+    accepted(verb("reject", root, reason=str(reason), note=note, story=story))
     return state_of(path_of(root))
 
 

@@ -68,14 +68,24 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     return _decided(door, intent)
 
 
+def _story_meant(door: Door, intent: Intent) -> str | None:
+    """Return whose gate it is: the story's that is named, as STATE spells it, or the one there now."""
+    from handoffd.protocol.story import same_story
+
+    here = read_state(door.root).values.get("story")
+    known = isinstance(here, str) and (intent.story is None or same_story(intent.story, here))
+    return str(here) if known else intent.story
+
+
 def _decided(door: Door, intent: Intent) -> Json:
     """Give the verb that a person's decision is."""
     match intent.kind:
         case "approve":
-            answer, told = door.give("approve", note=intent.note), _given("approved", note=intent.note)
+            answer = door.give("approve", note=intent.note, story=_story_meant(door, intent))
+            told = _given("approved", note=intent.note)
         case "reject":
             reason = str(intent.reason)
-            answer = door.give("reject", reason=reason, note=intent.note)
+            answer = door.give("reject", reason=reason, note=intent.note, story=_story_meant(door, intent))
             told = _given("rejected", reason=reason, note=intent.note)
         case "reopen":
             answer = door.give("reopen", step=intent.step or "", note=intent.note)

@@ -66,7 +66,7 @@ def test_a_gate_is_answered_and_the_story_followed_to_its_end() -> None:
 
     assert "done" == last["step"]
     (verb,) = daemon.given
-    assert ("/v1/verbs/approve", "Mind the cents.") == (verb["path"], verb["note"])
+    assert ("/v1/verbs/approve", "US-001", "Mind the cents.") == (verb["path"], verb["story"], verb["note"])
     assert printed.index("│ bdd") < printed.index("│ review")
     assert "✓ approved" in printed
 

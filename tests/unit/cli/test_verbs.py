@@ -41,6 +41,7 @@ ME = account()
     [
         (["approve", "shop"], Approved(by=ME)),
         (["approve", "shop", "--note", "fine"], Approved(note="fine", by=ME)),
+        (["approve", "shop", "--story", "US-001"], Approved(story="US-001", by=ME)),
         (["reject", "shop", "scope_warning"], Rejected(reason=Reason.SCOPE_WARNING, by=ME)),
         (["retry", "shop"], Retried(by=ME)),
         (["skip", "shop"], Skipped(by=ME)),
@@ -129,6 +130,18 @@ def test_words_that_do_not_fit_are_usage_errors(
 
     assert 2 == answer.code
     assert said in answer.err
+    assert [] == control.supervision.given
+
+
+@pytest.mark.parametrize("words", [["approve", "shop"], ["reject", "shop", "scope_warning"]])
+def test_a_story_that_is_named_by_an_unset_variable_opens_no_gate(
+    control: Controlled, handoffd: Commands, words: list[str]
+) -> None:
+    """`--story "$STORY"`: whoever wrote that meant one."""
+    said = handoffd(*words, "--story", "")
+
+    assert 1 == said.code
+    assert "story is empty: name one, or leave it out" in said.err
     assert [] == control.supervision.given
 
 

@@ -65,8 +65,12 @@ def messages(supervision: MemorySupervision, journal: Journal, *, inside: bool =
 @pytest.mark.parametrize(
     ("text", "verb", "action"),
     [
-        ("approve: fine", Approved(note="fine", by="eve"), "approved"),
-        ("退回 範圍：太大", Rejected(reason=Reason.SCOPE_WARNING, note="太大", by="eve"), "rejected"),
+        ("approve: fine", Approved(note="fine", story="US-001", by="eve"), "approved"),
+        (
+            "退回 範圍：太大",
+            Rejected(reason=Reason.SCOPE_WARNING, note="太大", story="US-001", by="eve"),
+            "rejected",
+        ),
         ("retry", Retried(by="eve"), "retried"),
         ("跳過", Skipped(by="eve"), "skipped"),
         ("abort", Aborted(by="eve"), "aborted"),
@@ -74,11 +78,11 @@ def messages(supervision: MemorySupervision, journal: Journal, *, inside: bool =
         ("note: use cents", Noted(text="use cents", by="eve"), "noted"),
         ("reopen impl: sums", Reopened(step="impl", note="sums", by="eve"), "reopened"),
         ("use whole cents", Noted(text="use whole cents", by="eve"), "noted"),
-        ("approve US-001", Approved(by="eve"), "approved"),
+        ("approve US-001", Approved(story="US-001", by="eve"), "approved"),
     ],
 )
 async def test_a_command_is_a_verb(journal: Journal, text: str, verb: Verb, action: str) -> None:
-    """With its note, its reason, and the name of whoever sent it."""
+    """With its note, its reason, and the name of whoever sent it; a gate is that of the story in hand."""
     supervision = supervised(HERE)
 
     answer = await messages(supervision, journal).answer("shop", text, EVE)

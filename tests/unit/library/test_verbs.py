@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,11 @@ def test_a_story_by_hand(shop: Path) -> None:
     hand_over(shop)
     apply_handoff(shop)
     assert "needs_human" == dispatch(shop).type
-    assert Status.PASS is approve_review(shop, "Fine.").status
+    for decide in (approve_review, partial(reject_review, reason="scope_warning")):
+        with pytest.raises(Refused) as refused:
+            decide(shop, story="US-002")
+        assert "WRONG_STORY" == refused.value.code
+    assert Status.PASS is approve_review(shop, "Fine.", story="US-001").status
 
     assert "dispatched" == dispatch(shop).type
     hand_over(shop)

@@ -62,6 +62,15 @@ def test_a_gate_opens_by_a_decision_only(say: Say, shop: Shop) -> None:
     assert "pass" == shop.state["status"]
 
 
+def test_the_gate_of_another_story_than_was_named_stays_shut(say: Say, shop: Shop) -> None:
+    """Whoever means one has not looked at the other."""
+    shop.written(step="review", status="needs_human", max_attempts=1)
+
+    assert "WRONG_STORY" == answered(say, "approve US-999")["code"]
+    assert "needs_human" == shop.state["status"]
+    assert "approved" == answered(say, f"approve {shop.state['story']}")["action"]
+
+
 def test_a_rejection_has_a_reason(say: Say, shop: Shop) -> None:
     """Found in what was said."""
     shop.written(step="review", status="needs_human", max_attempts=1)
