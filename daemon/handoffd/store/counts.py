@@ -22,7 +22,7 @@ class Counts:
     waiting_for_people: int
     """Tracks that go on when a person does something."""
     waiting_since: datetime | None
-    """When the one of them that waits longest was decided on last."""
+    """Since when the one of them that waits longest has done so without a break."""
     blocked: int
     """Tracks that were told of as blocked, whether a person or another story is waited for."""
     deliveries: Mapping[tuple[str, str], int]
@@ -45,6 +45,16 @@ _FOR_PEOPLE: Final = f"""{_OPEN} AND (status IN ('needs_human', 'timeout')
 _BLOCKED: Final = f"""{_OPEN} AND status = 'pending' AND ({_STUCK}
     OR json_extract(body, '$.ledger.told') IS NOT NULL AND json_array_length(body, '$.ledger.limited') = 0)"""
 """What is set aside for a usage limit is counted by its account."""
+
+_ARRIVED: Final = """(SELECT at FROM events AS e WHERE e.project = tracks.project AND e.track = tracks.track
+    AND (step_before, status_before) IS NOT (step, status) ORDER BY e.seq DESC LIMIT 1)"""
+"""When a track came to where it stands. Later events changed something else: a note, a notice given up."""
+_TOLD: Final = """coalesce(
+    (SELECT since FROM matters AS m WHERE m.project = tracks.project AND m.track = tracks.track),
+    (SELECT at FROM events AS e WHERE e.seq = tracks.seq))"""
+"""When people were told of what waits; that is recorded a moment after its event."""
+_WAITS_SINCE: Final = f"iif(status IN ('needs_human', 'timeout'), {_ARRIVED}, max({_ARRIVED}, {_TOLD}))"
+"""A track that is pending, or whose edit is held, may have stood there before it waited for anybody."""
 
 
 class Gates(NamedTuple):
@@ -95,8 +105,7 @@ def gates(db: sqlite3.Connection, known: Gates = NO_GATES) -> Gates:
 
 
 def _longest(db: sqlite3.Connection) -> datetime | None:
-    waiting = f"SELECT tracks.seq {_SUPERVISED} AND {_FOR_PEOPLE}"
-    (at,) = db.execute(f"SELECT min(at) FROM events WHERE seq IN ({waiting})").fetchone()  # noqa: S608
+    (at,) = db.execute(f"SELECT min({_WAITS_SINCE}) {_SUPERVISED} AND {_FOR_PEOPLE}").fetchone()
     return None if at is None else datetime.fromisoformat(at)
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.store.making import KEY, NOW, opened, record, track
 
 from handoffd.engine.caps import Finding
+from handoffd.engine.events import NoticeGivenUp
 from handoffd.engine.limits import Limit
 from handoffd.engine.track import HeldEdit, Queued, Track, TrackKey
 from handoffd.protocol.state import State, Status
@@ -89,6 +90,38 @@ async def test_since_when_the_oldest_waits(tmp_path: Path) -> None:
         assert NOW + timedelta(days=2) == (await journal.counts()).waiting_since
         await journal.remove_project("/c", NOW)
         assert (await journal.counts()).waiting_since is None
+
+
+async def test_what_happens_while_it_waits_does_not_begin_the_wait_anew(tmp_path: Path) -> None:
+    """A note, and a notice that a dead sink never took: nobody acted, and it waits since it came there."""
+    gate = track(status=Status.NEEDS_HUMAN)
+    given_up = NoticeGivenUp(sink="webhook", count=1, first="n1", why="refused")
+    async with opened(tmp_path / "journal.db") as journal:
+        await journal.add_project("/a", "a", NOW)
+        key = TrackKey("/a")
+        await journal.commit(record(key=key, after=track(), at=NOW - timedelta(days=9)))
+        await journal.commit(record(key=key, after=gate))
+        noted = gate.with_note("look at the log")
+        await journal.commit(record(key=key, after=noted, at=NOW + timedelta(days=1)))
+        await journal.commit(record(given_up, key=key, after=noted, at=NOW + timedelta(days=2)))
+
+        assert NOW == (await journal.counts()).waiting_since
+
+
+async def test_a_story_that_was_pending_before_waits_since_people_were_told(tmp_path: Path) -> None:
+    """It took its time in a line, and then its cap was reached; what happens later begins nothing anew."""
+    capped, at = track().with_ledger(capped=_CAP), NOW + timedelta(days=3)
+    async with opened(tmp_path / "journal.db") as journal:
+        await journal.add_project("/a", "a", NOW)
+        key = TrackKey("/a")
+        await journal.commit(record(key=key, after=track()))
+        await journal.commit(record(key=key, after=capped, at=at))
+        assert at == (await journal.counts()).waiting_since  # the notice is not recorded yet
+        told = Outgoing(id="n1", key=key, at=at, body="{}", sinks=(), effect=None, opens=(key, 0))
+        await journal.outbox.keep([told], 0)
+        await journal.commit(record(key=key, after=capped.with_note("?"), at=at + timedelta(days=1)))
+
+        assert at == (await journal.counts()).waiting_since
 
 
 _CAP = Finding(scope="story", unit="usd", cap=1.0, spent=2.0)
