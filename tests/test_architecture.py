@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -335,6 +337,20 @@ def test_the_examples_in_the_docs_are_valid() -> None:
     assert isinstance(found, Found)
     assert (Status.PASS, ()) == (found.handoff.status, found.warnings)
     assert settings["executor"] in book.names
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_log_is_read_on_past_what_systemd_says() -> None:
+    """In the log of a unit are lines that are no JSON; none of them ends the pipes of the docs."""
+    ours = [json.dumps({"event": "decided", "project": "/srv/shop", "run": "..."}, separators=(",", ":"))]
+    lines = "\n".join(["Started handoffd.service - handoffd.", '{"event": "cut', *ours, '{"event":"ready"}'])
+    programs = re.findall(r"journalctl [^|`]*\| jq ([^']*) '([^']*)'", text_of("operations.md"))
+
+    assert 2 == len(programs)
+    for options, program in programs:
+        command = ["jq", *options.split(), program]
+        found = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+        assert (0, ours) == (found.returncode, found.stdout.splitlines()), found.stderr
 
 
 # --- schemas and the data they describe ---------------------------------------------------------------
