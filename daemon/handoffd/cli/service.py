@@ -102,13 +102,15 @@ def uninstall(
                 purging.require_idle(scope, stopped=bool(plan.before))
             service_files.remove(scope, plan.removed)
             _run_all(scope, plan.after)
+            for argv in plan.last:
+                scope.commands.run(argv)
             service_files.remove_sockets(scope)
             purging.remove(scope, data)
     report = {
         **service_report.heading(scope, dry_run=dry_run),
         "removed": [str(path) for path in plan.removed],
         "kept": [str(path) for path in plan.kept],
-        "commands": [list(argv) for argv in (*plan.before, *plan.after)],
+        "commands": [list(argv) for argv in (*plan.before, *plan.after, *plan.last)],
         "purged": [str(path) for path in data],
         "linger": lingers(scope) if scope.account is None and plan.after and not dry_run else None,
     }

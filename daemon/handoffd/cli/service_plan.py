@@ -32,11 +32,15 @@ class Installing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uninstalling:
-    """Commands, then files to remove, then commands. `kept` is what somebody else wrote."""
+    """Commands, then files to remove, then commands. `kept` is what somebody else wrote.
+
+    `last` are commands that may fail: systemd refuses to forget a failure where there was none.
+    """
 
     before: tuple[Command, ...]
     removed: tuple[Path, ...]
     after: tuple[Command, ...]
+    last: tuple[Command, ...]
     kept: tuple[Path, ...]
 
 
@@ -109,10 +113,17 @@ def uninstalling(scope: Scope) -> Uninstalling:
     found = [path for path in (*units, drop_in) if path.exists()]
     ours = tuple(path for path in found if is_ours(path))
     argv = scope.systemctl.argv
-    stopped = [path for path in ours if path != drop_in] if scope.machine.systemd.is_dir() else []
+    stopped = [path.name for path in ours if path != drop_in] if scope.machine.systemd.is_dir() else []
     return Uninstalling(
-        before=tuple(argv("disable", "--now", path.name) for path in stopped),
+        before=tuple(argv("disable", "--now", name) for name in stopped),
         removed=ours,
         after=(argv("daemon-reload"),) if stopped else (),
-        kept=tuple(path for path in found if path not in ours),
+        last=(argv("reset-failed", *stopped),) if stopped else (),  # else it is listed: not-found failed
+        kept=tuple(path for path in dict.fromkeys((*found, *_drop_ins(units))) if path not in ours),
     )
+
+
+def _drop_ins(units: Sequence[Path]) -> list[Path]:
+    """Return what changes units, whoever wrote it."""
+    folders = (unit.with_name(f"{unit.name}.d") for unit in units)
+    return [path for folder in folders for path in sorted(folder.glob("*.conf"))]

@@ -420,6 +420,7 @@ def test_uninstall_removes_what_install_wrote_and_no_state(bench: Bench) -> None
         "systemctl --user disable --now handoffd.service",
         "systemctl --user disable --now handoffd-launcher.service",
         "systemctl --user daemon-reload",
+        "systemctl --user reset-failed handoffd.service handoffd-launcher.service",
         f"loginctl show-user {_person()} --property=Linger --value",
     ] == bench.asked()
     assert "kept" == state.read_text(encoding="utf-8")
@@ -437,6 +438,32 @@ def test_uninstall_keeps_a_file_without_our_mark(bench: Bench) -> None:
     assert [str(bench.user_units / "handoffd-launcher.service")] == report["removed"]
     assert [str(bench.user_units / "handoffd.service")] == report["kept"]
     assert "systemctl --user disable --now handoffd.service" not in bench.asked()
+
+
+def test_uninstall_names_the_drop_ins_that_stay(bench: Bench) -> None:
+    """A person's own, of either unit; the one with the credentials goes."""
+    secret = bench.answers / "secret"
+    secret.write_text("x", encoding="utf-8")
+    bench.run("install", "--credential", f"webhook={secret}")
+    own = [bench.user_units / f"{unit}.service.d/override.conf" for unit in ("handoffd", "handoffd-launcher")]
+    for path in own:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("[Service]\nNice=5\n", encoding="utf-8")
+
+    report = bench.report("uninstall")
+
+    assert [str(path) for path in own] == report["kept"]
+    assert ["override.conf"] == _files(own[0].parent)
+
+
+def test_uninstall_does_not_mind_that_nothing_had_failed(bench: Bench) -> None:
+    """systemd has an error for that; the units are gone all the same."""
+    bench.run("install")
+    failure = "reset-failed\nFailed to reset failed state of unit handoffd.service: not loaded.\n"
+    (bench.answers / "fail").write_text(failure, encoding="utf-8")
+
+    assert 0 == bench.run("uninstall").exit_code
+    assert [] == _files(bench.user_units)
 
 
 def test_uninstall_twice_is_no_error(bench: Bench) -> None:
