@@ -11,7 +11,7 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.track import Dispatch, Track, TrackKey
-from handoffd.metrics.instruments import Bounded, Instruments
+from handoffd.metrics.instruments import INTERRUPTED, TOKENS, Bounded, Instruments
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 
@@ -27,8 +27,16 @@ class Counted:
         self._clock = clock
         self._count = Instruments(self.registry)
         self._step, self._executor = Bounded(), Bounded()
+        self._expected: set[tuple[str, str]] = set()
         self._ended: dict[TrackKey, float] = {}
         """When (monotonic seconds) the last executor or check of a track ended, while the next is awaited."""
+
+    def found(self, track: Track) -> None:
+        """Have there what the attempt will be counted in that a track has in flight, if it has one."""
+        dispatch = track.ledger.dispatch
+        if dispatch is not None and (labels := self._labels(dispatch)) not in self._expected:
+            self._expected.add(labels)
+            self._count.expect(*labels)
 
     def committed(self, key: TrackKey, event: Event, before: Track, after: Track, seconds: float) -> None:
         """Count one decision; `seconds` is what its commit took."""
@@ -37,6 +45,7 @@ class Counted:
         gone, come = before.ledger.dispatch, after.ledger.dispatch
         if come is not None and (gone is None or gone.id != come.id):
             self._count.dispatches.labels(*self._labels(come)).inc()
+            self.found(after)
         if gone is not None and (come is None or gone.id != come.id):
             self._count.attempts.labels(*self._labels(gone), verdict(after)).inc()
         if finishes(before, after):
@@ -64,7 +73,7 @@ class Counted:
         used = end.usage
         if used is None:
             return
-        for kind in ("input", "output", "cache_read", "cache_write"):
+        for kind in TOKENS:
             self._count.tokens.labels(executor, kind).inc(max(0, getattr(used, f"{kind}_tokens")))
         self._count.cost.labels(executor).inc(max(0.0, used.cost_usd or 0.0))
 
@@ -101,7 +110,7 @@ class Counted:
 def verdict(after: Track) -> str:
     """Return what became of an attempt that is no longer in flight: a status, or `interrupted`."""
     judged = after.state is not None and after.state.status not in _OPEN
-    return after.state.status.value if judged and after.state is not None else "interrupted"
+    return after.state.status.value if judged and after.state is not None else INTERRUPTED
 
 
 def outcome(tests: TestEvidence) -> str:

@@ -3,6 +3,9 @@
 What stands in the journal or in memory anyway is not counted a second time but looked up when somebody asks:
 see `snapshot`. Labels are names from definitions and tables of this engine; what a project can name
 (steps, executors) is bounded by `Bounded`, because each new value of a label is memory for ever.
+
+What can be known of labels is there, at 0, before it is counted: to Prometheus a series that appears with a
+value has not increased by it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from handoffd.engine.ends import End
+from handoffd.protocol.state import Status
+
 ATTEMPT_BUCKETS_S: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 HANDOFF_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 SHORT_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
@@ -18,6 +24,12 @@ SHORT_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0
 MOST_VALUES: Final = 50
 """Of one label; what comes after that is `other`."""
 OTHER: Final = "other"
+
+INTERRUPTED: Final = "interrupted"
+VERDICTS: Final = (Status.PASS, Status.FAILING, Status.NEEDS_HUMAN, Status.TIMEOUT, INTERRUPTED)
+"""What becomes of an attempt."""
+
+TOKENS: Final = ("input", "output", "cache_read", "cache_write")
 
 
 class Bounded:
@@ -72,3 +84,23 @@ class Instruments:
         self.lag_s = histogram(
             "loop_lag_seconds", "How late the event loop was, asked once a second.", SHORT_BUCKETS_S
         )
+        self._expect_outcomes()
+
+    def _expect_outcomes(self) -> None:
+        for kind in ("story", "custom"):
+            self.stories.labels(kind)
+        for outcome in ("green", "red", "timed_out", "fault"):
+            self.checks.labels("tests", outcome)
+        for outcome in ("passed", "failed"):
+            self.checks.labels("post_check", outcome)
+
+    def expect(self, step: str, executor: str) -> None:
+        """Have there what an attempt will be counted in when it is over."""
+        self.attempt_s.labels(step, executor)
+        for verdict in VERDICTS:
+            self.attempts.labels(step, executor, str(verdict))
+        for end in End:
+            self.ends.labels(executor, end.value)
+        for kind in TOKENS:
+            self.tokens.labels(executor, kind)
+        self.cost.labels(executor)

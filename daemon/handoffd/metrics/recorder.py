@@ -14,6 +14,9 @@ from handoffd.engine.track import Track, TrackKey
 class Recorder(Protocol):
     """Takes in what happens; never raises, never waits."""
 
+    def found(self, track: Track) -> None:
+        """Take in how a track stands that an earlier life has left, or that was at rest."""
+
     def committed(self, key: TrackKey, event: Event, before: Track, after: Track, seconds: float) -> None:
         """Count one decision; `seconds` is what its commit took."""
 
@@ -32,6 +35,9 @@ class Recorder(Protocol):
 
 class Uncounted:
     """For verbs that are given without a daemon: nobody could ask for the counts."""
+
+    def found(self, track: Track) -> None:
+        """Prepare for nothing."""
 
     def committed(self, key: TrackKey, event: Event, before: Track, after: Track, seconds: float) -> None:
         """Count nothing."""

@@ -84,6 +84,14 @@ def _of_waiting(services: Services) -> tuple[Gauge, ...]:
         single("slots_in_use", "How many of them run.", services.slots.in_use),
         single("slots_queue", "Tracks that wait for a slot.", services.slots.queued),
         Gauge(
+            name="pool_slots", help="How many may run at once of an executor, an account or a group.",
+            labels=("kind", "name"), values=dict(services.slots.limits.items()),
+        ),
+        Gauge(
+            name="pool_slots_in_use", help="How many of them run.", labels=("kind", "name"),
+            values=dict(services.slots.in_pools().items()),
+        ),
+        Gauge(
             name="account_queue", help="Tracks parked until an account's limit is over.",
             labels=("account", "kind"), values=limited,
         ),

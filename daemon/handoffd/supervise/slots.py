@@ -10,7 +10,7 @@ waits for these it sleeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import anyio
@@ -22,7 +22,7 @@ from handoffd.engine.views import SlotsView
 from handoffd.settings import SchedulingSettings
 from handoffd.supervise import capacity
 from handoffd.supervise.admission import Admission, Closed, Facts
-from handoffd.supervise.pools import Bid, Entry, entry_of, limits_in
+from handoffd.supervise.pools import Bid, Entry, Pool, entry_of, limits_in
 from handoffd.supervise.runqueue import RunQueue, foreseen
 from handoffd.supervise.waits import Line
 
@@ -79,6 +79,20 @@ class Slots:
     def total(self) -> int:
         """How many there are."""
         return self._queue.limits.total
+
+    def in_pools(self) -> Mapping[Pool, int]:
+        """Return how many run of each executor, account and group that has a limit, or somebody running."""
+        counts = dict.fromkeys(self.limits, 0)
+        for entry in self._queue.running.entries:
+            for pool in entry.all_pools:
+                if pool.kind not in ("all", "project"):
+                    counts[pool] = counts.get(pool, 0) + 1
+        return counts
+
+    @property
+    def limits(self) -> Mapping[Pool, int]:
+        """How many of an executor, an account or a group may run at once, where that is limited."""
+        return self._queue.limits.pools
 
     @property
     def groups(self) -> Collection[str]:

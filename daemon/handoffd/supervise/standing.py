@@ -47,6 +47,7 @@ class Standing:
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())
+        services.recorder.found(track)
 
     @property
     def behind(self) -> bool:

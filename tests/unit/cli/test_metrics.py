@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
@@ -18,6 +19,33 @@ def test_a_dashboard_to_import(handoffd: Commands) -> None:
     assert len(panels) > 15
     assert all(target["expr"] for panel in panels for target in panel["targets"])
     assert "datasource" == found["templating"]["list"][0]["type"]
+
+
+def test_a_panel_shows_bytes_as_bytes(handoffd: Commands) -> None:
+    """And nothing else: what is no size has an axis of its own beside it."""
+    panels = json.loads(handoffd("metrics", "--dashboard").out)["panels"]
+    for panel in panels:
+        targets = panel.get("targets", [])
+        if not any("_bytes" in target["expr"] for target in targets):
+            continue
+        config = panel["fieldConfig"]
+        apart = {
+            one["matcher"]["options"]
+            for one in config["overrides"]
+            if "custom.axisPlacement" in {changed["id"] for changed in one["properties"]}
+        }
+        assert "bytes" == config["defaults"]["unit"], panel["title"]
+        assert {one["legendFormat"] for one in targets if "_bytes" not in one["expr"]} == apart
+
+
+def test_what_was_spent_outlives_a_restart(handoffd: Commands) -> None:
+    """The sum of a day is taken from what the journal has booked, not from what one life has counted."""
+    panels = json.loads(handoffd("metrics", "--dashboard").out)["panels"]
+    (spent,) = [panel for panel in panels if panel["title"] == "Spent in 24 h"]
+
+    assert ["handoffd_spent_usd"] == [
+        name for one in spent["targets"] for name in re.findall(r"handoffd_\w+", one["expr"])
+    ]
 
 
 def test_rules_for_alerts(handoffd: Commands) -> None:

@@ -121,6 +121,29 @@ def test_what_runs_used(counting: Counting) -> None:
     assert 0.5 == counting.value("cost_usd_total", executor="agent")
 
 
+@pytest.mark.parametrize("adopted", [False, True])
+def test_what_an_attempt_will_be_counted_in_is_there_before(counting: Counting, adopted: bool) -> None:
+    """At 0, so that its end is an increase; of one that an earlier life has begun, too."""
+    if adopted:
+        counting.counted.found(RUNNING)
+    else:
+        counting.commit(BEGAN, RESTING, RUNNING)
+
+    assert 0 == counting.value("cost_usd_total", executor="agent")
+    assert 0 == counting.value("tokens_total", executor="agent", type="cache_read")
+    assert 0 == counting.value("executor_ends_total", executor="agent", end=End.CLEAN.value)
+    assert 0 == counting.value("attempt_seconds_count", step="bdd", executor="agent")
+    for result in ("pass", "failing", "needs_human", "timeout", "interrupted"):
+        assert 0 == counting.value("attempts_total", step="bdd", executor="agent", result=result)
+
+
+def test_where_nothing_runs_nothing_is_expected(counting: Counting) -> None:
+    """An executor that nobody takes has no series."""
+    counting.counted.found(RESTING)
+
+    assert counting.value("cost_usd_total", executor="agent") is None
+
+
 def test_how_long_the_next_executor_is_waited_for(counting: Counting) -> None:
     """From the end of the last one, or of its checks; not when it waited for a slot, and not twice."""
     counting.commit(exited(), RUNNING, RUNNING)

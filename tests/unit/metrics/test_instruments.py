@@ -22,3 +22,13 @@ def test_two_daemons_in_one_process_count_apart() -> None:
 
     name = "handoffd_project_crashes_total"
     assert (1, 0) == (one.get_sample_value(name), other.get_sample_value(name))
+
+
+def test_outcomes_are_there_before_they_come_about() -> None:
+    """A counter that appears at 1 has not increased, for Prometheus."""
+    registry = CollectorRegistry()
+    Instruments(registry)
+
+    assert 0 == registry.get_sample_value("handoffd_stories_done_total", {"type": "story"})
+    labels = {"kind": "tests", "outcome": "fault"}
+    assert 0 == registry.get_sample_value("handoffd_checks_total", labels)

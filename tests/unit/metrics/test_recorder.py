@@ -17,6 +17,7 @@ def test_it_takes_everything_in() -> None:
     recorder: Recorder = Uncounted()
     key, started = TrackKey("/srv/shop"), ExecutorStarted(dispatch="d1", pid=1)
 
+    recorder.found(track_of())
     recorder.committed(key, started, track_of(), track_of(), 0.1)
     recorder.waited(key)
     recorder.crashed()

@@ -10,6 +10,7 @@ from tests.unit.supervise.making import NoWatch, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.metrics.gauge import Gauge
+from handoffd.settings import SchedulingSettings
 from handoffd.supervise.gauges import gauges
 
 
@@ -29,6 +30,8 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
 
         await eventually(lambda: roster.running == 0 and lent.told.notices)  # at its gate, and people know
         lent.clock.ahead_s = 90_000
+        limited = SchedulingSettings(per_executor={"claude": 2})
+        lent.services.slots.configure(lent.services.slots.total, limited)
         found = await gauges(lent.services, roster, NoWatch(), None)
 
     assert {(): 1} == values(found, "waiting_for_people")
@@ -38,6 +41,8 @@ async def test_what_a_scrape_finds(tmp_path: Path) -> None:
     assert {("review", "needs_human"): 1} == values(found, "tracks")
     assert {(): 4} == values(found, "slots")
     assert {(): 0} == values(found, "slots_in_use") == values(found, "slots_queue")
+    assert {("executor", "claude"): 2} == values(found, "pool_slots")
+    assert {("executor", "claude"): 0} == values(found, "pool_slots_in_use")
     assert values(found, "journal_events")[()] > 3
     assert {(): 1} == values(found, "journal_writable") == values(found, "starting")
     assert values(found, "state_free_bytes")[()] > 0

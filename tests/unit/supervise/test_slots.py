@@ -396,6 +396,18 @@ def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None
     assert "501st or later for a slot (1 of 1 in use: 1)" == desk.words(f"{FORESEEN + 9}")
 
 
+def test_how_many_run_in_each_pool() -> None:
+    """Of each that is limited, also nobody; and of whatever runs, limited or not, but for projects."""
+    desk = Counter(5, scheduling(per_executor={"claude": 2}, groups={"night": {"slots": 1}}))
+    desk.ask("a", "b", "c", executor="claude", account="work")
+    desk.ask("d", executor="codex", account="work")
+
+    limits = {("executor", "claude"): 2, ("group", "night"): 1}
+    assert limits == desk.slots.limits
+    used = {("executor", "claude"): 2, ("executor", "codex"): 1, ("account", "work"): 3}
+    assert used | {("group", "night"): 0} == desk.slots.in_pools()
+
+
 def test_the_table_of_slots() -> None:
     """What is limited, who runs, who waits since when."""
     desk = Counter(1)
