@@ -60,7 +60,7 @@ def waits_for_room(track: Json) -> bool:
 
 
 def all_told(daemon: Daemon, *projects: Path) -> list[str]:
-    """Return what people were told of the disk, in all projects."""
+    """Return what people were told of the disk, in all projects and by the daemon."""
     told = [notice for project in projects for notice in daemon.told(project)]
     return [notice["action"] for notice in told if notice["text"].startswith("a disk is almost full")]
 
@@ -83,14 +83,14 @@ def test_a_disk_that_fills_stops_dispatching_and_nothing_else(tmp_path: Path) ->
         (tmp_path / "release").touch()
         daemon.wait_for(busy, waits_for_room)  # what ran has handed over; its next step waits
         assert (["bdd"], []) == (starts(busy), starts(late))
-        eventually_sync(lambda: all_told(daemon, busy, late))
+        eventually_sync(lambda: all_told(daemon, disk, busy, late))
 
         (disk / "filling").unlink()
 
         for project in (busy, late):
             daemon.wait_at(project, "review", "needs_human")
             assert ["bdd", "scaffold"] == starts(project)
-        assert [f"df -h {disk}"] == all_told(daemon, busy, late)
+        assert [f"df -h {disk}"] == all_told(daemon, disk, busy, late)
 
 
 def test_a_disk_that_has_no_more_files_is_full(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What is wrong with the machine as a whole: a journal that takes nothing, no descriptors left.
+"""What is wrong with the machine as a whole: a journal that takes nothing, a full disk, no descriptors left.
 
-Neither is the fault of a project, so people are told once and not by each project. What can start
-nothing is tried again every few seconds, and when the cause is gone everything that waited goes on.
+So is memory that is short, or a load that is high, for long. None of it is the fault of a project, so people
+are told once and not by each project. What can start nothing is tried again every few seconds, and when the
+cause is gone everything that waited goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.store.faults import DISK_FULL
 from handoffd.supervise.descriptors import at_limit, passes_by_itself
 from handoffd.supervise.notices import machine_notice
-from handoffd.supervise.room import Shortage
+from handoffd.supervise.room import Room, Shortage
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)
@@ -28,10 +29,12 @@ CALM_S = 600.0
 
 
 SHORT_S = 600.0
-"""People are told when tracks have waited for memory for so long: what runs takes some of it back."""
+"""People are told when tracks have waited for memory or load for so long: what runs gives some of it back."""
 
 OUT_OF_MEMORY = "there has been too little free memory for long (scheduling.min_free_memory_mb)"
+OVERLOADED = "the load has been too high for long (scheduling.max_load_per_core)"
 OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
+_DISK = "disk"
 _READ_ONLY = "findmnt -O ro"
 
 
@@ -41,6 +44,7 @@ class Machine:
     def __init__(self, services: Services, recovered: Callable[[], Awaitable[None]]) -> None:
         self._services = services
         self._recovered = recovered
+        self._room = Room(str(services.settings.state_dir), services)
         self._tried_at = services.clock.monotonic()
         self._seen_at: dict[str, float] = {}
         self._troubles: Mapping[str, str] = {}
@@ -53,7 +57,7 @@ class Machine:
     async def look(self) -> None:
         """Find out how the machine does, try again what failed, tell people of what is new."""
         await self._try_journal()
-        before, self._troubles = self._troubles, self._found()
+        before, self._troubles = self._troubles, {**self._found(), **await self._disk()}
         for name, why in self._troubles.items():
             self._tell(name, why, news=name not in before)
         over = before.keys() - self._troubles.keys()
@@ -78,9 +82,15 @@ class Machine:
             troubles["journal"] = f"the journal cannot be written ({outage})"
         if self._services.descriptors.short():
             troubles["descriptors"] = OUT_OF_DESCRIPTORS
-        if self._services.slots.short_for_s() >= SHORT_S:
+        if self._services.slots.short_for_s("memory") >= SHORT_S:
             troubles["memory"] = OUT_OF_MEMORY
+        if self._services.slots.short_for_s("load") >= SHORT_S:
+            troubles["load"] = OVERLOADED
         return troubles
+
+    async def _disk(self) -> Mapping[str, str]:
+        shortage = await self._room.shortage()
+        return {} if shortage is None else {_DISK: shortage.why}
 
     def _tell(self, name: str, why: str, *, news: bool) -> None:
         now = self._services.clock.monotonic()
@@ -88,6 +98,8 @@ class Machine:
         if not news:
             return
         log.error("machine trouble, nothing is started", trouble=name, why=why)
+        if name == _DISK:
+            return  # whoever met it first, this look or a project, has told people of that disk
         if last is None or now - last > CALM_S:
             notice = machine_notice(str(self._services.settings.state_dir), why, self._services.clock)
             self._services.notifier.send(notice)

@@ -79,7 +79,7 @@ def survivors_notice(root: str, dispatch: str, count: int, clock: Clock) -> Noti
 
 
 def room_notice(root: str, why: str, action: str, clock: Clock) -> Notice:
-    """Return the notice for a disk that is almost full; `root` is the first project that waits for room."""
+    """Return the notice for a disk that is almost full; `root` is who met it first."""
     text = "a disk is almost full; nothing is dispatched onto it until there is room, executors go on"
     return _warning("room", root, clock, text=text, why=why, action=action)
 

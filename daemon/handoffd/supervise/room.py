@@ -78,7 +78,7 @@ def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
 
 
 class Room:
-    """The room for the attempts of one project."""
+    """The room for the attempts of one project; of the state directory alone, for those of all."""
 
     def __init__(self, root: str, services: Services) -> None:
         self._root = root

@@ -11,7 +11,7 @@ waits for these it sleeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import structlog
@@ -252,9 +252,9 @@ class Slots:
         """Return the limits, who is within them, and who waits, the next one first."""
         return self._as_line().view(self._clock.monotonic(), self._why_closed())
 
-    def short_for_s(self) -> float:
-        """Return for how many seconds nobody was let in for want of memory; 0 when there is enough."""
-        if self._closed is None or self._closed.kind != "memory" or self._closed_since is None:
+    def short_for_s(self, kind: Literal["memory", "load"]) -> float:
+        """Return for how many seconds nobody was let in for that reason; 0 when it is none."""
+        if self._closed is None or self._closed.kind != kind or self._closed_since is None:
             return 0
         return self._clock.monotonic() - self._closed_since
 

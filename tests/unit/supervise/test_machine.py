@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, bid, house, unwritable
+from tests.unit.supervise.making import House, bid, house, make_project, unwritable
 from tests.unit.supervise.test_descriptors import room_for
 
 from handoffd.errors import HandoffdError, StoreError
-from handoffd.settings import SchedulingSettings
+from handoffd.settings import ExecuteSettings, SchedulingSettings
 from handoffd.store.faults import DISK_FULL, storage_error
+from handoffd.supervise.admission import Facts
 from handoffd.supervise.machine import (
     CALM_S,
     OUT_OF_MEMORY,
+    OVERLOADED,
     SHORT_S,
     Machine,
     descriptor_shortage,
     shortage_in,
 )
+from handoffd.supervise.room import Room
+from handoffd.supervise.slots import Slots
 
 
 class Recoveries:
@@ -121,6 +126,45 @@ async def test_memory_that_is_short_for_long_is_a_trouble(tmp_path: Path) -> Non
         slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
         await machine.look()
         assert machine.trouble is None
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_load_that_is_high_for_long_is_a_trouble(tmp_path: Path) -> None:
+    """A limit that keeps everybody waiting for that long is met by more than agents."""
+    limited = SchedulingSettings(min_free_memory_mb=0, max_load_per_core=2)
+    async with house(tmp_path) as here:
+        slots = Slots(1, limited, here.clock, lambda: Facts(load_per_core=9))
+        machine = Machine(replace(here.services, slots=slots), Recoveries())
+        slots.ask(bid(), lambda: None)
+        for ahead_s, trouble in ((SHORT_S - 60, None), (60, OVERLOADED)):
+            here.clock.ahead_s += ahead_s
+            await machine.look()
+            assert trouble == machine.trouble
+
+        slots.configure(1, SchedulingSettings(min_free_memory_mb=0))
+        await machine.look()
+        assert machine.trouble is None
+
+
+async def test_a_state_disk_without_room_is_a_trouble_told_once(tmp_path: Path) -> None:
+    """By the machine or by the first project that waits for room, whoever meets it first."""
+    async with house(tmp_path, min_free_mb=10**9) as here, anyio.create_task_group() as tasks:
+        recoveries = Recoveries()
+        machine = Machine(here.services, recoveries)
+        tasks.start_soon(here.services.notifier.run)
+
+        await machine.look()
+        assert machine.trouble is not None
+        assert f"MiB are free at {here.services.settings.state_dir}" in machine.trouble
+        assert await Room(make_project(tmp_path), here.services).shortage() is not None
+        await eventually(lambda: here.told.notices)
+
+        here.services.settings = here.services.settings.model_copy(
+            update={"execute": ExecuteSettings(min_free_mb=1)}
+        )
+        await machine.look()
+        assert machine.trouble is None
+        assert (1, 1) == (recoveries.count, len(here.told.notices))
         tasks.cancel_scope.cancel()
 
 

@@ -307,7 +307,7 @@ async def test_nobody_looks_while_nobody_waits() -> None:
         await eventually(lambda: desk.machine.looks > 1)
         desk.end("a")
         await eventually(lambda: desk.slots._look_at is None)
-        assert 0 == desk.slots.short_for_s()
+        assert 0 == desk.slots.short_for_s("memory")
 
 
 def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
@@ -367,16 +367,17 @@ def test_how_long_memory_was_short_is_known() -> None:
     """So that people are told of what lasts; waiting for one's turn is another thing."""
     desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
     desk.ask("a", "b")
-    assert 0 == desk.slots.short_for_s()
+    assert 0 == desk.slots.short_for_s("memory")
     desk.machine.free_mb = 1
     desk.clock.ahead_s += 100
     desk.end("a")
     assert [] == desk.woken
     desk.clock.ahead_s += 60
-    assert 60 <= desk.slots.short_for_s() < 100
+    assert 60 <= desk.slots.short_for_s("memory") < 100
+    assert 0 == desk.slots.short_for_s("load")
     desk.machine.free_mb = 1000
     desk.ask("c")
-    assert (["b"], 0) == (desk.woken, desk.slots.short_for_s())
+    assert (["b"], 0) == (desk.woken, desk.slots.short_for_s("memory"))
 
 
 def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None:
