@@ -21,7 +21,7 @@ COMMAND = re.compile(r"^\$ (.*<<'END'.*\n(?:.*\n)*?END|.*)$", re.MULTILINE)
 
 WELL = "#!/bin/sh\n"
 STAND_INS = {
-    **dict.fromkeys(("pipx", "systemctl", "loginctl", "journalctl"), WELL),
+    **dict.fromkeys(("pipx", "systemctl", "systemd-run", "loginctl", "journalctl"), WELL),
     "vi": WELL + 'echo sk-secret > "$1"\n',
     "claude": WELL + '[ "$1" = --version ] && echo 2.1.0 || exec sleep 300\n',
     "handoffd": WELL
