@@ -241,7 +241,7 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
         return state.last_error or _question(state)
     if not ledger.automatic or state.story is None:
         wanted = "a start" if state.story is None else "somebody to dispatch it"
-        return f"{wanted}: the project is at level 1"
+        return wanted if ledger.automatic else f"{wanted}: the project is at level 1"
     if ledger.capped is not None and state.status is Status.PENDING:
         return ledger.capped.text
     if track.shortage is not None:

@@ -25,7 +25,7 @@ from tests.unit.supervise.making import (
 
 from handoffd.engine.ends import POLICIES, End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
-from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Skipped, Started
+from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Resumed, Skipped, Started
 from handoffd.engine.results import Blocked
 from handoffd.engine.views import TrackView
 from handoffd.protocol.state import Status
@@ -66,6 +66,7 @@ async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
     ("verbs", "level", "waits_for", "command"),
     [
         ((), 1, "a start: the project is at level 1", "handoffd start {} STORY"),
+        ((Resumed(by="auto: true"),), 2, "a start", "handoffd start {} STORY"),
         (
             (Started(story="US-1", automatic=False),),
             1,
