@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from handoffd.notify.hours import Reason
-from handoffd.notify.notice import Notice
-from handoffd.notify.wording import cut
+from handoffd.notify.notice import ITEM, Notice
+from handoffd.notify.wording import and_more, cut
 
 MOST_LISTED = 40
-"""Notices that a digest lists; of more, it says how many."""
+"""Notices that a digest lists; of more, it says how many. A sink with less room for words shows fewer."""
 _MOST_NAMED = 3
 _MOST_LINE = 220
 
@@ -40,11 +40,13 @@ def folded(notices: Sequence[Notice], count: int, reason: Reason, cover: Cover) 
     assert notices
     if count == 1:
         return replace(notices[0], id=cover.id)
-    listed = _last_of_each_matter(notices)
+    matters = _last_of_each_matter(notices)
+    listed = matters[:MOST_LISTED]
+    more = len(matters) - len(listed) + count - len(notices)
     return Notice(
         id=cover.id, at=cover.at, project=cover.place, name="handoffd", story=None, step="", kind="digest",
         text=f"{count} notices: {_projects(notices, count)}", why=_WHY[reason], action="handoffd status",
-        count=count, lines=_lines(listed, more=count - len(notices)),
+        count=count, lines=_lines(listed, more), more=more,
     )  # fmt: skip
 
 
@@ -62,17 +64,15 @@ def _projects(notices: Sequence[Notice], count: int) -> str:
     return cut(", ".join(shown), _MOST_LINE) + (" and others" if rest else "")
 
 
-def _lines(notices: Sequence[Notice], more: int) -> tuple[str, ...]:
-    shown = notices[:MOST_LISTED]
+def _lines(shown: Sequence[Notice], more: int) -> tuple[str, ...]:
     lines: list[str] = []
     for root, name in dict.fromkeys((notice.project, notice.name) for notice in shown):
         lines.append(f"{cut(name, 60)}:")
         lines += [_line(notice) for notice in shown if (notice.project, notice.name) == (root, name)]
-    left = len(notices) - len(shown) + more
-    return (*lines, f"and {left} more: handoffd notices") if left else tuple(lines)
+    return (*lines, and_more(more)) if more else tuple(lines)
 
 
 def _line(notice: Notice) -> str:
     about = " ".join(part for part in (notice.story, notice.step) if part)
     told = cut(f"{about}: {notice.text}" if about else notice.text, _MOST_LINE)
-    return f"- {told} > {notice.action}" if notice.action else f"- {told}"
+    return f"{ITEM}{told} > {notice.action}" if notice.action else f"{ITEM}{told}"

@@ -11,6 +11,9 @@ from handoffd.clock import rfc3339
 FORMAT = 1
 """Raised when a key changes its meaning or goes; keys may be added at any time."""
 
+ITEM = "- "
+"""How a line of a digest begins that tells of a notice; the others are names of projects, and a count."""
+
 
 def sign_of(notice: str) -> str:
     """Return what a notice is about, by its id: when it comes about again, only what follows ~ differs."""
@@ -47,6 +50,8 @@ class Notice:
     """How many notices it stands for; more than one only in a digest."""
     lines: tuple[str, ...] = ()
     """What a digest lists, ready to be shown one below the other."""
+    more: int = 0
+    """How many notices a digest does not list; the last of its lines says so."""
 
     def as_json(self) -> str:
         """Return the notice as one line of JSON, the form in which sinks send it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from handoffd.notify.notice import Notice
+from collections.abc import Sequence
+
+from handoffd.notify.notice import ITEM, Notice
 
 MOST_HEADLINE = 120
 MOST_BYTES = 3500
@@ -30,17 +32,46 @@ def headline(notice: Notice) -> str:
 
 def message(notice: Notice) -> str:
     """Return what happened, why, where, and what to type; at most MOST_BYTES bytes of UTF-8."""
-    paragraphs = [notice.text]
-    if notice.why:
-        paragraphs.append(f"Why: {notice.why}")
-    paragraphs += notice.lines
+    first = [notice.text, *([f"Why: {notice.why}"] if notice.why else [])]
+    then = []
     if notice.review:
         more = len(notice.review) - _MOST_FILES
         files = ", ".join(notice.review[:_MOST_FILES]) + (f" and {more} more" if more > 0 else "")
-        paragraphs.append(f"To look at: {files}")
+        then.append(f"To look at: {files}")
     where = f"{notice.project} ({notice.step})" if notice.step else notice.project
     end = [f"Where: {where}", *([f"Next: {notice.action}"] if notice.action else [])]
-    return _fitted("\n".join(paragraphs), "\n".join(end))
+    lines = _listed(notice.lines, notice.more, MOST_BYTES - _size([*first, *then, *end]))
+    return _fitted("\n".join([*first, *lines, *then]), "\n".join(end))
+
+
+def and_more(count: int) -> str:
+    """Return the line below what a digest lists that counts what it does not."""
+    return f"and {count} more: handoffd notices"
+
+
+def _listed(lines: Sequence[str], more: int, room: int) -> Sequence[str]:
+    """Return the lines of a digest, or the first of them that fit and how many notices they leave out.
+
+    Only whole ones: half a command could still be typed, and would be another one.
+    """
+    if not lines or _size(lines) <= room:
+        return lines
+    total = more + sum(line.startswith(ITEM) for line in lines)
+    shown: list[str] = []
+    left = room - _size([and_more(total)])
+    for line in lines:
+        left -= _size([line])
+        if left < 0:
+            break
+        shown.append(line)
+    while shown and not shown[-1].startswith(ITEM):  # the name of a project of which nothing follows
+        shown.pop()
+    return [*shown, and_more(total - sum(line.startswith(ITEM) for line in shown))]
+
+
+def _size(lines: Sequence[str]) -> int:
+    """Return how many bytes lines take, each with its end."""
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
 
 
 def _fitted(body: str, end: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.support.notices import NOTICE
 
 from handoffd.notify.digest import MOST_LISTED, Cover, folded
-from handoffd.notify.wording import message
+from handoffd.notify.wording import MOST_BYTES, message
 
 COVER = Cover(id="digest-1", place="/state", at=NOTICE.at)
 BLOG = replace(
@@ -62,4 +63,34 @@ def test_of_a_storm_the_first_few_are_named() -> None:
     assert "990 notices: shop0 (1), shop1 (1), shop2 (1) and others" == digest.text
     assert f"and {990 - MOST_LISTED} more: handoffd notices" == digest.lines[-1]
     assert 2 * MOST_LISTED + 1 == len(digest.lines)
-    assert len(message(digest).encode()) < 4000
+
+
+@pytest.mark.parametrize("letter", ["x", "擷"])
+@pytest.mark.parametrize("count", [MOST_LISTED, 90])
+def test_a_message_shows_whole_lines_and_counts_all_that_it_leaves_out(letter: str, count: int) -> None:
+    """As many as fit: half a command would be another one. No project is named of which nothing is shown."""
+    action = "handoffd approve /srv/a/rather/long/way/to/shop{} --story US-005"
+    gates = [
+        replace(NOTICE, id=str(n), project=f"/srv/shop{n // 3}", name=f"shop{n // 3}", text=letter * 200,
+                action=action.format(n // 3))
+        for n in range(count)
+    ]  # fmt: skip
+
+    told = message(folded(gates[:80], count, "quiet", COVER))
+    lines = told.splitlines()
+    shown = [line for line in lines if line.startswith("- ")]
+    assert MOST_BYTES - 900 < len(told.encode()) <= MOST_BYTES
+    assert all(line.endswith(f"> {action.format(n // 3)}") for n, line in enumerate(shown))
+    assert 3 <= len(shown) < MOST_LISTED
+    assert lines[-4].startswith("- ")
+    assert [f"and {count - len(shown)} more: handoffd notices", "Where: /state", "Next: handoffd status"] == (
+        lines[-3:]
+    )
+
+
+def test_a_message_that_has_no_room_for_a_single_line_still_counts() -> None:
+    """A command may be longer than what fits."""
+    long = replace(NOTICE, action=f"handoffd approve /{'x' * 4000}")
+
+    told = message(folded([long, replace(BLOG, id="c")], 2, "quiet", COVER)).splitlines()
+    assert ["and 2 more: handoffd notices", "Where: /state", "Next: handoffd status"] == told[2:]

@@ -30,6 +30,7 @@ def test_the_json_holds_every_field_under_its_name() -> None:
         "of": None,
         "count": 1,
         "lines": [],
+        "more": 0,
     } == json.loads(NOTICE.as_json())
 
 
