@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from handoffd.sections import AbsolutePath, Hours, Minutes, Seconds, Secret, Section
 
-NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder", "escalation"]
+_Routed = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder"]
+NoticeKind = Literal[_Routed, "escalation"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 FORMS = ("command", "webhook", "ntfy", "apprise")
@@ -43,6 +53,21 @@ def _time_zone(name: str) -> str:
         raise ValueError("is no time zone that this machine knows, such as Europe/Berlin") from error
     return name
 
+
+def _not_escalation(kind: Any) -> Any:
+    """Refuse the one kind that no setting of this sort leads anywhere, in words that say which one does."""
+    if kind == "escalation":
+        allowed = {"expected": " or ".join(map(repr, get_args(_Routed)))}
+        raise PydanticCustomError("told_by_other_key", _WHO_HEARS_ESCALATIONS, allowed)
+    return kind
+
+
+_WHO_HEARS_ESCALATIONS: Final = (
+    "escalations go to those whom notify.remind.escalate names, whatever this says: put the sink there"
+)
+
+RoutedKind = Annotated[_Routed, BeforeValidator(_not_escalation)]
+"""A kind whose sinks the routes choose. Who is told of escalations stands with their time, on the ladder."""
 
 TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 """`HH:MM`."""
@@ -180,7 +205,7 @@ class SinkSettings(Forms):
 class RouteSettings(Section):
     """Which notices go to which sinks. What is left out is no condition."""
 
-    kinds: Some[NoticeKind] | None = None
+    kinds: Some[RoutedKind] | None = None
     projects: Some[str] | None = None
     """Patterns (`*`, `?`, `[…]`) of a project's name or of its path; `group:NAME` for a group of projects."""
     to: tuple[str, ...]
@@ -247,7 +272,7 @@ class NotifySettings(Forms):
 
     sinks: Mapping[str, SinkSettings] = Field(default_factory=dict)
     """Further sinks, by name."""
-    events: tuple[NoticeKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning", "reminder")
+    events: tuple[RoutedKind, ...] = ("needs_human", "timeout", "blocked", "done", "warning", "reminder")
     routes: tuple[RouteSettings, ...] = ()
     quiet: QuietSettings | None = None
     digest: DigestSettings | None = None

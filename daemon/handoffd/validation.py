@@ -48,7 +48,9 @@ _MESSAGES = {
     "tuple_type": "must be a list",
     "value_error": "{error}",
 }
-_WITHOUT_VALUE = frozenset({"extra_forbidden", "missing", "too_short", "value_error"})
+_WITHOUT_VALUE = frozenset({"extra_forbidden", "missing", "told_by_other_key", "too_short", "value_error"})
+_WITH_ALLOWED = frozenset({"literal_error", "told_by_other_key"})
+"""The second is ours: a value that another setting is for, which the message names."""
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], locate: Locate) -> tuple[Problem, ...]:
@@ -94,7 +96,7 @@ def _words(
         return f"unknown setting; did you mean {close[0]}?" if close else "unknown setting", known
     told = _MESSAGES.get(kind)
     message = told.format(**context) if told else details["msg"][:1].lower() + details["msg"][1:]
-    allowed = tuple(re.findall(r"'([^']*)'", context.get("expected", ""))) if kind == "literal_error" else ()
+    allowed = tuple(re.findall(r"'([^']*)'", context.get("expected", ""))) if kind in _WITH_ALLOWED else ()
     return message + ("" if kind in _WITHOUT_VALUE else _shown(details["input"], field)), allowed
 
 

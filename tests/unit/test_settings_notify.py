@@ -58,6 +58,9 @@ def test_many_at_once_are_folded_for_sinks_that_reach_people() -> None:
         ({"apprise": {"config_file": "urls"}}, "apprise.config_file", "whole path"),
         ({"routes": [{"to": ["phone"]}]}, "routes", "no sink 'phone' (sinks: none)"),
         ({"ntfy": NTFY, "routes": [{"to": ["phone"]}]}, "routes", "(sinks: ntfy)"),
+        ({"events": ["done", "escalation"]}, "events.1", "notify.remind.escalate"),
+        ({"ntfy": NTFY, "routes": [{"kinds": ["escalation"], "to": ["ntfy"]}]}, "routes.0.kinds.0",
+         "notify.remind.escalate"),
         ({"remind": {"escalate": [{"after_min": 5, "to": ["x"]}]}}, "remind", "no sink 'x'"),
         ({"remind": {"after_min": [0]}}, "remind.after_min.0", "greater than 0"),
         ({"quiet": {"start": "22", "end": "07:00"}}, "quiet.start", "from 00:00 to 23:59"),
@@ -80,6 +83,17 @@ def test_what_makes_no_sense_is_refused(values: dict[str, Any], key: str, words:
 
     (error,) = caught.value.errors()
     assert (key, True) == (".".join(map(str, error["loc"])), words in error["msg"]), error["msg"]
+
+
+def test_escalations_are_named_where_their_kind_decides_something() -> None:
+    """Whether they wake somebody, are collected, and how loud they are."""
+    settings = notify(
+        ntfy={**NTFY, "priority": {"escalation": 4}}, quiet={**NIGHT, "urgent": ["escalation"]},
+        digest={"at": "07:30", "kinds": ["escalation"]},
+    )  # fmt: skip
+
+    assert settings.ntfy is not None
+    assert {"escalation": 4} == settings.ntfy.priority
 
 
 def test_one_mistake_in_a_sink_is_not_told_as_another_of_the_routes() -> None:
