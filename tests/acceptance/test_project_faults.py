@@ -56,7 +56,7 @@ def test_a_project_that_cannot_be_written_concerns_itself_alone(tmp_path: Path, 
             eventually_sync(lambda: condition(daemon, project) == "io_error")
             assert "ok" == condition(daemon, other)
             # Reading and writing may fail one after the other, each in its own words.
-            eventually_sync(lambda: {told["kind"] for told in daemon.told(project)} == {"warning"})
+            eventually_sync(lambda: {told["kind"] for told in daemon.told(project)} == {"blocked"})
             assert [] == lines(project, "starts.log")
 
         eventually_sync(lambda: condition(daemon, project) == "ok")
@@ -94,7 +94,7 @@ def test_an_ai_folder_that_goes_during_a_run_is_rebuilt(tmp_path: Path, replaced
 
 
 def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Path) -> None:
-    """Nobody has to say anything; a person is told once that it is missing."""
+    """Nobody has to say anything; a person is told once that it is missing, when that has lasted."""
     project, away = make_project(tmp_path), tmp_path / "away"
     with running(tmp_path, settings(tmp_path, watch={"sweep_s": 0.5})) as daemon:
         start(daemon, project)
@@ -102,12 +102,13 @@ def test_a_folder_that_is_moved_away_and_back_is_taken_up_by_itself(tmp_path: Pa
         eventually_sync(lambda: condition(daemon, project) == "missing")
         (tmp_path / "release").touch()
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
+        eventually_sync(lambda: daemon.told(project))
         away.rename(project)
 
         daemon.wait_at(project, "review", "needs_human")
         eventually_sync(lambda: condition(daemon, project) == "ok")
         assert ["the project's folder is gone; it goes on when it is back"] == [
-            told["text"] for told in daemon.told(project) if told["kind"] == "warning"
+            told["text"] for told in daemon.told(project) if told["kind"] == "blocked"
         ]
         assert ["bdd 1"] == lines(project, "starts.log")
 
@@ -125,7 +126,7 @@ def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -
 
         eventually_sync(lambda: any(daemon.state_dir.glob("runs/*/exit.json")))
         told = eventually_sync(
-            lambda: [told["why"] for told in daemon.told(project) if told["kind"] == "warning"]
+            lambda: [told["why"] for told in daemon.told(project) if told["kind"] == "blocked"]
         )
         assert "another folder lies at" in told[-1]
         assert ("missing", "running") == (condition(daemon, project), daemon.track(project)["status"])

@@ -57,6 +57,26 @@ def test_a_gate_is_told_of_again_once_for_each_rung_also_by_the_next_daemon(tmp_
         assert {"escalation"} == {body["kind"] for _, _, _, body in boss.requests}
 
 
+def test_a_project_that_stands_still_is_told_of_again_also_by_the_next_daemon(tmp_path: Path) -> None:
+    """Until it goes on; that it stands is told once."""
+    project, away = sample(tmp_path), tmp_path / "away"
+    with serving(200) as server:
+        again = telling(server, remind={"after_min": [SOON_MIN, 8 * SOON_MIN]})
+        with running(tmp_path, lambda daemon: {**again(daemon), "watch": {"sweep_s": 0.5}}) as daemon:
+            daemon.verb("init", project)
+            project.rename(away)
+            eventually_sync(lambda: "reminder" in dict(told(server)))
+            (waiting,) = daemon.get("/v1/notices")["waiting"]
+            assert ("blocked", f"handoffd status {project}") == (waiting["kind"], waiting["next"])
+            daemon.kill()
+            daemon.start()
+            eventually_sync(lambda: 3 == len(told(server)))
+            away.rename(project)
+            eventually_sync(lambda: [] == daemon.get("/v1/notices")["waiting"])
+
+        assert ["blocked", "reminder", "reminder"] == [kind for kind, _ in told(server)]
+
+
 def test_what_the_quiet_hours_hold_back_is_told_when_they_are_over_in_one_notice(tmp_path: Path) -> None:
     """By the next daemon, whose settings have none: it is held back in the journal."""
     project = sample(tmp_path)

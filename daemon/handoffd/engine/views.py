@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from handoffd.engine.limits import LimitKind
 from handoffd.errors import Problem
@@ -18,6 +18,9 @@ Condition = Literal[
     "ok", "not_initialized", "invalid_state", "invalid_rules", "missing", "io_error", "locked"
 ]
 """Whether a project can be worked on; everything but `ok` comes with a `detail`."""
+
+WORKABLE: Final[frozenset[Condition]] = frozenset({"ok", "invalid_rules"})
+"""Those under which something may be dispatched: in place of invalid rules the last good ones hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ class Opened:
 Lane = tuple[str, str]
 """A project and what of it: one of its tracks, or (with an empty track, or one that starts with ~) itself."""
 
+STANDS = "~"
+"""How the name of what stands with a project begins: that it is over only a look at the project can tell."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:

@@ -44,7 +44,7 @@ _BATCH = 200
 """How many notices are recorded at once."""
 
 WAITING = frozenset({"needs_human", "timeout", "blocked"})
-"""The kinds of notices, among those that come from a decision, after which something waits for a person."""
+"""The kinds of notices after which something waits for a person, if a decision or a look told of it."""
 
 
 class Notifier:
@@ -128,10 +128,11 @@ class Notifier:
     def stand(self, notice: Notice, topic: str) -> None:
         """Take in what stands with a project until `settle(project, topic)`; never blocks, never raises.
 
-        People are told of it once, however many lives of the daemon find it, and not again. What is one and
-        the same is known by `sign_of` its id.
+        `topic` begins with STANDS. People are told of it once, however many lives of the daemon find it, and
+        again if it is of a kind that waits for them. What is one and the same is known by `sign_of` its id.
         """
-        self._send(notice, None, Opening(lane=(notice.project, topic), reached_min=math.inf))
+        reached_min = 0.0 if notice.kind in WAITING else math.inf
+        self._send(notice, None, Opening(lane=(notice.project, topic), reached_min=reached_min))
 
     def _send(self, notice: Notice, order: int | None, opens: Opening | None) -> None:
         sinks = self._sinks_for(notice)
@@ -267,7 +268,7 @@ class Notifier:
                 continue
             self._ahead_s = lived_s - self._clock.monotonic()
             self._releases.add(held)
-            self._reminders.add(matters)
+            self._reminders.add(matters, inherited=True)
             return
 
     async def _drop_others(self) -> float:
@@ -322,6 +323,7 @@ class Notifier:
                 lane = parcel.opens.lane
                 told = latest.get(lane, self._reminders.waiting_at(lane))
                 if parcel.order is None and told and sign_of(told) == sign_of(parcel.notice.id):
+                    self._reminders.confirm(lane)
                     continue
                 latest[lane] = parcel.notice.id
             news.append(parcel)

@@ -18,7 +18,7 @@ import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.box import Box, Matter
+from handoffd.notify.box import STANDS, Box, Matter
 from handoffd.notify.ladder import Due, due, next_at
 from handoffd.notify.notice import Notice
 from handoffd.settings_notify import RemindSettings
@@ -57,6 +57,8 @@ class Reminders:
         self._heap: list[tuple[datetime, int, str]] = []
         self._armed: dict[str, datetime] = {}
         """When each matter is looked at next; what else the heap has of it is overtaken."""
+        self._unseen: set[str] = set()
+        """What an earlier life found, and nobody in this one yet: it may be over, which only a look tells."""
         self._order = count()
         self._seen = clock.now()
         self._news = anyio.Event()
@@ -70,15 +72,27 @@ class Reminders:
         for matter in self._matters.values():
             self._arm(matter)
 
-    def add(self, matters: Iterable[Matter]) -> None:
-        """Take matters that are recorded; each takes the place of what its track waited for before."""
+    def add(self, matters: Iterable[Matter], *, inherited: bool = False) -> None:
+        """Take matters that are recorded; each takes the place of what its track waited for before.
+
+        `inherited`: by an earlier life. Of what stands with a project nobody is told then until `confirm`.
+        """
         now = self._clock.now()
         for matter in matters:
             self._forget(self._by_lane.get(matter.lane))
             # Of the future: the clock was put back, and people wait by the one that they see.
             self._matters[matter.notice] = kept = replace(matter, since=min(matter.since, now))
             self._by_lane[matter.lane] = matter.notice
+            if inherited and matter.lane[1].startswith(STANDS):
+                self._unseen.add(matter.notice)
             self._arm(kept)
+
+    def confirm(self, lane: tuple[str, str]) -> None:
+        """Take note that what an earlier life found in a lane is so in this one, too."""
+        matter = self._matters.get(self._by_lane.get(lane, ""))
+        if matter is not None and matter.notice in self._unseen:
+            self._unseen.remove(matter.notice)
+            self._arm(matter)
 
     def upcoming(self) -> tuple[tuple[Matter, datetime | None], ...]:
         """Return all that waits as far as is known, the oldest first, with when people are told again."""
@@ -181,6 +195,8 @@ class Reminders:
         return True
 
     def _arm(self, matter: Matter) -> None:
+        if matter.notice in self._unseen:
+            return
         upcoming = next_at(matter.since, matter.reached_min, self._ladder)
         if upcoming is not None and self._armed.get(matter.notice) != upcoming:
             self._arm_at(matter, upcoming)
@@ -195,6 +211,7 @@ class Reminders:
         if matter is None:
             return
         self._armed.pop(matter.notice, None)
+        self._unseen.discard(matter.notice)
         if self._by_lane.get(matter.lane) == notice:
             del self._by_lane[matter.lane]
         if len(self._heap) > 2 * len(self._matters) + _MOST_OVER:  # else each would stay until it were due

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
 
-from handoffd.engine.views import Condition
+from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked
-from handoffd.notify.notice import sign_of
+from handoffd.notify.notice import Notice, sign_of
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.notices import CONDITION, condition_notice, trust_notice
 from handoffd.supervise.project_files import ProjectFiles
@@ -17,6 +18,10 @@ from handoffd.supervise.services import Services
 log = structlog.get_logger(__name__)
 
 
+LASTING_S = 120.0
+"""So long nothing can be dispatched before people are told: what is unmounted for a minute wakes nobody."""
+_LASTING_POLLS = 4
+"""It does not take more looks of the poll than so many to see that something lasts."""
 _MOST = 10
 """So many things that are wrong with one project are told in a notice: an agent may have written the file."""
 
@@ -32,7 +37,11 @@ class Health:
         self._why: str | None = None
         self._since: datetime | None = None
         self._sign = ""
-        """What people were told of its condition; empty when they were not."""
+        """What people are told of its condition; empty when they are not."""
+        self._untold: Notice | None = None
+        """What they are told of it, as soon as it has lasted."""
+        self._stuck_s: float | None = None
+        """Since when nothing can be dispatched, by the clock that nobody puts; None while something can."""
         self._edit: str | None = None
         """The edit that waits for trust, if one does."""
 
@@ -43,7 +52,7 @@ class Health:
         return self._since if self._since is None or known is None else min(self._since, known)
 
     def mark(self, condition: Condition, *details: str) -> None:
-        """Take a condition; what is news is logged, and people are told unless it is good.
+        """Take a condition; what is news is logged, and people are told unless it is good, or soon over.
 
         `details`: all that is wrong, in words, the first of them for whoever has room for one.
         """
@@ -52,21 +61,34 @@ class Health:
         if (condition, why) != (self.condition, self._why):
             write = log.info if condition == "ok" else log.warning
             write("project condition", project=self._root, condition=condition, detail=why)
-            self._sign = self._told(condition, why)
+            self._untold = self._notice_of(condition, why)
+            self._sign = sign_of(self._untold.id) if self._untold is not None else ""
         if condition == "ok":
             self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
             self._since = None
         elif condition != self.condition:
             self._since = self._services.clock.now()
         self.condition, self.detail, self._why = condition, next(iter(details), None), why
+        if self._has_lasted() and self._untold is not None:
+            told, self._untold = replace(self._untold, at=self._services.clock.now()), None
+            self._services.notifier.stand(told, CONDITION)
 
-    def _told(self, condition: Condition, detail: str | None) -> str:
-        """Tell people of what is wrong with the project itself; return what the notice is about."""
+    def _notice_of(self, condition: Condition, detail: str | None) -> Notice | None:
+        """Return what people are told of a condition that is news; None: they are not."""
         if condition == "ok" or self._is_the_machines(condition):
-            return ""
-        notice = condition_notice(self._root, condition, detail, self._services.clock)
-        self._services.notifier.stand(notice, CONDITION)
-        return sign_of(notice.id)
+            return None
+        return condition_notice(self._root, condition, detail, self._services.clock)
+
+    def _has_lasted(self) -> bool:
+        """Return whether people may be told by now: what stops everything may be over in a moment."""
+        now_s = self._services.clock.monotonic()
+        if self.condition in WORKABLE:
+            self._stuck_s = None
+            return True
+        if self._stuck_s is None:
+            self._stuck_s = now_s
+        poll_s = self._services.settings.schedule.poll_s
+        return now_s - self._stuck_s >= min(LASTING_S, _LASTING_POLLS * poll_s)
 
     def mark_held(self, files: ProjectFiles) -> None:
         """Take whether edits wait for trust; people are told of each such edit, and again while it waits."""

@@ -17,8 +17,9 @@ from handoffd.engine.caps import SHARED, WARN_AT, Finding
 from handoffd.engine.commands import addressed, command_for
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
-from handoffd.engine.views import Condition
+from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Problem
+from handoffd.notify.box import STANDS
 from handoffd.notify.fanout import Notifier
 from handoffd.notify.notice import Notice
 from handoffd.protocol.story import expand
@@ -47,14 +48,19 @@ def notice_of(order: Notify, pending: PendingEffect, track: Track) -> Notice:
     )
 
 
-CONDITION = "~condition"
+CONDITION = f"{STANDS}condition"
 """What a project waits for, beside its tracks and the trust of a person."""
 
 
 def condition_notice(root: str, condition: Condition, detail: str | None, clock: Clock) -> Notice:
-    """Return the notice for a project that cannot be worked on as it is; the same again has the same sign."""
+    """Return the notice for a project with which something is wrong; the same again has the same sign.
+
+    Where nothing can be dispatched it is blocked, as a story is, and waits for a person.
+    """
     notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
-    return replace(notice, id=_signed("condition", root, condition, detail or ""))
+    if condition in WORKABLE:
+        return replace(notice, id=_signed("condition", root, condition, detail or ""))
+    return replace(notice, id=_signed("standstill", root, condition, detail or ""), kind="blocked")
 
 
 def settle(notifier: Notifier, root: str) -> None:

@@ -21,7 +21,7 @@ from anyio import to_thread
 from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import Condition
+from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import Run, adopt
 from handoffd.store.projection import MAIN
@@ -146,7 +146,7 @@ class Project:
     @property
     def workable(self) -> bool:
         """Whether anything may be dispatched: its files can be read, written and understood."""
-        return self.condition in {"ok", "invalid_rules"} and not self.ending and not self.leaving
+        return self.condition in WORKABLE and not self.ending and not self.leaving
 
     @property
     def running(self) -> bool:

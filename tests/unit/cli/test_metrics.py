@@ -8,6 +8,7 @@ import re
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
+from handoffd.engine.views import WORKABLE
 from handoffd.protocol import yamltext
 
 
@@ -56,6 +57,14 @@ def test_rules_for_alerts(handoffd: Commands) -> None:
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) >= 5
     assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+
+
+def test_somebody_is_paged_for_a_project_that_stands_still(handoffd: Commands) -> None:
+    """Under every condition in which nothing is dispatched in it, but that it has not begun."""
+    alerts = handoffd("metrics", "--alerts").out
+    (left_out,) = re.findall(r'handoffd_projects\{condition!~"([a-z_|]*)"\}', alerts)
+
+    assert WORKABLE | {"not_initialized"} == set(left_out.split("|"))
 
 
 def test_what_the_daemon_answers_is_passed_on(control: Controlled, handoffd: Commands) -> None:

@@ -137,6 +137,46 @@ async def test_only_what_comes_from_a_decision_waits_and_only_for_a_person() -> 
         await eventually(lambda: {} == notifier.reminders() and {} == box.waiting_matters)
 
 
+STUCK = replace(GATE, id="standstill-1~a", kind="blocked", track="")
+
+
+async def test_what_stands_is_told_of_again_if_it_is_of_a_kind_that_waits() -> None:
+    """Until somebody says that it is over, and a warning never."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        notifier.stand(STUCK, "~condition")
+        notifier.stand(replace(STUCK, id="condition-2~a", kind="warning", project="/srv/blog"), "~condition")
+        assert await notifier.drain(60)
+        await later(notifier, clock, minutes=120)
+        notifier.settle("/srv/shop", "~condition")
+        assert await notifier.drain(60)
+        await later(notifier, clock, days=30)
+
+    assert ["standstill-1~a", "condition-2~a", "reminder-120-standstill-1~a"] == me.got
+    assert ["escalation-120-standstill-1~a"] == boss.got
+
+
+async def test_what_an_earlier_life_found_is_told_of_again_when_this_one_has_found_it_too() -> None:
+    """It may have been mended meanwhile, of which no row tells; under an id that is new it is no news."""
+    clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        for project in ("/srv/shop", "/srv/blog"):
+            notifier.stand(replace(STUCK, id=f"standstill-{project}~a", project=project), "~condition")
+        assert await notifier.drain(60)
+    clock.move(minutes=90)
+    async with telling(settings(), clock, box, me, boss) as notifier:
+        await later(notifier, clock, minutes=1)
+        assert 2 == len(me.got)
+        notifier.settle("/srv/blog", "~condition")
+        notifier.stand(replace(STUCK, id="standstill-/srv/shop~b"), "~condition")
+        assert await notifier.drain(60)
+        await later(notifier, clock, minutes=1)
+        await later(notifier, clock, days=30)
+
+    assert ["reminder-60-standstill-/srv/shop~a", "reminder-240-standstill-/srv/shop~a"] == me.got[2:]
+    assert ["escalation-240-standstill-/srv/shop~a"] == boss.got
+
+
 async def test_the_same_notice_opens_nothing_twice() -> None:
     """Each daemon finds the same edit that waits for trust; who decided it once is not asked again."""
     clock, box, me, boss = WallClock(NOON), MemoryBox(), Recording("me"), Recording("boss")

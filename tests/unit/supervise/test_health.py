@@ -8,14 +8,23 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NOW, house
+from tests.unit.supervise.making import NOW, House, house
 from tests.unit.supervise.test_machine import fail
 
+from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
+from handoffd.settings_notify import NotifySettings
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.supervise.health import Health
+from handoffd.supervise.health import LASTING_S, Health
 from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles
+
+
+def lasting(here: House, health: Health, condition: Condition, *details: str) -> None:
+    """Mark a project, and once more when that has lasted."""
+    health.mark(condition, *details)
+    here.clock.ahead_s += LASTING_S
+    health.mark(condition, *details)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +53,63 @@ async def test_people_are_told_once_of_what_is_wrong(tmp_path: Path) -> None:
         tasks.start_soon(here.services.notifier.run)
 
         for _ in range(3):
-            health.mark("io_error", "no space left")
+            lasting(here, health, "io_error", "no space left")
         health.mark("ok")
 
         assert await here.services.notifier.drain(60)
-        assert ["no space left"] == [notice.why for notice in here.told.notices]
+        assert [("blocked", "no space left")] == [(notice.kind, notice.why) for notice in here.told.notices]
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_over_within_a_minute_is_told_to_nobody(tmp_path: Path) -> None:
+    """However often; what lasts is told whatever it turns into. Invalid rules are told at once."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        health = Health(str(tmp_path), here.services)
+        tasks.start_soon(here.services.notifier.run)
+        for _ in range(3):
+            health.mark("missing", "gone")
+            here.clock.ahead_s += 60
+            health.mark("missing", "gone")
+            health.mark("ok")
+            here.clock.ahead_s += 60
+        health.mark("invalid_rules", "auto is odd")
+        assert await here.services.notifier.drain(60)
+        assert [("warning", "auto is odd")] == [(one.kind, one.why) for one in here.told.notices]
+
+        health.mark("missing", "gone")
+        here.clock.ahead_s += LASTING_S - 1
+        health.mark("io_error", "unreadable")
+        assert await here.services.notifier.drain(60)
+        assert 1 == len(here.told.notices)
+        here.clock.ahead_s += 1
+        health.mark("io_error", "unreadable")
+        health.mark("io_error", "no space left")
+        assert await here.services.notifier.drain(60)
+        assert ["unreadable", "no space left"] == [one.why for one in here.told.notices[1:]]
+        assert here.clock.now() == here.told.notices[-1].at
+        tasks.cancel_scope.cancel()
+
+
+async def test_people_are_told_again_until_it_is_mended(tmp_path: Path) -> None:
+    """As of a story that is blocked; of one that is mended nobody is reminded."""
+    async with house(tmp_path) as here, anyio.create_task_group() as tasks:
+        await here.journal.add_project(str(tmp_path), "shop", NOW)
+        health, notifier = Health(str(tmp_path), here.services), here.services.notifier
+        tasks.start_soon(notifier.run)
+
+        lasting(here, health, "missing", "gone")
+        assert await notifier.drain(60)
+        here.clock.ahead_s += 3600
+        notifier.configure(NotifySettings())
+        await eventually(lambda: 2 == len(here.told.notices))
+        first, again = here.told.notices
+        assert ("blocked", "reminder", first.id) == (first.kind, again.kind, again.of)
+
+        health.mark("ok")
+        await eventually(lambda: {} == notifier.reminders())
+        health.mark("invalid_rules", "auto is odd")
+        assert await notifier.drain(60)
+        assert [None] == list(notifier.reminders().values())
         tasks.cancel_scope.cancel()
 
 
@@ -77,14 +138,14 @@ async def test_people_are_told_once_of_what_stands_by_however_many_daemons(tmp_p
         notifier = here.services.notifier
         tasks.start_soon(notifier.run)
         for _ in range(3):
-            Health(str(tmp_path), here.services).mark("missing", "gone")
+            lasting(here, Health(str(tmp_path), here.services), "missing", "gone")
             assert await notifier.drain(60)
         assert ["gone"] == [notice.why for notice in here.told.notices]
-        assert [None] == list(notifier.reminders().values())
+        assert [here.told.notices[0].id] == list(notifier.reminders())
 
-        Health(str(tmp_path), here.services).mark("missing", "another folder")
+        lasting(here, Health(str(tmp_path), here.services), "missing", "another folder")
         Health(str(tmp_path), here.services).mark("ok")
-        Health(str(tmp_path), here.services).mark("missing", "another folder")
+        lasting(here, Health(str(tmp_path), here.services), "missing", "another folder")
         assert await notifier.drain(60)
         assert ["gone", "another folder", "another folder"] == [notice.why for notice in here.told.notices]
         assert 3 == len({notice.id for notice in here.told.notices})
@@ -100,7 +161,7 @@ async def test_what_is_wrong_with_the_journal_is_not_told_by_each_project(tmp_pa
         health = Health(str(tmp_path), here.services)
         await fail(here)
 
-        health.mark("io_error", "cannot record executor_exited")
+        lasting(here, health, "io_error", "cannot record executor_exited")
         health.mark("missing", "the folder is gone")
         tasks.start_soon(here.services.notifier.run)  # only now: what it writes would show that all is well
 
@@ -130,15 +191,16 @@ async def test_since_when_it_is_wrong_outlives_the_daemon(tmp_path: Path) -> Non
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
         notifier = here.services.notifier
         tasks.start_soon(notifier.run)
-        Health(str(tmp_path), here.services).mark("missing", "gone")
+        lasting(here, Health(str(tmp_path), here.services), "missing", "gone")
+        told = here.clock.now()
         assert await notifier.drain(60)
         here.clock.ahead_s += 3600
 
         same, other = (Health(str(tmp_path), here.services) for _ in range(2))
         same.mark("missing", "gone")
-        assert NOW == same.since
+        assert told == same.since
         other.mark("io_error", "unreadable")
-        assert NOW + timedelta(hours=1) == other.since
+        assert told + timedelta(hours=1) == other.since
         same.mark("ok")
         assert same.since is None
         tasks.cancel_scope.cancel()
@@ -149,14 +211,14 @@ async def test_since_when_is_not_that_of_another_trouble(tmp_path: Path) -> None
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
         tasks.start_soon(here.services.notifier.run)
         health = Health(str(tmp_path), here.services)
-        health.mark("missing", "gone")
+        lasting(here, health, "missing", "gone")
         assert await here.services.notifier.drain(60)
         here.clock.ahead_s += 3600
         await fail(here)
 
         health.mark("io_error", "cannot record executor_exited")
 
-        assert NOW + timedelta(hours=1) == health.since
+        assert here.clock.now() == health.since
         tasks.cancel_scope.cancel()
 
 

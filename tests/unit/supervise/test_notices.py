@@ -56,12 +56,21 @@ def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() 
     assert first.id != second.id
 
 
-@pytest.mark.parametrize("condition", ["invalid_state", "invalid_rules", "missing", "io_error", "locked"])
-def test_each_condition_has_words_of_its_own(condition: Condition) -> None:
-    """A project that cannot be worked on is told of like everything that waits for a person."""
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("invalid_state", "blocked"),
+        ("invalid_rules", "warning"),
+        ("missing", "blocked"),
+        ("io_error", "blocked"),
+        ("locked", "blocked"),
+    ],
+)
+def test_each_condition_has_words_of_its_own(condition: Condition, kind: str) -> None:
+    """A project that cannot be worked on is blocked like a story; with invalid rules it goes on."""
     notice = condition_notice("/srv/shop", condition, "line 3", MovableClock())
 
-    assert ("warning", "line 3", "handoffd status /srv/shop") == (notice.kind, notice.why, notice.action)
+    assert (kind, "line 3", "handoffd status /srv/shop") == (notice.kind, notice.why, notice.action)
     assert notice.text
     assert notice.id != condition_notice("/srv/shop", condition, "line 3", MovableClock()).id
 

@@ -103,7 +103,7 @@ async def test_nothing_is_judged_before_a_project_was_read(tmp_path: Path) -> No
         await eventually(lambda: list(here.services.settings.runs_dir.glob("*.tests/exit.json")))
 
         async with daemon(here) as roster:
-            await eventually(lambda: [notice.text for notice in here.told.notices])
+            await eventually(lambda: "missing" in roster.conditions())
             view = await roster.view(root)
             assert ("missing", "running", 1) == (
                 view.condition, view.tracks[0].status, here.services.slots.in_use

@@ -15,6 +15,7 @@ from tests.unit.supervise.making import NOW, at, house, make_project
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import EditConfirmed, Initialised, Started
 from handoffd.store.lock import acquire, project_lock_path
+from handoffd.supervise.health import LASTING_S
 from handoffd.supervise.project import Project
 
 
@@ -42,7 +43,7 @@ async def test_an_edit_past_a_gate_is_held(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended(tmp_path: Path) -> None:
-    """The file is left as it is, the place is named, and a person is told."""
+    """The file is left as it is, the place is named, and a person is told when that has lasted."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         good = at(project.root, ".ai/STATE.json").read_text()
         edit(project, status="half-done")
@@ -53,7 +54,9 @@ async def test_an_invalid_state_quarantines_this_project_only_until_it_is_mended
         assert ("invalid_state", False) == (project.condition, project.workable)
         assert "status" in (project.detail or "")
         assert bad == at(project.root, ".ai/STATE.json").read_text()
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+        here.clock.ahead_s += LASTING_S
+        await project.look()
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["blocked"])
 
         at(project.root, ".ai/STATE.json").write_text(good)
         await project.look()
@@ -228,8 +231,9 @@ async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) 
         project.main.standing.stuck = "cannot record this: disk full"
         for _ in range(3):
             await project.look()
+            here.clock.ahead_s += LASTING_S
         assert ("io_error", False) == (project.condition, project.workable)
-        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["warning"])
+        await eventually(lambda: [notice.kind for notice in here.told.notices] == ["blocked"])
 
         project.main.standing.stuck = None
         await project.poll()
