@@ -22,7 +22,7 @@ def test_who_sent_it_is_recorded(control: Controlled) -> None:
     """As with a verb."""
     control.client.post("/v1/messages", {"project": "shop", "text": "核准", "by": "eve"})
 
-    assert [("/srv/shop", Approved(by="eve"))] == control.supervision.given
+    assert [("/srv/shop", Approved(story="US-001", by="eve"))] == control.supervision.given
 
 
 @pytest.mark.parametrize(
