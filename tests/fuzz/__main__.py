@@ -19,6 +19,8 @@ from tests.support.daemon import REPOSITORY, Daemon, Json, sample
 EXCLUDED = ("stop",)
 """It would end the run. `test_routes.py` and `test_tcp.py` ask for it."""
 
+JUDGING = Path(__file__).with_name("schemathesis.toml")
+
 LIMIT_S = 3600
 
 
@@ -39,7 +41,8 @@ def command(daemon: Daemon, port: int, options: Sequence[str]) -> list[str]:
     token = (daemon.state_dir / "control.token").read_text().strip()
     url = f"http://127.0.0.1:{port}"
     return [
-        str(Path(sys.executable).with_name("schemathesis")), "run", f"{url}/v1/openapi.json",
+        str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(JUDGING),
+        "run", f"{url}/v1/openapi.json",
         "--url", url, "--header", f"Authorization: Bearer {token}", "--checks", "all",
         *(word for name in EXCLUDED for word in ("--exclude-operation-id", name)),
         # Of the texts that could be a segment of a path, most cannot be sent as one: it says so, and goes on.
