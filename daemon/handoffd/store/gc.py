@@ -11,18 +11,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, Literal
 
 Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""
 
-Condition = Literal[
-    "running", "unjudged", "foreign", "edited", "unverifiable", "unanswered", "ended", "unknown"
-]
+Condition = Literal["running", "unjudged", "foreign", "edited", "unverifiable", "ended", "unknown"]
 """How a run stands. Foreign: its folder holds what is not ours. Edited: somebody has written into its copy,
-which its records are needed to tell; without them a copy is unverifiable, and those of a project that does
-not answer may still be needed. Unknown: the journal says nothing of it, as after a restore."""
-_STAYS: Final = frozenset({"running", "unjudged", "foreign", "edited", "unverifiable", "unanswered"})
+which its records are needed to tell; without them it is unverifiable. Unknown: the journal says nothing of
+it, as after a restore."""
+_STAYS: Final = frozenset({"running", "unjudged", "foreign", "edited", "unverifiable"})
+
+Needed = Literal["edited", "copied", "unanswered"]
+"""Why records stay that are old enough: their copy was written into, or stays for another reason, or lies in
+a project that does not answer. Without them nobody could tell what becomes of it."""
+_NONE_NEEDED: Final[Mapping[str, Needed]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +81,21 @@ class Plan:
     kept: Mapping[str, int]
 
 
-def plan(found: Sequence[Past], now: datetime, days: float | None, newest: int) -> Plan:
-    """Return which runs go that ended more than `days` ago (None: none does), but for the `newest`."""
+def plan(
+    found: Sequence[Past],
+    now: datetime,
+    days: float | None,
+    newest: int,
+    needed: Mapping[str, Needed] = _NONE_NEEDED,
+) -> Plan:
+    """Return which runs go that ended more than `days` ago (None: none does), but for the `newest`.
+
+    `needed`: those that stay all the same, by id.
+    """
     spared = _newest(found, newest)
     doomed, kept = [], Counter[str]()
     for past in found:
-        reason = _reason_to_stay(past, now, days, spared)
+        reason = _reason_to_stay(past, now, days, spared) or needed.get(past.id)
         if reason is None:
             doomed.append((past, _why(past, now, days or 0)))
         else:

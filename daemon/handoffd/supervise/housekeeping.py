@@ -8,7 +8,9 @@ looked at once more; a project that does not answer keeps its copies until the n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from handoffd.errors import HandoffdError
 from handoffd.execute.process import claimed
 from handoffd.store import disposal
 from handoffd.store.cleaning import End
-from handoffd.store.gc import Cleaned, Condition, Doomed, Past, Size, plan, sizes
+from handoffd.store.gc import Cleaned, Condition, Doomed, Needed, Past, Plan, Size, plan, sizes
 from handoffd.store.pruning import Old
 from handoffd.supervise.compaction import standing_after
 from handoffd.supervise.reach import Reach
@@ -72,34 +74,43 @@ class Housekeeping:
             copies, silent = await self._copies()
             ids = sorted({*folders, *(copy.id for _, copy in copies)})
             ends = await self._services.journal.cleaning.ends(ids)
-            needed = _needed(copies, silent, ends)
-            found = [
-                *(self._copy(root, copy, ends.get(copy.id)) for root, copy in copies),
-                *await to_thread.run_sync(_runs, folders, ends, needed),
-            ]
-            return await self._cleaned(found, folders, list(silent.values()), dry_run)
+            problems = list(silent.values())
+            copied = [self._copy(root, copy, ends.get(copy.id)) for root, copy in copies]
+            first = await self._disposed(copied, {}, folders, problems, dry_run)
+            runs = await to_thread.run_sync(_runs, folders, ends)
+            needed = _needed(copied, first, folders, silent, ends)
+            then = await self._disposed(runs, needed, folders, problems, dry_run)
+            doomed = [self._told(past, why) for past, why in (*first.doomed, *then.doomed)]
+            doomed += await self._of_the_journal(problems, dry_run)
+            return Cleaned(
+                dry_run=dry_run,
+                doomed=tuple(doomed),
+                sizes=(*sizes([*copied, *runs]), *await to_thread.run_sync(_journal_sizes, self._services)),
+                kept=dict(Counter(first.kept) + Counter(then.kept)),
+                problems=tuple(problems),
+            )
 
-    async def _cleaned(
-        self, found: Sequence[Past], folders: Mapping[str, list[Path]], problems: list[str], dry_run: bool
-    ) -> Cleaned:
+    async def _disposed(
+        self,
+        found: Sequence[Past],
+        needed: Mapping[str, Needed],
+        folders: Mapping[str, list[Path]],
+        problems: list[str],
+        dry_run: bool,
+    ) -> Plan:
+        """Remove what is to go of runs, unless it is a dry run; return what did, or would, and what stays."""
         keep, now = self._services.settings.retention, self._services.clock.now()
-        planned = plan(found, now, keep.runs_days, keep.runs_keep)
-        doomed = []
-        for past, why in planned.doomed:
-            if dry_run or await self._gone(past, folders, problems):
-                doomed.append(self._told(past, why))
-        doomed += await self._notices(now, dry_run)
-        doomed += await self._events(now, problems, dry_run)
+        planned = plan(found, now, keep.runs_days, keep.runs_keep, needed)
+        gone = [one for one in planned.doomed if dry_run or await self._gone(one[0], folders, problems)]
+        return replace(planned, doomed=tuple(gone))
+
+    async def _of_the_journal(self, problems: list[str], dry_run: bool) -> list[Doomed]:
+        now = self._services.clock.now()
+        doomed = [*await self._notices(now, dry_run), *await self._events(now, problems, dry_run)]
         if not dry_run:
             await to_thread.run_sync(disposal.dispose_remainders, self._services.settings.runs_dir)
             await self._services.journal.cleaning.note(now)
-        return Cleaned(
-            dry_run=dry_run,
-            doomed=tuple(doomed),
-            sizes=(*sizes(found), *await to_thread.run_sync(_journal_sizes, self._services)),
-            kept=planned.kept,
-            problems=tuple(problems),
-        )
+        return doomed
 
     async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], Mapping[str, str]]:
         """Return the copies in all projects, and why some could not be asked: these wait side by side."""
@@ -204,27 +215,39 @@ def _copies_in(root: str, runs_dir: Path) -> list[disposal.Copy]:
 
 
 def _needed(
-    copies: Iterable[tuple[str, disposal.Copy]], silent: Container[str], ends: Mapping[str, End]
-) -> dict[str, Condition]:
-    """Return the runs whose records must stay to tell what becomes of their copies."""
-    needed: dict[str, Condition] = {run: "unanswered" for run, end in ends.items() if end.project in silent}
-    return needed | {copy.id: "edited" for _, copy in copies if copy.content == "edited"}
+    copies: Iterable[Past],
+    disposed: Plan,
+    folders: Iterable[str],
+    silent: Mapping[str, str],
+    ends: Mapping[str, End],
+) -> dict[str, Needed]:
+    """Return the runs whose records must stay to tell what becomes of their copies.
+
+    Of a run that the journal does not know, nobody knows either whether its project is one of the silent.
+    """
+    needed: dict[str, Needed] = {}
+    for run in folders if silent else ():
+        if run not in ends or ends[run].project in silent:
+            needed[run] = "unanswered"
+    gone = {(past.project, past.id) for past, _ in disposed.doomed}
+    for copy in copies:
+        if (copy.project, copy.id) not in gone and copy.condition != "foreign":
+            needed[copy.id] = "edited" if copy.condition == "edited" else "copied"
+    return needed
 
 
-def _runs(
-    folders: Mapping[str, list[Path]], ends: Mapping[str, End], needed: Mapping[str, Condition]
-) -> list[Past]:
-    return [_run(one, paths, ends.get(one), needed.get(one)) for one, paths in folders.items()]
+def _runs(folders: Mapping[str, list[Path]], ends: Mapping[str, End]) -> list[Past]:
+    return [_run(one, paths, ends.get(one)) for one, paths in folders.items()]
 
 
-def _run(one: str, paths: list[Path], end: End | None, needed: Condition | None) -> Past:
+def _run(one: str, paths: list[Path], end: End | None) -> Past:
     running = any(_lives(path) for path in paths)
     since = None if end is None else end.ended_at
     return Past(
         kind="run",
         id=one,
         project=None if end is None else end.project,
-        condition="running" if running else needed or _condition(end),
+        condition="running" if running else _condition(end),
         since=since or datetime.fromtimestamp(max(_changed(path) for path in paths), UTC),
         bytes=sum(disposal.bytes_below(path) for path in paths),
     )

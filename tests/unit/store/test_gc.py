@@ -72,6 +72,7 @@ def test_the_newest_runs_of_each_project_stay() -> None:
     nobody = [past(300, project=None, condition="unknown", number=number) for number in (1, 2)]
 
     assert [shop[0].id, nobody[0].id] == gone(*shop[:2], *other, *copies, *nobody, newest=1)
+    assert {"copied": 1} == plan([past(9999)], NOW, 30, 0, {past(9999).id: "copied"}).kept
     assert {"newest": 4} == plan([*shop[:2], *other, *copies, *nobody], NOW, 30, 1).kept
 
 

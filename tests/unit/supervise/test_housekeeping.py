@@ -106,6 +106,21 @@ async def test_the_newest_runs_stay_however_old(tmp_path: Path) -> None:
         assert {"newest": 2} == cleaned.kept
 
 
+async def test_records_stay_as_long_as_the_copy_that_they_can_tell_of(tmp_path: Path) -> None:
+    """Somebody has cleared newer ones away, so that an old copy is one of the newest."""
+    root = make_project(tmp_path)
+    async with house(tmp_path) as here:
+        await judged(here, root, 1, 2, 3)
+        for number in (2, 3):
+            shutil.rmtree(at(root, f".ai/runs/{run_id(number)}"))
+        here.clock.ahead_s = 400 * DAY_S
+
+        cleaned = await keeper(here, root, runs_keep=1).clean(dry_run=False)
+
+        assert ([run_id(1), run_id(3)], [run_id(1)]) == left(here, root)
+        assert {"newest": 2, "copied": 1} == cleaned.kept
+
+
 async def test_what_lives_or_was_not_judged_stays(tmp_path: Path) -> None:
     """Whatever its age: its result is still to be applied."""
     root = make_project(tmp_path)
@@ -185,18 +200,21 @@ async def test_a_project_that_is_gone_holds_nothing_up(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         await judged(here, root, 1)
         await judged(here, other, 2)
+        unknown = here.services.settings.runs_dir / run_id(3)  # whose, the journal does not say
+        unknown.mkdir()
         os.rename(root, tmp_path / "away")
         here.clock.ahead_s = 400 * DAY_S
         clean = keeper(here, root, other)
 
         cleaned = await clean.clean(dry_run=False)
 
-        assert ([run_id(1)], []) == left(here, other)
-        assert {"unanswered": 1} == cleaned.kept
+        assert ([run_id(1), run_id(3)], []) == left(here, other)
+        assert {"unanswered": 2} == cleaned.kept
         (problem,) = cleaned.problems
         assert problem.startswith(f"{root} was left alone: ")
         (tmp_path / "away").rename(root)
-        assert [f"copy {run_id(1)}", f"run {run_id(1)}"] == list(what(await clean.clean(dry_run=False)))
+        gone = [f"copy {run_id(1)}", f"run {run_id(1)}", f"run {run_id(3)}"]
+        assert gone == list(what(await clean.clean(dry_run=False)))
 
 
 async def test_what_was_written_while_a_project_was_elsewhere_is_not_lost(tmp_path: Path) -> None:
