@@ -134,6 +134,8 @@ def odd_tracks() -> Iterator[Track]:
         yield track_at(
             "bootstrap", status, story=None, ledger=Ledger(automatic=True, backlog=(Queued(story="US-2"),))
         )
+        for ledger in of_stories_set_aside():
+            yield track_at("bootstrap", status, story=None, ledger=ledger)
         yield track_at("impl", status, task_type="hotfix", reopened_from="bdd")
     for ledger in ledgers():
         yield track_at("done", Status.PASS, ledger=ledger, story="C-1")
@@ -156,6 +158,15 @@ def ledgers() -> Iterator[Ledger]:
     for status in AT_REST:
         parked = Parked(state=state_at("verify", status, story="US-2"), ledger=Ledger(), give_back=True)
         yield Ledger(automatic=True, parked=(parked,))
+    yield from of_stories_set_aside(closed=True)
+
+
+def of_stories_set_aside(*, closed: bool = False) -> Iterator[Ledger]:
+    """Return what is remembered where the backlog's next story was set aside."""
+    for status in AT_REST:
+        parked = Parked(state=state_at("verify", status, story="US-2"), ledger=Ledger(), give_back=False)
+        queued = Queued(story="US-2", schedule="nightly")
+        yield Ledger(automatic=True, closed=closed, parked=(parked,), backlog=(queued,))
 
 
 # --- facts ----------------------------------------------------------------------------------------

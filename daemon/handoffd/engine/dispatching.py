@@ -15,9 +15,9 @@ from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
-from handoffd.engine.queueing import start_from_backlog
+from handoffd.engine.queueing import start_from_backlog, taken_up
 from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
-from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, give_back, next_parked
+from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, next_parked
 from handoffd.engine.track import Dispatch, Phase, Track
 from handoffd.engine.wording import accept, ask_human, notice, refuse, with_tail
 from handoffd.protocol.rules import DONE
@@ -125,8 +125,7 @@ def _after_the_end(situation: Situation) -> Decision:
     parked = next_parked(situation.track)
     if parked is not None:
         # Only taken up: what this turn knows (unmet stories, the baseline) is about the story that ended.
-        track = give_back(situation, parked)
-        return accept(track, f"{parked.state.story} is taken up again at {parked.state.step}")
+        return taken_up(situation, parked)
     if (continued := _continued(situation)) is not None:
         return continued
     result = finished(situation, f"{situation.state.story} is done")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from handoffd.engine.advice import way_on
+from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.backlog import before, behind, circle, entry_of, startable, waits_in_words, without
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Situation, ground
+from handoffd.engine.effects import NoticeKind
 from handoffd.engine.requests import (
     AutoContinueChosen,
     BacklogEdited,
@@ -18,7 +20,8 @@ from handoffd.engine.requests import (
 )
 from handoffd.engine.routing import begin, give_back, next_parked, parked_of
 from handoffd.engine.track import Parked, Queued
-from handoffd.engine.wording import accept, refuse
+from handoffd.engine.wording import accept, notice, refuse
+from handoffd.protocol.state import Status
 
 _UNASKED: Final = "waits for a `continue`"
 
@@ -50,10 +53,22 @@ def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:
     return accept(started, f"{upcoming.story} starts from the backlog").also(checklist).because(*grounds)
 
 
-def taken_up(situation: Situation, parked: Parked) -> Decision:
-    """Go on with a story where it was set aside."""
-    told = f"{parked.state.story} is taken up again at {parked.state.step}"
-    return accept(give_back(situation, parked), told)
+_WAIT: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
+
+
+def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decision:
+    """Go on with a story where it was set aside; people are told anew what it waits for, if it does.
+
+    What they were told before ended when another story took its place.
+    """
+    state, track = parked.state, give_back(situation, parked).with_ledger(told=None)
+    decision = accept(track, f"{state.story} is taken up again at {state.step}{behind_}")
+    kind = _WAIT.get(state.status)
+    if kind is None:
+        return decision
+    text = state.last_error or f"{state.step} of {state.story} waits for a person"
+    why = "it was set aside like this, and is taken up again"
+    return decision.also(notice(track, kind, text, why=why, action=next_command(track, situation.rules)))
 
 
 def _passed_over(situation: Situation, upcoming: Queued) -> tuple[Ground, ...]:

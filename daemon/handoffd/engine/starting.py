@@ -16,9 +16,9 @@ from handoffd.engine.backlog import (
 )
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
-from handoffd.engine.queueing import no_circle
+from handoffd.engine.queueing import no_circle, taken_up
 from handoffd.engine.requests import Started
-from handoffd.engine.routing import begin, give_back, parked_of
+from handoffd.engine.routing import begin, parked_of
 from handoffd.engine.track import Parked, Queued, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.state import Status
@@ -171,10 +171,7 @@ def _start_now(
     behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
     parked = parked_of(track.ledger, first.story)
     if parked is not None and not event.force:
-        return accept(
-            give_back(situation.at(track), parked),
-            f"{first.story} is taken up again at {parked.state.step}{behind_}",
-        )
+        return taken_up(situation.at(track), parked, behind_)
     started, checklist = begin(situation.at(track), first, bootstrapped=event.bootstrapped)
     assert started.state is not None
     return accept(started, f"{first.story} starts at {started.state.step}{behind_}").also(checklist)

@@ -61,7 +61,7 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
         "backlog_edited": same,
         "backlog_removed": same,
         "auto_continue_chosen": same,
-        "continued": _set(P),
+        "continued": AT_REST,  # the same holds where the backlog's next one was set aside
         "restored": same,
         "state_edited": ANY,
         "edit_confirmed": ANY,
@@ -80,7 +80,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     P: {
         **_resting(P),
         **_GATE,
-        "advanced": _set(P, R, H),
+        "advanced": AT_REST | {R},  # without a story, the next one may have been set aside
         "prompt_taken": _set(P, R, H),
         "dispatch_failed": _set(P, H),
     },
@@ -120,8 +120,7 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     },
     OK: {
         **_resting(OK),
-        "resumed": _set(OK, P),
-        "continued": AT_REST,
+        "resumed": AT_REST,
         "reopened": _set(P),
         "prompt_taken": AT_REST | {R},
         "advanced": AT_REST | {R},  # the end of a custom task gives a parked story back as it was

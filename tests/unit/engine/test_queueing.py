@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.backlog import unasked
 from handoffd.engine.requests import (
+    Aborted,
     AutoContinueChosen,
     BacklogEdited,
     BacklogMoved,
@@ -222,6 +225,39 @@ def test_what_was_set_aside_goes_on_when_its_turn_in_the_backlog_comes() -> None
     play.expect(story="NIGHT", step="impl")
     assert ((), ()) == (play.ledger.backlog, play.ledger.parked)
     assert "backlog.next" in [ground.rule for ground in play.decision.grounds]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        (Status.NEEDS_HUMAN, None, ("needs_human", "review of NIGHT waits for a person")),
+        (Status.TIMEOUT, "out of time", ("timeout", "out of time")),
+    ],
+)
+def test_what_waited_when_it_was_set_aside_is_told_of_again(
+    status: Status, error: str | None, told: tuple[str, str]
+) -> None:
+    """Whoever takes it up, after whatever: what people were told before is settled by now."""
+    parked = Parked(
+        state=state_at("review", status, story="NIGHT", last_error=error), ledger=Ledger(), give_back=False
+    )
+    entry = Queued(story="NIGHT", schedule="b")
+    idle = track_at(
+        "bootstrap", story=None, ledger=Ledger(automatic=True, backlog=(entry,), parked=(parked,))
+    )
+    aborted = Playbook(track_at("impl", ledger=idle.ledger)).given(Aborted())
+    for play in (
+        waiting(entry, parked=(parked,)).turn(),
+        waiting(replace(entry, schedule=None), parked=(parked,)).given(Continued()),
+        waiting(parked=(replace(parked, give_back=True),)).turn(),
+        waiting(parked=(parked,)).given(Started(story="NIGHT")),
+        Playbook(idle).turn(),
+        aborted.given(Continued()),
+    ):
+        play.expect(story="NIGHT", step="review", status=status)
+        [notice] = play.notices
+        assert told == (notice.notice, notice.text)
+        assert notice.action is not None
 
 
 def test_the_end_of_a_story_at_level_1_names_what_a_continue_starts() -> None:
