@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
+import anyio
 import structlog
 
 from handoffd.errors import HandoffdError, StoreError
@@ -44,7 +45,10 @@ class Machine:
     def __init__(self, services: Services, recovered: Callable[[], Awaitable[None]]) -> None:
         self._services = services
         self._recovered = recovered
-        self._room = Room(str(services.settings.state_dir), services)
+        # Not behind projects that hang: this look is also that at the journal.
+        self._room = Room(str(services.settings.state_dir), services, anyio.CapacityLimiter(1))
+        self._disk_told = False
+        """Whether people know of the disk that is short."""
         self._tried_at = services.clock.monotonic()
         self._seen_at: dict[str, float] = {}
         self._troubles: Mapping[str, str] = {}
@@ -82,14 +86,14 @@ class Machine:
             troubles["journal"] = f"the journal cannot be written ({outage})"
         if self._services.descriptors.short():
             troubles["descriptors"] = OUT_OF_DESCRIPTORS
-        if self._services.slots.short_for_s("memory") >= SHORT_S:
-            troubles["memory"] = OUT_OF_MEMORY
-        if self._services.slots.short_for_s("load") >= SHORT_S:
-            troubles["load"] = OVERLOADED
+        short = self._services.slots.shortage()
+        if short is not None and short[1] >= SHORT_S:
+            troubles["capacity"] = OUT_OF_MEMORY if short[0] == "memory" else OVERLOADED
         return troubles
 
     async def _disk(self) -> Mapping[str, str]:
         shortage = await self._room.shortage()
+        self._disk_told = shortage is not None and shortage.told
         return {} if shortage is None else {_DISK: shortage.why}
 
     def _tell(self, name: str, why: str, *, news: bool) -> None:
@@ -98,8 +102,8 @@ class Machine:
         if not news:
             return
         log.error("machine trouble, nothing is started", trouble=name, why=why)
-        if name == _DISK:
-            return  # whoever met it first, this look or a project, has told people of that disk
+        if name == _DISK and self._disk_told:
+            return  # by whoever met it first, this look or a project
         if last is None or now - last > CALM_S:
             notice = machine_notice(str(self._services.settings.state_dir), why, self._services.clock)
             self._services.notifier.send(notice)

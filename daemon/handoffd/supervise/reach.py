@@ -25,10 +25,10 @@ LIMIT_S = 5.0
 
 
 class Reach:
-    """The way to one project's folder."""
+    """The way to one folder, a project's; `asking`: whose turns are taken, if not those of all projects."""
 
-    def __init__(self, root: str, services: Services) -> None:
-        self._asking = services.asking
+    def __init__(self, root: str, services: Services, asking: anyio.CapacityLimiter | None = None) -> None:
+        self._asking = services.asking if asking is None else asking
         self._root = root
         self._waiting = False
 

@@ -18,6 +18,7 @@ from shlex import quote
 from typing import NamedTuple
 
 import structlog
+from anyio import CapacityLimiter
 
 from handoffd.errors import StoreError
 from handoffd.store.faults import storage_error
@@ -62,6 +63,8 @@ class Shortage(NamedTuple):
 
     why: str
     action: str
+    told: bool = False
+    """Whether people were told of the disk; of one that does not answer they are not."""
 
 
 def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
@@ -80,11 +83,11 @@ def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
 class Room:
     """The room for the attempts of one project; of the state directory alone, for those of all."""
 
-    def __init__(self, root: str, services: Services) -> None:
+    def __init__(self, root: str, services: Services, asking: CapacityLimiter | None = None) -> None:
         self._root = root
         self._services = services
         self._folders = (str(services.settings.state_dir), root)
-        self._reach = Reach(root, services)
+        self._reach = Reach(root, services, asking)
 
     async def shortage(self, limit_s: float = LIMIT_S) -> Shortage | None:
         """Return why nothing may be dispatched now; None when there is room. People are told once."""
@@ -100,7 +103,9 @@ class Room:
         if short is None:
             return None
         look = "df -h" if short.free_bytes < wanted_mb * _MIB else "df -i"
-        found = Shortage(f"room on the disk: {short.lacks(wanted_mb)}", f"{look} {quote(short.folder)}")
+        found = Shortage(
+            f"room on the disk: {short.lacks(wanted_mb)}", f"{look} {quote(short.folder)}", told=True
+        )
         if short.device not in told:
             told.add(short.device)
             log.warning("disk short, nothing is dispatched", folder=short.folder, free_bytes=short.free_bytes)

@@ -11,7 +11,7 @@ waits for these it sleeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import structlog
@@ -67,7 +67,8 @@ class Slots:
         self._look_at: float | None = None
         self._rung = anyio.Event()
         self._closed: Closed | None = None
-        self._closed_since: float | None = None
+        self._short_since: float | None = None
+        """Since when the machine has been short of something, whatever it was at each look."""
 
     # --- who holds what ----------------------------------------------------------------------------
     @property
@@ -81,12 +82,11 @@ class Slots:
         return self._queue.limits.total
 
     def in_pools(self) -> Mapping[Pool, int]:
-        """Return how many run of each executor, account and group that has a limit, or somebody running."""
+        """Return how many run of each executor, account and group that has a limit; others have any name."""
         counts = dict.fromkeys(self.limits, 0)
         for entry in self._queue.running.entries:
-            for pool in entry.all_pools:
-                if pool.kind not in ("all", "project"):
-                    counts[pool] = counts.get(pool, 0) + 1
+            for pool in counts.keys() & set(entry.all_pools):
+                counts[pool] += 1
         return counts
 
     @property
@@ -197,7 +197,7 @@ class Slots:
             if key != but:
                 granted.append(wake)
         if self._queue.next() is None:
-            self._closed = self._closed_since = None
+            self._closed = self._short_since = None
         for wake in granted:
             wake()
 
@@ -205,10 +205,11 @@ class Slots:
         """Return whether the machine takes nobody just now; then it is looked at again by and by."""
         now = self._clock.monotonic()
         closed = self._admission.closed(self._look(now), now)
-        if (closed and closed.kind) != (self._closed and self._closed.kind):
-            self._closed_since = now if closed is not None else None
-            if closed is not None and closed.kind != "stagger":
-                log.warning("nothing is started for now", why=closed.why)
+        if closed is None or closed.kind == "stagger":
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+            log.warning("nothing is started for now", why=closed.why)
         self._closed = closed
         if closed is None:
             return False
@@ -252,11 +253,14 @@ class Slots:
         """Return the limits, who is within them, and who waits, the next one first."""
         return self._as_line().view(self._clock.monotonic(), self._why_closed())
 
-    def short_for_s(self, kind: Literal["memory", "load"]) -> float:
-        """Return for how many seconds nobody was let in for that reason; 0 when it is none."""
-        if self._closed is None or self._closed.kind != kind or self._closed_since is None:
-            return 0
-        return self._clock.monotonic() - self._closed_since
+    def shortage(self) -> tuple[str, float] | None:
+        """Return what the machine is short of (`memory`, `load`), and for how many seconds of either.
+
+        None: nobody waits for it.
+        """
+        if self._closed is None or self._short_since is None:
+            return None
+        return self._closed.kind, self._clock.monotonic() - self._short_since
 
     def _as_line(self) -> Line:
         """Return how everybody stands; how that was a moment ago, where many come and go."""

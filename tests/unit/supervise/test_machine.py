@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,25 @@ async def test_a_state_disk_without_room_is_a_trouble_told_once(tmp_path: Path) 
         await machine.look()
         assert machine.trouble is None
         assert (1, 1) == (recoveries.count, len(here.told.notices))
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_state_disk_that_does_not_answer_is_told_of_beside_projects_that_hang(tmp_path: Path) -> None:
+    """Their turns are not its own; and no project tells of it."""
+    async with house(tmp_path, min_free_mb=1) as here, anyio.create_task_group() as tasks:
+        here.services.asking.total_tokens = 1
+        await here.services.asking.acquire_on_behalf_of("a project whose folder hangs")
+        machine = Machine(here.services, Recoveries())
+        tasks.start_soon(here.services.notifier.run)
+        with anyio.fail_after(30):
+            await machine.look()
+        assert None is machine.trouble
+
+        os.rename(here.services.settings.state_dir, tmp_path / "away")
+        await machine.look()
+        assert "see how much room there is" in str(machine.trouble)
+        os.rename(tmp_path / "away", here.services.settings.state_dir)
+        await eventually(lambda: len(here.told.notices) == 1)
         tasks.cancel_scope.cancel()
 
 

@@ -33,12 +33,13 @@ class Machine:
     """A machine whose memory is given by hand."""
 
     free_mb: int = 10_000
+    load: float = 0.0
     looks: int = 0
 
     def facts(self) -> Facts:
         """Return how it is, and count that somebody wanted to know."""
         self.looks += 1
-        return Facts(free_mb=self.free_mb, load_per_core=0.0)
+        return Facts(free_mb=self.free_mb, load_per_core=self.load)
 
 
 @dataclass
@@ -307,7 +308,7 @@ async def test_nobody_looks_while_nobody_waits() -> None:
         await eventually(lambda: desk.machine.looks > 1)
         desk.end("a")
         await eventually(lambda: desk.slots._look_at is None)
-        assert 0 == desk.slots.short_for_s("memory")
+        assert desk.slots.shortage() is None
 
 
 def test_the_important_keep_their_slot_from_attempt_to_attempt() -> None:
@@ -363,21 +364,26 @@ def test_an_attempt_that_ends_with_nobody_in_line_is_followed_by_the_next() -> N
     desk.slots.ended(TrackKey("/nobody"))
 
 
-def test_how_long_memory_was_short_is_known() -> None:
-    """So that people are told of what lasts; waiting for one's turn is another thing."""
-    desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0))
+def test_how_long_the_machine_was_short_is_known() -> None:
+    """So that people are told of what lasts, memory or load by turns; to wait for one's turn is none."""
+    desk = Counter(1, scheduling(min_free_memory_mb=500, memory_per_agent_mb=0, max_load_per_core=2))
     desk.ask("a", "b")
-    assert 0 == desk.slots.short_for_s("memory")
+    assert desk.slots.shortage() is None
     desk.machine.free_mb = 1
     desk.clock.ahead_s += 100
     desk.end("a")
     assert [] == desk.woken
+    for seconds, kind in ((60, "load"), (120, "memory"), (180, "load")):
+        desk.clock.ahead_s += 60
+        desk.machine.free_mb, desk.machine.load = (1, 0) if kind == "memory" else (1000, 9)
+        desk.ask("c")
+        shortage = desk.slots.shortage()
+        assert shortage is not None
+        assert (kind, seconds) == (shortage[0], round(shortage[1]))
     desk.clock.ahead_s += 60
-    assert 60 <= desk.slots.short_for_s("memory") < 100
-    assert 0 == desk.slots.short_for_s("load")
-    desk.machine.free_mb = 1000
+    desk.machine.load = 0
     desk.ask("c")
-    assert (["b"], 0) == (desk.woken, desk.slots.short_for_s("memory"))
+    assert (["b"], None) == (desk.woken, desk.slots.shortage())
 
 
 def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None:
@@ -398,15 +404,14 @@ def test_where_many_wait_their_places_are_not_counted_for_each_of_them() -> None
 
 
 def test_how_many_run_in_each_pool() -> None:
-    """Of each that is limited, also nobody; and of whatever runs, limited or not, but for projects."""
+    """Of each that is limited, also nobody; the names of others may be a project's to choose."""
     desk = Counter(5, scheduling(per_executor={"claude": 2}, groups={"night": {"slots": 1}}))
     desk.ask("a", "b", "c", executor="claude", account="work")
     desk.ask("d", executor="codex", account="work")
 
     limits = {("executor", "claude"): 2, ("group", "night"): 1}
     assert limits == desk.slots.limits
-    used = {("executor", "claude"): 2, ("executor", "codex"): 1, ("account", "work"): 3}
-    assert used | {("group", "night"): 0} == desk.slots.in_pools()
+    assert {("executor", "claude"): 2, ("group", "night"): 0} == desk.slots.in_pools()
 
 
 def test_the_table_of_slots() -> None:
