@@ -24,6 +24,8 @@ from handoffd.engine.wording import accept, notice, refuse
 from handoffd.protocol.state import Status
 
 _UNASKED: Final = "waits for a `continue`"
+_TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
+"""What people are told of a story that waits for one of them."""
 
 
 def go_on(situation: Situation, event: Continued) -> Decision:
@@ -53,9 +55,6 @@ def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:
     return accept(started, f"{upcoming.story} starts from the backlog").also(checklist).because(*grounds)
 
 
-_WAIT: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
-
-
 def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decision:
     """Go on with a story where it was set aside; people are told anew what it waits for, if it does.
 
@@ -63,7 +62,7 @@ def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decisio
     """
     state, track = parked.state, give_back(situation, parked).with_ledger(told=None)
     decision = accept(track, f"{state.story} is taken up again at {state.step}{behind_}")
-    kind = _WAIT.get(state.status)
+    kind = _TOLD_OF.get(state.status)
     if kind is None:
         return decision
     text = state.last_error or f"{state.step} of {state.story} waits for a person"
