@@ -30,21 +30,21 @@ def read_memory(root: str) -> str | None:
 
 def memory_summary(memory: str) -> str | None:
     """Return the NEXT section with its heading, at most 500 characters; None without one."""
-    lines = list(_section(memory, "NEXT"))
+    lines = list(section_of(memory, "NEXT"))
     return "\n".join(lines).strip()[:SUMMARY_CHARACTERS] or None
 
 
 def open_issues(memory: str) -> tuple[str, ...]:
     """Return the unticked items of the ISSUES section, one line each, at most 500 of them."""
     found: list[str] = []
-    for line in _section(memory, "ISSUES"):
+    for line in section_of(memory, "ISSUES"):
         item = _ITEM.match(line)
         if item and item[1].strip() and len(found) < MOST_ISSUES:
             found.append(item[1].strip())
     return tuple(found)
 
 
-def _section(text: str, name: str) -> Iterator[str]:
+def section_of(text: str, name: str) -> Iterator[str]:
     """Yield the lines of every section of that name, with its heading and what is below it."""
     depth, fenced = 0, False
     for line in text.splitlines():
