@@ -15,13 +15,13 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
         "`started` at level 2; at level 1 `dispatched`, with its prompt; `queued` behind a story in flight",
     ),
     "start_custom": (
-        "CC, add an export / use Claude Code to fix the login / fix the failing tests",
+        "CC, add an export / use Claude Code to fix the login / fix the failing tests / debug why it fails",
         "讓 CC 修正登入 / 用 CC 新增匯出功能 / 修正登入頁面的錯誤",
         "starts a custom task; the story in flight is set aside; while it runs, the task is `queued`",
     ),
     "query": (
-        "status / what's left? / are the tests green / why is it blocked",
-        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼",
+        "status / what's left? / are the tests green / why is it blocked / open project shop",
+        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 開啟專案 shop",
         "answers: `query`",
     ),
     "approve": (
@@ -53,16 +53,21 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
         "takes a story that is done up again: `reopened`",
     ),
     "note": ("note: prices are net", "備註：金額用整數", "goes into the next prompt: `noted`"),
+    "init": (
+        "create project shop / init project / set up the shop project",
+        "建立 shop 專案 / 初始化專案",
+        "prepares the folder that is named, and starts nothing: `initialised`",
+    ),
     "list": ("list projects / which projects are there?", "所有專案 / 有哪些專案？", "`listed`"),
     "detect": (
-        "framework / detect the framework",
+        "framework / detect the framework / is this project using the framework?",
         "有沒有用框架？ / 偵測框架",
         "which files of the framework there are: `detected`",
     ),
     "review": ("review / security scan", "審查 / 安全掃描", "the prompt of a review session: `review`"),
     "triage": ("triage / triage issues", "分診 / 處理 issues", "the prompt that sorts open issues: `triage`"),
     "unclear": (
-        "ok / thanks / approve if the tests pass / don't approve",
+        "ok / thanks / approve if the tests pass / don't approve / CC / agents",
         "好 / 謝謝 / 不要核准 / 通過測試流程太慢",
         "does nothing, and says what to type: `unclear`; at a human step it is kept as a note",
     ),

@@ -15,8 +15,6 @@ from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 
-STATE_FILE = ".ai/STATE.json"
-
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[PROJECT] TEXT...")
@@ -30,7 +28,7 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
     nothing. With --json also what was understood, and the prompt of a step that was taken.
     """
     project, text = _sorted_out(place, words)
-    answer = say(place, project, text, language)
+    answer = say(place, project, text, language, here=None if project is not None else str(Path.cwd()))
     if as_json:
         print_json(answer.json)
     else:
@@ -42,12 +40,11 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
 def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     """Return the project, and the message: a first word that is a path or a known name is no part of it.
 
-    Without one it is the project that the current folder is in, or, for a text in quotes, the folder
-    itself. So a name that is misspelt starts nothing in whatever folder somebody happens to be. Raises
-    NotFound for what stands where a name would before a text in quotes.
+    Without one, None: the message may name its project, and where the person is (`here`) is looked at, and
+    never begun with. Raises NotFound for what stands where a name would before a text in quotes.
     """
     first, rest = words[0], words[1:]
-    if rest and _is_path(first):
+    if rest and (_is_path(first) or _is_folder(first, alone=len(rest) == 1)):
         return place.project(first), " ".join(rest)
     known = _known(place)
     if rest and first in {project["name"] for project in known}:
@@ -55,15 +52,20 @@ def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     if len(words) == 2 and len(rest[0].split()) > 1 and len(first.split()) == 1:
         message = f"no supervised project is called {first[:80]!r}, and no folder is"
         raise NotFound(message, hint="handoffd projects")
-    here = Path.cwd()
-    above = [str(folder) for folder in (here, *here.parents)]
-    supervised = any(project["project"] in above for project in known)
-    meant = supervised or len(words) == 1 or os.path.lexists(STATE_FILE)
-    return (str(here) if meant else None), " ".join(words)
+    return None, " ".join(words)
 
 
 def _is_path(word: str) -> bool:
-    return word in {".", ".."} or word.startswith(("/", "./", "../", "~")) or os.path.isdir(word)
+    return word in {".", ".."} or word.startswith(("/", "./", "../", "~"))
+
+
+def _is_folder(word: str, *, alone: bool) -> bool:
+    """Return whether a word is a folder that is meant as one: before one text, or because it is a project."""
+    if not os.path.isdir(word):
+        return False
+    from handoffd.inspection.workspace import looks_like_project
+
+    return alone or looks_like_project(word)
 
 
 def _known(place: Place) -> list[Json]:

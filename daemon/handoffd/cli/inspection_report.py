@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from handoffd.cli.wording import plain, styled, table
+from handoffd.reports.standing import FILES
 
-_FILES = {
-    "has_state": ".ai/STATE.json",
-    "has_memory": "PROJECT_MEMORY.md",
-    "has_context": "PROJECT_CONTEXT.md",
-    "has_constitution": "docs/constitution.md",
-    "has_sdd": "docs/sdd.md",
-    "has_handoff": ".ai/HANDOFF.md",
-    "has_history": ".ai/history.md",
-}
 _LEVELS = ("none of the protocol's files is there", "some of them are there", "all of them are there")
 
 
 def detected(answer: dict[str, Any]) -> list[str]:
     """Return the lines for an answer of `GET /v1/detect`."""
     level = answer["level"]
-    present = [name for key, name in _FILES.items() if answer[key]]
-    absent = [name for key, name in _FILES.items() if not answer[key]]
+    present = [name for key, name in FILES.items() if answer[key]]
+    absent = [name for key, name in FILES.items() if not answer[key]]
     lines = [f"Level {level}: {_LEVELS[level]}"]
     lines += [f"  there:   {', '.join(present)}"] if present else []
     return lines + ([f"  missing: {', '.join(absent)}"] if absent else [])

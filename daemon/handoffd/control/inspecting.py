@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, replace
 from shlex import quote
 from typing import Final, TypeVar, TypeVarTuple, get_args
@@ -24,10 +24,11 @@ from handoffd.engine.views import ProjectView
 from handoffd.errors import NotFound, Refused, StoreError
 from handoffd.inspection import sessions
 from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.papers import Quote, Subject, quoted
 from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
 from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
 from handoffd.inspection.sessions import SessionPrompt
-from handoffd.inspection.workspace import list_projects
+from handoffd.inspection.workspace import folders_called, list_projects, looks_like_project, others_in
 from handoffd.mending import remedies
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
@@ -83,6 +84,25 @@ class Inspecting:
             raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
         found = await self._look(list_projects, await self._look(folder_at, folder))
         return {"folder": folder, "projects": [asdict(one) for one in found]}
+
+    async def papers(self, project: str, subject: Subject) -> tuple[Quote, ...]:
+        """Return what a project's papers say of a subject: lines that agents or strangers wrote."""
+        root, _ = await self._found(project)
+        return await self._look(quoted, root, subject)
+
+    async def looks_like_project(self, folder: str) -> bool:
+        """Return whether a folder has what makes a project of it."""
+        return await self._look(looks_like_project, folder)
+
+    async def folders_called(
+        self, words: tuple[str, ...], bases: tuple[str, ...], sure: str | None
+    ) -> Mapping[str, str]:
+        """Return which of some words are names of project folders in `bases`, with their places."""
+        return await self._look(lambda first: folders_called(words, bases, sure), bases[0]) if bases else {}
+
+    async def others_in(self, bases: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:
+        """Return the names of project folders in `bases` that are not among `known` places."""
+        return await self._look(lambda first: others_in(bases, known), bases[0]) if bases else ()
 
     async def check_prereqs(self, project: str) -> Json:
         """Return which files the step in hand reads and cannot find. A warning, never more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,50 @@ def list_projects(folder: str) -> tuple[ListedProject, ...]:
     shown = [name for name in names if not name.startswith(".")][:MOST_FOLDERS]
     found = (_project(Path(folder, name)) for name in shown)
     return tuple(project for project in found if project is not None)
+
+
+def folders_called(words: Iterable[str], bases: Iterable[str], sure: str | None = None) -> dict[str, str]:
+    """Return which of some words are names of project folders in `bases`, with their places.
+
+    The first base that has one counts. `sure` is the name of a project in any case: it needs no marker.
+    """
+    found: dict[str, str] = {}
+    for base in bases:
+        for word in words:
+            if word in found or not _is_name(word):
+                continue
+            place = os.path.join(base, word)
+            if os.path.isdir(place) and (word == sure or looks_like_project(place)):
+                found[word] = place
+    return found
+
+
+def _is_name(word: str) -> bool:
+    return bool(word) and "/" not in word and "\0" not in word and not word.startswith(".")
+
+
+def looks_like_project(folder: str) -> bool:
+    """Return whether a folder has what makes a project of it; it is not looked into any further."""
+    try:
+        return any(os.path.lexists(os.path.join(folder, marker)) for marker in MARKERS)
+    except ValueError:  # a character that no name can have
+        return False
+
+
+def others_in(bases: Iterable[str], known: Container[str]) -> tuple[str, ...]:
+    """Return the names of project folders in `bases` that are not `known` by their places.
+
+    Hidden ones and what cannot be listed are left out; 10,000 entries of each are looked at.
+    """
+    found: set[str] = set()
+    for base in bases:
+        try:
+            names = sorted(os.listdir(base))[:MOST_FOLDERS]
+        except OSError:
+            continue  # not ours to look into
+        places = ((name, os.path.join(base, name)) for name in names if not name.startswith("."))
+        found |= {name for name, place in places if place not in known and looks_like_project(place)}
+    return tuple(os.fsencode(name).decode("utf-8", errors="replace") for name in sorted(found))
 
 
 def _project(root: Path) -> ListedProject | None:

@@ -32,7 +32,7 @@ def message_offer(*, approvals: bool) -> Offer:
     def run(place: Place, given: Json) -> Answer:
         if not approvals:
             _require_unguarded(place, given)
-        return _sent(place, given)
+        return _sent(place, given, supervised_only=not approvals)
 
     return Offer(
         name="message",
@@ -70,16 +70,18 @@ def _require_unguarded(place: Place, given: Json) -> None:
         require_known(place, project)
 
 
-def _sent(place: Place, given: Json) -> Answer:
+def _sent(place: Place, given: Json, *, supervised_only: bool) -> Answer:
     project, text, by = project_of(given), given["text"], f"{account()} via mcp"
 
     def without() -> Json:
         from handoffd.control.messages import Messages, only_reads
+        from handoffd.control.places import Spoken
         from handoffd.entrance import offline
 
         caller = Caller(pid=os.getpid(), by=by)
         work = offline.look if only_reads(text) else offline.alone
-        return work(place.settings(), lambda service: Messages(service).answer(project, text, caller))
+        spoken = Spoken(project=project, supervised_only=supervised_only)
+        return work(place.settings(), lambda service: Messages(service).answer(spoken, text, caller))
 
-    body = {"project": project, "text": text, "by": by}
+    body = {"project": project, "text": text, "by": by, "supervised_only": supervised_only}
     return either(place, lambda client: client.post("/v1/messages", body), without)

@@ -6,6 +6,7 @@ does. The reference calls results by `action` here, and leaves out what it does 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,20 +53,46 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     """Return what came of a message about the project at `root`."""
     from handoffd.protocol.intents import classify, settled
 
-    intent = settled(classify(message), at_gate=_at_gate(root))
+    meant = classify(message)
+    place = _place_of(root, meant.project)
+    if place is None:
+        return _failed({"code": "NOT_FOUND", "message": f"no folder {meant.project} is beside {root}"})
+    intent = settled(meant, at_gate=_at_gate(place))
     if (look := _LOOKS.get(intent.kind)) is not None:
-        return look(root)
-    door = Door(root, environ)
+        return look(place)
+    door = Door(place, environ)
+    if intent.kind == "init":
+        return _made(door)
     if intent.kind == "continue":
         return _turn(door)
     if intent.kind in {"start_story", "start_custom"}:
         return _started(door, intent)
     if intent.kind == "unclear":
+        if intent.tells_no_task:
+            return _failed({"code": "UNCLEAR", "message": "it is not said what shall be done"})
         near = f"; for `{intent.near}`, say that alone" if intent.near else ""
         return _failed({"code": "UNCLEAR", "message": f"it is not clear what to do{near}"})
-    if (missing := without_state(root)) is not None:
+    if (missing := without_state(place)) is not None:
         return _failed(missing)
     return _decided(door, intent)
+
+
+def _place_of(root: str, name: str | None) -> str | None:
+    """Return where the project is that a message names: at `root`, or beside it; None where it is neither."""
+    from handoffd.inspection.naming import project_name
+
+    own = {os.path.basename(root).lower(), project_name(root).lower()}
+    if name is None or name == root or name.lower() in own:
+        return root
+    beside = os.path.join(os.path.dirname(root), name)
+    return beside if os.path.isdir(beside) else None
+
+
+def _made(door: Door) -> Json:
+    answer = door.give("init")
+    if answer["type"] == "error":
+        return _failed(answer)
+    return _given("initialised", project=answer.get("name"), created=answer.get("created"))
 
 
 def _story_meant(door: Door, intent: Intent) -> str | None:

@@ -1,37 +1,47 @@
-"""Which project a message speaks of, where it names one that is known.
+"""Which project a message speaks of.
 
-`shop: status`, `status of shop`, `shop 的進度`. A name is taken out of the message only where what is
+`shop: status`, `status of shop`, `shop 的進度`: a known name is taken out of the message only where what is
 left over is understood; of work, all the words are kept, for they may be about something else by that
-name.
+name. `open project A`: a name in so many words counts whether it is known or not, so that what is meant for
+one project never reaches another.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from handoffd.protocol.chattext import cleaned, folded
+from handoffd.protocol.chattext import bare, cleaned, evened, folded, plainly, trimmed
 from handoffd.protocol.intents import Intent, classify
+from handoffd.protocol.project_names import compares
 
 _SWITCH: Final = (
     r"(?:switch to|change to|go to|open|use|切換到|切換至|切換|切到|換到"
-    r"|打開)?\s*(?:the\s+)?(?:project|專案|項目)?\s*"
+    r"|打開|開啟)?\s*(?:(?:the|my)\s+|我們?的\s*)?(?:project|專案|項目)?\s*"
 )
+_NOUN: Final = r"(?:專案|項目)(?!管理|列表|清單|名稱|設定|檔)"
 _AT_START: Final = (
-    r"^[\s\"']*{switch}(?P<mark>[@#\[]?){name}\]?(?:(?P<sign>\s*[:,]\s*|\s*的\s*)|(?P<blank>\s+)"
-    r"|(?P<end>[\s.!]*$))"
+    r"^[\s\"']*{switch}(?P<mark>[@#\[]?){name}\]?(?:(?P<sign>\s*[:,]\s*|\s*的\s*|\s*{noun}(?:的|裡面?|中|上)?[\s:,]*)"
+    r"|(?P<blank>\s+)|(?P<end>[\s.!]*$))"
 )
 _AT_END: Final = (
     r"(?P<blank>[\s,]+|^)?(?P<link>\b(?:of|for|in|on|at)\s+(?:the\s+)?(?:project\s+)?|(?:在|到"
     r"|給)?\s*(?:專案|項目)\s*|[@#])?"
     r"{name}(?P<behind>\s*(?:project|專案|項目)?[\s.!]*\??[\s.!]*)$"
 )
+_FOR: Final = r"(?:幫|替|為|給|在|到)\s*{name}\s*(?:專案|項目)?(?:裡面?|中|上)?[\s,:]*(?=\w)"
+"""Whom or where the work is for: it can be nothing but the project's name."""
+_BESIDE: Final = (
+    r"(?:\b(?:project|repo(?:sitory)?)|專案|項目)\s*{name}|{name}\s*(?:(?:project|repo(?:sitory)?)\b|{noun})"
+)
+"""The word for a project beside the name, anywhere in the message."""
 _LOOKED_AT: Final = 300
 """Characters at either end of a message in which a name counts."""
 _BEFORE_NAME: Final = r"(?<![a-z0-9_./-])"
 _BEHIND_NAME: Final = r"(?![a-z0-9_/-]|\.[a-z0-9])"
+_STANDING: Final = re.compile(r"\b(?:projects?|progress|status)\b|專案|項目|進度|狀態")
 _WORK: Final = frozenset({"start_custom", "unclear"})
 
 
@@ -45,6 +55,8 @@ class Directed:
     intent: Intent
     project: str | None = None
     firm: bool = False
+    compared: tuple[str, ...] | None = None
+    """The projects that it puts side by side; None: it compares no projects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +70,59 @@ class _Reading:
 
 
 def directed(text: str, names: Iterable[str]) -> Directed:
-    """Return what a message means, with the one of `names` at its beginning or end, if there is one."""
-    message = cleaned(text)
+    """Return what a message means, with the one of `names` that it is about, or a name that nobody has."""
+    message, known = cleaned(text), tuple(filter(str.strip, names))
     whole = classify(message)
+    message = plainly(evened(message))
+    if (compared := _compared(message, whole, known)) is not None:
+        return Directed(intent=replace(whole, kind="query", topic="status", sure=True), compared=compared)
     certain = whole.kind not in _WORK and whole.kind != "query"
     maybe: str | None = None
-    for reading in _readings(message, names):
-        rest = classify(reading.rest) if reading.rest else Intent(kind="query", text=message, topic="status")
+    for reading in _readings(message, known):
+        rest = classify(reading.rest) if _says(reading.rest) else _opening(message, reading.name)
         if reading.firm or (not certain and rest.kind not in _WORK):
             return Directed(intent=rest, project=reading.name, firm=True)
         if reading.linked and not certain and maybe is None:
             maybe = reading.name
+    if whole.project is not None:
+        named = next((name for name in known if folded(name) == folded(whole.project)), whole.project)
+        return Directed(intent=replace(whole, project=named), project=named, firm=True)
     return Directed(intent=whole, project=maybe)
 
 
-def _readings(message: str, names: Iterable[str]) -> Iterator[_Reading]:
+def _says(rest: str) -> bool:
+    """Tell whether what is left of a message says anything."""
+    core = bare(trimmed(folded(rest)))
+    return "?" in core or any(sign.isalnum() for sign in core)
+
+
+def _opening(message: str, name: str) -> Intent:
+    return Intent(kind="query", text=message, topic="status", project=name)
+
+
+def _compared(message: str, whole: Intent, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the projects that a message compares, in its order; fewer than two, if some are not known."""
+    text = folded(message)
+    if whole.addressed or not compares(text):
+        return None
+    found = {name: re.search(_pattern(name), text) for name in names}
+    places = sorted((match.start(), name) for name, match in found.items() if match is not None)
+    of_projects = whole.kind == "query" and _STANDING.search(text) is not None
+    return tuple(name for _, name in places) if len(places) > 1 or of_projects else None
+
+
+def _pattern(name: str) -> str:
+    return f"{_BEFORE_NAME}{re.escape(folded(name))}{_BEHIND_NAME}"
+
+
+def _readings(message: str, names: tuple[str, ...]) -> Iterator[_Reading]:
     """Yield the ways to read a name of a project out of a message; longer names first."""
     text = folded(message)
     tail = max(0, len(text) - _LOOKED_AT)
-    for name in sorted(filter(str.strip, names), key=len, reverse=True):
-        pattern = f"{_BEFORE_NAME}{re.escape(folded(name))}{_BEHIND_NAME}"
-        start = re.compile(_AT_START.format(name=pattern, switch=_SWITCH)).search(text, 0, _LOOKED_AT)
+    for name in sorted(names, key=len, reverse=True):
+        pattern = _pattern(name)
+        at_start = _AT_START.format(name=pattern, switch=_SWITCH, noun=_NOUN)
+        start = re.compile(at_start).search(text, 0, _LOOKED_AT)
         if start is not None:
             alone = start["end"] is not None and start.end() == len(text)
             firm = alone or bool(start["mark"] or start["sign"])
@@ -89,3 +133,15 @@ def _readings(message: str, names: Iterable[str]) -> Iterator[_Reading]:
             mark = (end["link"] or "").strip() in {"@", "#"}
             rest = message[: end.start()].strip() + asked
             yield _Reading(name, rest, mark, linked=end["link"] is not None)
+        yield from _inside(message, text, name)
+
+
+def _inside(message: str, text: str, name: str) -> Iterator[_Reading]:
+    """Yield the ways to read a name out of the midst of a message."""
+    written = re.escape(name if len(name) == 1 else folded(name))  # `a` is a word, too
+    pattern, where = f"{_BEFORE_NAME}{written}{_BEHIND_NAME}", message if len(name) == 1 else text
+    helped = re.compile(_FOR.format(name=pattern)).search(where, 0, _LOOKED_AT)
+    if helped is not None:
+        yield _Reading(name, f"{message[: helped.start()]}{message[helped.end() :]}", firm=True, linked=True)
+    elif re.compile(_BESIDE.format(name=pattern, noun=_NOUN)).search(where, 0, _LOOKED_AT):
+        yield _Reading(name, message, firm=True, linked=True)

@@ -7,6 +7,7 @@ comparing only and has the same length, so that a place found in it is a place i
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -27,6 +28,15 @@ _FORMS: Final = dict(zip(_SIMPLIFIED, _TRADITIONAL, strict=True)) | {"裏": "裡
 _SIGNS: Final = {"、": ",", "。": ".", "「": '"', "」": '"', "“": '"', "”": '"', "‘": "'", "’": "'"}
 
 
+_COURTESY_FIRST: Final = re.compile(
+    r"(?:(?:please|pls|plz|kindly)(?![a-z])|請(?!問)|麻煩你?|拜託你?|勞駕|請問(?=.))[\s,:!]*"
+)
+_COURTESY_LAST: Final = re.compile(
+    r"[\s,.!~]*(?:(?<![a-z])(?:please|pls|plz|thanks?|thank you|thx|ty|many thanks)"
+    r"|謝謝你?|感謝|多謝|拜託)[\s,.!~]*$"
+)
+
+
 def cleaned(text: str) -> str:
     """Return a message without what cannot be seen, and without blanks around it."""
     return "".join(_visible(sign) for sign in text[:MAX_CHARACTERS]).strip()
@@ -35,6 +45,36 @@ def cleaned(text: str) -> str:
 def folded(text: str) -> str:
     """Return a text for comparing, as long as it was: narrow signs, small letters, one form of each sign."""
     return "".join(_folded(sign) for sign in text)
+
+
+def evened(message: str) -> str:
+    """Return a message with single blanks between its words; one of several lines stays as it is."""
+    return message if "\n" in message else re.sub(r"\s+", " ", message)
+
+
+def bare(text: str) -> str:
+    """Return a folded, trimmed message without the courtesies around it; empty if it is nothing else."""
+    before = None
+    while before != text:
+        before = text
+        text = trimmed(_COURTESY_FIRST.sub("", text, count=1)) if _COURTESY_FIRST.match(text) else text
+        text = trimmed(_COURTESY_LAST.sub("", text, count=1))
+    return text
+
+
+def plainly(message: str) -> str:
+    """Return a message as it is written, without courtesies; whole, if it is nothing else."""
+    text = folded(message)
+    first = _COURTESY_FIRST.match(text)
+    start = first.end() if first is not None else 0
+    last = _COURTESY_LAST.search(text, start)
+    rest = message[start : last.start() if last is not None else None]
+    return rest if any(sign.isalnum() for sign in rest) else message
+
+
+def narrow(text: str) -> str:
+    """Return a text in narrow signs, its letters as they are."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def is_chinese(text: str) -> bool:

@@ -1,10 +1,11 @@
 """What a message means: from text to an intent, by rules alone.
 
-The order decides. Somebody who tells CC (Claude Code) to work starts work. A question is answered and
-starts nothing. A command is one only if it is the whole message, but for a note. Everything else is a
-custom task; at a human gate it is a note (`settled`), because free text is never consent. Where a
-message comes close to a decision without being one, or says nothing at all, it is `unclear`, and
-whoever answers says what to type.
+The order decides. A person who tells CC (Claude Code) to work starts work. Opening a project is a question.
+A message that begins with a verb of work is an order, and any other question is answered and starts nothing.
+A command is one only if it is the whole message, but for a note. Everything else is a custom task; at a human
+gate it is a note (`settled`), because free text is never consent. Where a message comes close to a decision
+without being one, says nothing at all, or tells to work without saying on what, it is `unclear`, and the
+answer says what to type.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Final, Literal, get_args
 
 from handoffd.errors import Refused
 from handoffd.protocol import phrases, provisos, questions
-from handoffd.protocol.chattext import cleaned, folded, trimmed
+from handoffd.protocol.chattext import bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
-from handoffd.protocol.questions import Topic
+from handoffd.protocol.project_names import named_project
+from handoffd.protocol.questions import Asks, Topic
 from handoffd.protocol.state import Reason, canonical_step
 from handoffd.protocol.story import check_story_id
 
-Kind = Literal[Command, "start_custom", "query", "unclear"]
+Kind = Literal[Command, "init", "start_custom", "query", "unclear"]
 
-KINDS: Final[tuple[Kind, ...]] = (*get_args(Command), "start_custom", "query", "unclear")
+KINDS: Final[tuple[Kind, ...]] = (*get_args(Command), "init", "start_custom", "query", "unclear")
 DISPATCHING: Final[frozenset[Kind]] = frozenset(
     {"start_story", "start_custom", "continue", "retry", "skip", "reopen"}
 )
@@ -50,11 +52,18 @@ class Intent:
     """Of `start_custom`: what shall be done."""
     agent_teams: bool = False
     topic: Topic | None = None
+    project: str | None = None
+    """The project that it names in so many words, as it is written; it is about that one or about none."""
     near: Kind | None = None
     addressed: bool = False
     """Whether CC was told to do it."""
     sure: bool = True
     """False: it may be something else, which matters where something waits for a person."""
+
+    @property
+    def tells_no_task(self) -> bool:
+        """Whether it tells to work, and not on what."""
+        return self.kind == "unclear" and self.near == "start_custom"
 
 
 _CC: Final = r"(?<![a-z0-9_@./=-])(?:cc|claude[\s_-]?code)(?![a-z0-9_='@]|-[a-z]|\.[a-z])"
@@ -93,31 +102,71 @@ def classify(text: str) -> Intent:
     Never raises: a story id that is none makes the message `unclear`.
     """
     message = cleaned(text)
-    core = trimmed(folded(message))
-    if not any(sign.isalnum() for sign in core) and "?" not in core:
+    whole = trimmed(folded(message))
+    if not any(sign.isalnum() for sign in whole) and "?" not in whole:
         return Intent(kind="unclear", text=message)
+    line = evened(message) if len(message) <= _SMALL_TALK else message
+    intent = _classified(line, trimmed(folded(line)))
+    return intent if intent.text == message else replace(intent, text=message)
+
+
+def _classified(message: str, whole: str) -> Intent:
+    """Return what a message means. `whole` is it for comparing, `core` that without its courtesies."""
+    core = bare(whole) or whole
     if _MENTION.search(core) and (intent := _for_an_agent(message, core)) is not None:
         return intent
     found = phrases.said(core) if len(core) <= _LONGEST_COMMAND else None
+    if found is None and (intent := _of_a_project(message, core)) is not None:
+        return intent
     read = phrases.said(core.rstrip("? ")) if found is None and len(core) <= _SMALL_TALK else found
     if read is not None and read.command in {"list", "detect"}:
         return Intent(kind=read.command, text=message)
-    asks = questions.asks(core)
+    asks = questions.asks(whole)
     if asks == "clearly":
         return _question(message, core)
     if found is not None and found.command == "approve" and provisos.has_refusing_sign(message):
         return Intent(kind="unclear", text=message, near="approve")
-    if found is not None:
-        return _commanded(message, core, found)
-    told = phrases.work_for_an_agent(core) if len(core) <= _SMALL_TALK else None
+    return _commanded(message, core, found) if found is not None else _free(message, whole, asks)
+
+
+def _free(message: str, whole: str, asks: Asks | None) -> Intent:
+    """Return what a message means that is no command by its words: a task, or nothing of the kind."""
+    core = bare(whole) or whole
+    short = len(core) <= _SMALL_TALK
+    told = phrases.work_for_an_agent(core) if short else None
     if told is not None and told.command == "start_story":
         return _commanded(message, core, told)
-    near = None if questions.begins_with_work(core) else phrases.near(core[:_LONGEST_COMMAND])
+    if short and (phrases.names_no_task(core) or questions.names_no_object(core)):
+        return Intent(kind="unclear", text=message, near="start_custom")
+    near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
-    if near is not None or (len(core) <= _SMALL_TALK and _NOTHING_SAID.match(core)):
+    if near is not None or (short and _NOTHING_SAID.match(core)):
         return Intent(kind="unclear", text=message, near=near)
     return _task(message, core, message)
+
+
+def _of_a_project(message: str, core: str) -> Intent | None:
+    """Return what a message means that names its project in so many words; None for one that names none."""
+    named = named_project(core[:_LONGEST_COMMAND])
+    if named is None:
+        return None
+    written = message[folded(message).find(core) :]
+    name = narrow(named.name_in(written) or "") or None
+    match named.how:
+        case "opened":
+            kind: Kind = "list" if name is None else "query"
+            return Intent(kind=kind, text=message, topic=None if name is None else "status", project=name)
+        case "made":
+            return Intent(kind="init", text=message, project=name)
+        case "going_on":
+            of_step = phrases.is_step(folded(name or ""))
+            return Intent(kind="continue", text=message, project=None if of_step else name)
+        case "to_make":
+            return replace(_task(message, core, message), project=name)
+    rest = written[named.rest_at :].strip()
+    intent = classify(rest) if rest else Intent(kind="query", text=message, topic="status")
+    return replace(intent, text=message, project=name)
 
 
 def settled(intent: Intent, *, at_gate: bool) -> Intent:
@@ -125,8 +174,8 @@ def settled(intent: Intent, *, at_gate: bool) -> Intent:
 
     Nothing but the commands themselves opens or shuts a gate.
     """
-    free = intent.kind in {"start_custom", "unclear"} or (intent.kind == "query" and not intent.sure)
-    if not at_gate or intent.addressed or not free or not intent.text:
+    free = intent.kind in {"start_custom", "unclear"} or not intent.sure
+    if not at_gate or intent.addressed or intent.tells_no_task or not free or not intent.text:
         return intent
     return Intent(kind="note", text=intent.text, note=intent.text, sure=False, near=intent.near)
 
@@ -136,19 +185,26 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
     if questions.asks(core) == "clearly" and not _TOLD.search(core):
         return None
     rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))
-    told = None if len(rest) > _SMALL_TALK else phrases.work_for_an_agent(rest) or phrases.said(rest)
-    if told is not None and told.command == "start_story":
-        return replace(_commanded(message, rest, told), addressed=True)
-    if told is not None and told.command in {"continue", "retry"}:
-        return Intent(kind=told.command, text=message, story=_story_of(told), addressed=True)
-    decision = (
-        told.command
-        if told is not None and told.command not in {"review", "triage", "reopen", "note"}
-        else None
-    )
-    if decision is not None or not any(sign.isalnum() for sign in rest):
-        return Intent(kind="unclear", text=message, near=decision)
-    return replace(_task(message, core, _instruction(message)), addressed=True)
+    if len(rest) <= _SMALL_TALK:
+        told = phrases.work_for_an_agent(rest) or phrases.said(rest)
+        if told is not None and told.command == "start_story":
+            return replace(_commanded(message, rest, told), addressed=True)
+        if told is not None and told.command in {"continue", "retry"}:
+            return Intent(kind=told.command, text=message, story=_story_of(told), addressed=True)
+        if told is not None and told.command not in {"review", "triage", "reopen", "note"}:
+            return Intent(kind="unclear", text=message, near=told.command, addressed=True)
+        if (decision := phrases.begun_decision(rest)) is not None:
+            return Intent(kind="unclear", text=message, near=decision, addressed=True)
+        if phrases.names_no_task(rest) or not any(sign.isalnum() for sign in rest):
+            return Intent(kind="unclear", text=message, near="start_custom", addressed=True)
+    instruction = _instruction(message)
+    placed = _of_a_project(instruction, trimmed(folded(instruction)))
+    if placed is not None and placed.kind not in {"start_custom", "unclear", "query"}:
+        return replace(placed, text=message, addressed=True)
+    task = replace(_task(message, core, instruction), addressed=True)
+    if placed is None:
+        return task
+    return replace(task, project=placed.project, instruction=placed.instruction or instruction)
 
 
 def _instruction(message: str) -> str:
@@ -177,7 +233,7 @@ def _commanded(message: str, core: str, found: Said) -> Intent:
     except Refused:
         return Intent(kind="unclear", text=message, near=found.command)
     note = _note(message, core, found)
-    intent = Intent(kind=found.command, text=message, story=story, note=note)
+    intent = Intent(kind=found.command, text=message, story=story, note=note, sure=not found.loose)
     match found.command:
         case "start_story":
             return replace(intent, agent_teams=phrases.wants_team(core))

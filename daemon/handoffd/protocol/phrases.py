@@ -59,12 +59,17 @@ _WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
         r"(?:list|show)(?: me)?(?: (?:all|my|our|the))* projects?|all (?:my |the )?projects|projects",
         r"project list|(?:what|which) projects(?: are there| do (?:i|we) have)?",
         r"(?:列出|顯示|看)?(?:我的|全部|所有)?的?(?:專案|項目)(?:列表|清單)",
-        r"列出(?:全部|所有)?的?(?:專案|項目)?|(?:所有|全部)的?(?:專案|項目)|有哪些(?:專案|項目)",
+        r"列出(?:全部|所有)?的?(?:專案|項目)?|(?:所有|全部)的?(?:專案|項目)|(?:我們?)?有(?:哪些|什麼)(?:專案|項目)",
     ),
     "detect": (
-        r"(?:detect|check)(?: the)?(?: framework)?(?: level)?|framework(?: level| status)?",
-        r"adoption(?: level)?|(?:is|does it use|uses?)?(?: there)?(?: an?| the)? framework(?: used| in use)?",
-        r"(?:這個專案|專案|這裡)?有沒有(?:用|使用)到?\s*(?:框架|framework)?",
+        r"detect(?: the)?(?: framework)?(?: level)?|check(?: for)?(?: the)? framework(?: level)?",
+        r"(?:the )?framework(?: level| status)?|adoption(?: level)?",
+        r"(?:is|does it use|uses?)?(?: there)?(?: an?| the)? framework(?: used| in use)?",
+        r"(?:is|are|does|do|has|have)(?: the| this| my| our| that)?(?: project| repo(?:sitory)?| it| we)?"
+        r"(?: already)? (?:us(?:e|es|ing)|on|have|adopt(?:ed|ing)?)(?: an?| the| this| any)?"
+        r"(?: agentic coding)? framework(?: here| already| yet| or not)?",
+        r"(?:(?:這|那|此|該|本|我們?的)?個?(?:專案|項目)?|這裡)(?:目前|現在)?(?:有沒有|有無|是否有?|有|是不是有?)(?:在)?"
+        r"(?:用|使用|採用)(?:到|了|著)?\s*(?:這個?|agentic coding)?\s*(?:框架|framework)(?:嗎|呢)?",
         r"(?:偵測|檢測|檢查)\s*(?:框架|framework)|框架|採用程度",
     ),
     "review": (
@@ -108,6 +113,8 @@ class Said:
     story: str | None = None
     step: str | None = None
     note_at: int = -1
+    loose: bool = False
+    """Whether more is said beside it, that may matter where something waits for a person."""
 
 
 _NOTED: Final = (
@@ -148,6 +155,17 @@ _KNOWN_STEPS: Final = frozenset(
     }
 )
 
+_STEP_SAID: Final = (
+    r"(?:bdd|sdd[\s_-]?delta|contracts?|review|(?:test )?scaffold|impl(?:ement(?:ation)?)?|verif(?:y|ication)"
+    r"|commit|(?:update[\s_-]?)?memory|" + "|".join(sorted(STEPS_IN_CHINESE, key=len, reverse=True)) + ")"
+)
+_CONTINUED_AT: Final = re.compile(
+    rf"^(?P<beside>[^?]{{0,80}}?[,.;!]\s*)??{_BEFORE}{_COMMANDS['continue']}\s*(?:with|at|on|to|from|做)?\s*"
+    rf"(?:the\s+)?{_STEP_SAID}(?:\s*(?:\+|&|/|,|->|→|and|then|和|與|跟|及|到)\s*(?:the\s+)?{_STEP_SAID})*"
+    rf"(?:\s*(?:steps?|步驟))?{_AFTER}"
+)
+"""Steps that are named there change nothing: one follows the other, each with a prompt of its own."""
+
 _START: Final = (
     re.compile(
         rf"^{_BEFORE}(?:(?:new\s+)?story\s+|新?故事\s*)?(?P<story>us-\d+)(?:\s*(?:story"
@@ -156,7 +174,10 @@ _START: Final = (
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
     re.compile(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
-    re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}{_WITH_TEAMS}{_AFTER}"),
+    re.compile(
+        rf"^{_BEFORE}(?:{_STARTING}{_ANY_STORY}|(?:a\s+)?new (?:user )?story|新的?\s*(?:story|故事))"
+        rf"{_WITH_TEAMS}{_AFTER}"
+    ),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
 )
 _DONE_BY: Final = re.compile(
@@ -176,10 +197,21 @@ _NEGATED: Final = re.compile(
     rf"|不)\s*(?:yet\s*)?(?:{_ANY})(?![a-z]){_OBJECT}"
 )
 _BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
+_NO_TASK: Final = re.compile(
+    rf"^{_BEFORE}(?:(?:(?:with|using|use|by|in|an?|as|several|multiple|do|it|this|that|work|on|run|start|help|me|some"
+    rf"|something|task|job|to|for|please|用|使用|以|多個|來|去|做|處理|跑|執行|開始|工作|任務|模式|幫忙|幫我)(?![a-z])"
+    rf"|{TEAMS})[\s,]*)+{_AFTER}"
+)
+"""A way to work, or that there is work to do, and no word of what."""
 _DECISIONS: Final = re.compile(
     r"(?P<approve>\b(?:approv(?:e|ed|al)|lgtm)\b|核准|批准|同意|^我?通過)"
     r"|\breject(?:ed)?\b|退回|駁回"
 )
+_LOOSE_CONSENT: Final = re.compile(
+    r"(?:\b(?:the )?(?:rest|others?|everything else|remaining)\b|其他|其餘|剩下)(?:的|都|部分)*\s*"
+    r"(?:(?:is|are|looks?|seems?)\s+)?(?:ok(?:ay)?|fine|good|great|可以|沒問題|好)(?:了|的)?[\s.!~]*$"
+)
+"""An answer to a question, with a consent by the way: it is no decision, and no work either."""
 _BACK: Final = re.compile(
     rf"^{_BEFORE}(?:roll ?back|go back|退回到|回到|退到|倒回)(?: to)?\s*(?:the\s+)?"
     r"(?P<step>[a-z_-]+|[\u4e00-\u9fff]+)$"
@@ -223,7 +255,7 @@ _REASON_FIRST: Final = re.compile(
 
 def said(text: str) -> Said | None:
     """Return the command that a folded, trimmed message is as a whole; None when it is none."""
-    for find in (_consent, _refusal, _start, _reopening):
+    for find in (_consent, _refusal, _start, _reopening, _continued_at):
         if (found := find(text)) is not None:
             return found
     for name, pattern in _PLAIN.items():
@@ -244,10 +276,11 @@ def near(text: str) -> Command | None:
 
     A decision wherever it is spoken of, any other command where little more is said.
     """
-    match = _BEGUN.match(text) or _DECISIONS.search(text)
-    if match is not None:
+    if (begun := begun_decision(text)) is not None:
+        return begun
+    if (match := _DECISIONS.search(text)) is not None:
         return "approve" if match["approve"] else "reject"
-    if _NEGATED.match(text):
+    if _NEGATED.match(text) or _LOOSE_CONSENT.search(text):
         return "approve"
     back = _BACK.match(text)
     if back is not None and _is_step(back["step"]):
@@ -271,6 +304,22 @@ def _takes_back(match: re.Match[str]) -> bool:
 
 def _is_step(word: str) -> bool:
     return word in STEPS_IN_CHINESE or canonical_step(word) in _KNOWN_STEPS
+
+
+def is_step(word: str) -> bool:
+    """Tell whether a folded word names a step of the shipped table."""
+    return re.fullmatch(_STEP_SAID, word) is not None or _is_step(word)
+
+
+def names_no_task(text: str) -> bool:
+    """Tell whether a folded message says how to work, or that there is work, and not what shall be done."""
+    return _NO_TASK.match(text) is not None
+
+
+def begun_decision(text: str) -> Command | None:
+    """Return the decision that a folded message begins with, whatever follows."""
+    match = _BEGUN.match(text)
+    return None if match is None else "approve" if match["approve"] else "reject"
 
 
 def reason_in(text: str) -> tuple[str | None, int]:
@@ -319,6 +368,11 @@ def _start(text: str) -> Said | None:
             groups = match.groupdict()
             return Said("start_story", story=groups.get("story") or groups.get("bad"))
     return None
+
+
+def _continued_at(text: str) -> Said | None:
+    match = _CONTINUED_AT.match(text)
+    return None if match is None else Said("continue", loose=match["beside"] is not None)
 
 
 def _reopening(text: str) -> Said | None:

@@ -1,23 +1,33 @@
 """Whether a message asks something: then it is answered, and nothing is ever started because of it.
 
-Three degrees. What has a question mark or a question word asks, whatever else it says. What only names
-something that can be asked about (status, tests, 進度) asks when it says nothing more, or tells to
-show it. And what names one in passing is taken for a question, too, unless it begins with a word for
-work: an answer too many costs nothing, a task too many does.
+An order comes before: a message that begins with a verb of work (`debug why …`) is no question, whatever
+question words it holds, unless it ends with a question mark. Of the others there are three degrees. What
+has a question mark or a question word asks, whatever else it says. What only names something that can be
+asked about (status, tests, 進度) asks when it says nothing more, or tells to show it. And what names one in
+passing is taken for a question, too, unless it tells to do something: an answer too many costs nothing, a
+task too many does.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+from handoffd.protocol.chattext import bare
 
 Asks = Literal["clearly", "perhaps"]
 """`perhaps`: something is named that can be asked about, in a message that says more than that."""
 
-Topic = Literal["status", "tests", "steps", "blocked"]
+Topic = Literal[
+    "status", "tests", "steps", "blocked", "left", "done", "purpose", "rules", "last", "history",
+]  # fmt: skip
+TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
-_ALWAYS: Final = re.compile(
-    r"\?|\b(?:what|whats|why|how|hows|whether|wonder)\b"
+_MARK: Final = re.compile(r"\?(?!\w[\w.-]*=)|(?:嗎|呢|沒有|了沒|好沒|完沒|好不好|可不可以|對不對)[\s.!~]*$")
+"""A question mark, but for one inside an address (`/users?id=3`), and the particles that stand for one."""
+_WORDS: Final = re.compile(
+    r"\b(?:what|whats|why|how|hows|whether|wonder)\b"
     r"|什麼|甚麼|啥|為何|怎|如何|哪|誰|嗎|呢|是否|是不是|有沒有|會不會|能不能|可不可以|要不要"
     r"|能否|可否|何時|何處"
     r"|多少|多久|第幾|幾點|幾分|幾成|[還有剩了]幾|沒有$|了沒$|好沒$|完沒$|幹嘛|干嘛"
@@ -34,81 +44,160 @@ _OPENING: Final = re.compile(
     r"|^(?:請|麻煩|幫我)?(?:給我看|讓我看|告訴我)"
 )
 _POLITE: Final = re.compile(
-    r"^(?:(?:can|could|will|would) you|please|pls|kindly|請|麻煩|拜託|幫我|幫忙|幫)[\s,]*"
+    r"^(?:(?:(?:can|could|will|would) you|please|pls|plz|kindly|now|then|ok(?:ay)?|let's"
+    r"|請(?!問)|麻煩|拜託|再?幫我|再?幫忙|再?幫|再|好的?|那就?)[\s,:!]*)+"
 )
 _CAN_YOU: Final = re.compile(r"^(?:can|could|will|would) you\b")
 
-_WORK: Final = re.compile(
+_VERBS: Final = (
     r"(?:fix|add|write|implement|make|create|build|refactor|rename|remove|delete|drop|update"
     r"|upgrade|bump|change"
     r"|improve|move|replace|rewrite|clean|simplify|extract|split|merge|optimi[sz]e|document"
     r"|translate|support|handle"
-    r"|convert|migrate|introduce|install|set|use|cover|generate|design|develop|do|put|turn|let"
+    r"|convert|migrate|introduce|install|set|use|cover|generate|design|develop|put|turn"
     r"|ensure|correct|adjust"
     r"|extend|format|lint|revert|repair|speed|reduce|increase|raise|lower|wire|port|allow"
     r"|enable|disable|hide|prevent|store|save|load|parse|validate|deploy|configure|sort"
-    r"|filter)\b"
-    r"|修|改|加|新增|增加|寫|撰寫|實作|實現|重構|刪|移除|移到|更新|建立|做|優化|補|調整|把|將"
+    r"|filter|debug|evaluate|profile|review|check|audit|resolve|analy[sz]e|investigate|inspect|assess|examine"
+    r"|diagnose|benchmark|verify|standardi[sz]e|normali[sz]e|saniti[sz]e|lazy-load|reorgani[sz]e|restructure"
+    r"|deprecate|tidy|polish|patch|harden|secure|scaffold|bootstrap|prototype)"
+)
+_NO_NOUN: Final = (
+    r"(?!\s+on\b|\s*(?:'s|'re)\b|\s+(?:is|are|was|were|has|have|had|does|did|do|can|could|will|would|should"
+    r"|(?:status|state|progress|results?|history)\s*(?:$|[,.!]))\b)(?![\w'-])"
+)
+"""What follows a verb of work, and not a noun of the same form: `build status`, `the update is late`."""
+_VERBS_IN_CHINESE: Final = (
+    r"(?:修|改|加|新增|增加|寫|撰寫|實作|實現|重構|刪|移除|移到|更新|建立|做|優化|補|調整|把|將"
     r"|換|整理|升級|設計|支援|支持|處理"
-    r"|解決|清理|導入|整合|完成|開發|翻譯|抽出|合併|拆|讓|產生|設定|安裝|轉換"
+    r"|解決|清理|導入|整合|完成|開發|翻譯|抽出|合併|拆|讓|產生|設定|安裝|轉換)"
+)
+_TOLD_IN_CHINESE: Final = re.compile(
+    r"^(?:(?:請(?!問)|麻煩|拜託|再?幫我|再?幫忙)[\s,]*)+(?:除錯|偵錯|調試|評估|分析|審查|檢查|檢視|診斷|"
+    + _VERBS_IN_CHINESE.removeprefix("(?:")
+    + r"(?!了|過|到|完|好了|什麼|甚麼|哪|多少|幾|得)|^(?:把|將(?!於|會|在))"
+)
+"""Chinese verbs are nouns, too (`重構到哪了`): they outrank question words only where somebody is told to."""
+_WORK: Final = re.compile(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
+_ORDER: Final = re.compile(_VERBS + _NO_NOUN)
+_BARE_VERB: Final = re.compile(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
+_LATER_ORDER: Final = re.compile(
+    rf"[,;.!\n]\s*(?:(?:please|pls|then|so|and|請|麻煩|幫我|再|就)[\s,]*)*(?:{_ORDER.pattern}|{_VERBS_IN_CHINESE})"
 )
 _LOOKING: Final = re.compile(
-    r"(?:show|check|tell|give|report|look|view|see|display|summari[sz]e|get|open|print)\b"
-    r"|看|查|告訴|顯示|報告|回報|給我|說明|說說|總結|摘要|打開|我想知道|想知道"
+    r"(?:show|check|review|verify|tell|give|report|look|view|see|display|summari[sz]e|get|print)\b"
+    r"|看|查|告訴|顯示|報告|回報|給我|說明|說說|總結|摘要|我想知道|想知道"
 )
-_TOPICS: Final = re.compile(
+_NAMED: Final = re.compile(
     r"\b(?:status|state|progress|steps?|tests?|testing|blocked|stuck|blockers?|left|remaining|history|summary"
-    r"|report|current|currently|results?|open project)\b"
+    r"|report|current|currently|results?)\b"
     r"|狀態|狀況|進度|測試|步驟|卡住|卡關|目前|現況|歷史|上次|摘要|總結|報告|剩下|還有|看一下"
-    r"|看看|查一下|打開|結果"
+    r"|看看|查一下|結果"
 )
 _FILLERS: Final = re.compile(
     r"\b(?:the|of|on|for|in|to|with|my|our|a|an|and|all|me|us|it|is|this|that|now|latest|last"
-    r"|just|quick|please|i"
+    r"|just|quick|please|i|review|verify"
     r"|we|want|need|know|show|check|tell|give|get|see|view|report|story|project|update|overall|so|far"
     r"|unit|failing|failed|passing|us-\d+|time|session|today)\b"
     r"|現在|專案|項目|故事|的|了|請|給|我|想|知道|查詢|查|看|一下|顯示|回報|告訴|情況|最新"
     r"|一直|整體|跑|今天|全部|這個|要|還|說|到"
     r"|us-\d+|[\s,.:!'\"()-]"
 )
-_BLOCKED: Final = re.compile(
-    r"\b(?:why|blocked|stuck|blockers?|stopped|waiting|waits?)\b|卡|為什麼|為何|擋|停住|等什麼|在等"
+_BY_ITSELF: Final = re.compile(
+    r"\b(?:rules?|constraints?|constitution|purpose|last (?:time|session)|hand-?offs?|todos?|to-?do list)\b"
+    r"|規則|規範|憲法|限制|原則|目的|用途|交接|待辦"
 )
-_TESTS: Final = re.compile(r"\b(?:tests?|testing|green|red|passing|failing)\b|測試")
-_STEPS: Final = re.compile(
-    r"\b(?:left|remaining|steps?|next|how (?:far|long|much))\b|步驟|剩|還有|下一步|哪一步|多久|第幾"
-)
+"""What asks only as a message of its own: words that work is about, too."""
+_ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
+    "blocked": re.compile(
+        r"\b(?:why|blocked|stuck|blockers?|stopped|waiting|waits?)\b|卡|為什麼|為何|擋|停住|等什麼|在等"
+    ),
+    "tests": re.compile(r"\b(?:tests?|testing|green|red|passing|failing|lint)\b|測試"),
+    "rules": re.compile(
+        r"\b(?:rules?|constraints?|constitution|guidelines?|conventions?)\b|規則|規範|憲法|限制|原則|約束|慣例"
+    ),
+    "last": re.compile(
+        r"\blast (?:time|session|run|hand-?off)\b|\bprevious(?:ly)?\b|\bleave off\b|\bleft off\b"
+        r"|\bhand-?offs?\b|上次|上一次|前次|上回|交接"
+    ),
+    "history": re.compile(r"\bhistory\b|\blog of\b|歷史|紀錄|記錄|歷程"),
+    "purpose": re.compile(
+        r"\bpurpose\b|\btech(?:nology|nologies)?(?: stack)?\b|\bstack\b|\babout\b.*\bproject\b"
+        r"|\bproject (?:about|for)\b"
+        r"|\bwhat(?:'s| is| does) (?:this|the|that|my|our)(?: project| repo(?:sitory)?| codebase| app)?"
+        r"(?: do)?\s*\??$"
+        r"|目的|用途|(?:是|在)(?:做|幹)(?:什麼|甚麼|啥)(?:的|用的)?[\s?]*$|是(?:什麼|甚麼|啥)(?:樣的)?(?:專案|項目)"
+        r"|(?:專案|項目)是(?:什麼|甚麼|啥)|技術(?:棧|選型|架構)?|介紹"
+    ),
+    "done": re.compile(
+        r"\b(?:what|which)\b.*\b(?:done|finished|completed?|accomplished)\b"
+        r"|(?:做|完成)(?:了|過|好了?)(?:什麼|甚麼|哪些|啥)|(?:什麼|哪些).*(?:做|完成)(?:了|好了?)|已完成|做完(?:了)?(?:什麼|哪些)"
+    ),
+    "left": re.compile(
+        r"\b(?:left|remaining|remains)\b|\b(?:what(?:'s| is|s)|which) (?:(?:is|the|story|item|task)\s+)*"
+        r"next\b|\bnext (?:story|item|task)\b|\bto-?do\b|\bcan (?:i|we|be) do"
+        r"|還有(?!幾|多)|剩(?!.?(?:幾|多))|下一個|待辦|可以做"
+    ),
+    "steps": re.compile(
+        r"\b(?:steps?|next|how (?:far|long|much))\b|步驟|剩|還有|下一步|哪一步|多久|第幾|幾步"
+    ),
+}  # fmt: skip
+"""What a question is about, in the order in which its words are looked for; the status, if by none."""
 
 
-def asks(text: str) -> Asks | None:
+def asks(whole: str) -> Asks | None:
     """Return how far a folded, trimmed message asks; None: it does not."""
-    if _ALWAYS.search(text):
+    text = bare(whole) or whole
+    if _MARK.search(text):
         return "clearly"
     command = _POLITE.sub("", text, count=1)
-    works = _WORK.match(command) is not None
+    looks = _LOOKING.match(command) is not None
+    if _is_told(whole, command) and not (looks and _says_nothing_more(command)):
+        return None
+    if _WORDS.search(text):
+        return "clearly"
+    works = _WORK.match(command) is not None and not looks
     if not works and (_RELATIVE.search(text) or _CAN_YOU.match(text)):
         return "clearly"
     if _OPENING.search(text):
         return "clearly"
-    if works or not _TOPICS.search(text):
+    if works:
         return None
-    looks = _LOOKING.match(command) is not None
-    return "clearly" if looks or _says_nothing_more(command) else "perhaps"
+    alone = _says_nothing_more(command)
+    if alone or (_NAMED.search(text) and looks):
+        return "clearly"
+    return "perhaps" if _NAMED.search(text) and not _tells_later(text) else None
 
 
 def topic(text: str) -> Topic:
     """Return what a folded question is about; the status, unless it names something else."""
-    if _BLOCKED.search(text):
-        return "blocked"
-    if _TESTS.search(text):
-        return "tests"
-    return "steps" if _STEPS.search(text) else "status"
+    return next((name for name, pattern in _ABOUT.items() if pattern.search(text)), "status")
 
 
 def begins_with_work(text: str) -> bool:
     """Tell whether a folded message is an instruction, by its first word."""
-    return _WORK.match(_POLITE.sub("", text, count=1)) is not None
+    command = _POLITE.sub("", bare(text), count=1)
+    return _WORK.match(command) is not None or _is_told(text, command)
+
+
+def names_no_object(text: str) -> bool:
+    """Tell whether a folded message is a verb of work, and not a word more."""
+    return _BARE_VERB.fullmatch(_POLITE.sub("", text, count=1)) is not None
+
+
+def _is_told(text: str, command: str) -> bool:
+    return _ORDER.match(command) is not None or _TOLD_IN_CHINESE.match(text) is not None
+
+
+def _tells_later(text: str) -> bool:
+    """Tell whether a message says what is wrong first, and then what to do: `the tests are red, fix them`."""
+    later = _LATER_ORDER.search(text)
+    return later is not None and not _says_nothing_more(text[: later.start()])
 
 
 def _says_nothing_more(text: str) -> bool:
-    return not _FILLERS.sub("", _TOPICS.sub("", text)).strip()
+    """Tell whether a message names what can be asked about, and says nothing beside that."""
+    if not (_NAMED.search(text) or _BY_ITSELF.search(text)):
+        return False
+    rest = _BY_ITSELF.sub("", _NAMED.sub("", text))
+    return not _FILLERS.sub("", rest).strip()

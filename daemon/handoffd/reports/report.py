@@ -30,26 +30,50 @@ class Report:
         self.wording: Wording = wording(language)
 
     def status(
-        self, view: Json, *, topic: str = "status", lately: str | None = None, review: Sequence[str] = ()
+        self,
+        view: Json,
+        *,
+        topic: str = "status",
+        lately: str | None = None,
+        review: Sequence[str] = (),
+        quoted: Sequence[str] = (),
     ) -> str:
         """Return where a supervised project stands, with what was asked.
 
-        `lately` is its last news, `review` the files that a person looks at before a decision.
+        `lately` is its last news, `review` the files that a person looks at before a decision, `quoted` what
+        its papers say.
         """
         lines = standing.standing(self.wording, view, topic=topic, lately=lately)
-        return _text([lines[0], self._look_at(review), *lines[1:]])
+        lines[1:1] = [told] if (told := self._look_at(review)) else []
+        return _text(standing.with_papers(lines, quoted, topic))
 
-    def query(self, found: Json) -> str:
-        """Return where a project stands that nobody supervises."""
-        return _text(standing.queried(self.wording, found))
+    def query(self, found: Json, *, topic: str = "status", quoted: Sequence[str] = ()) -> str:
+        """Return where a project stands that is not supervised."""
+        return _text(standing.with_papers(standing.queried(self.wording, found, topic), quoted, topic))
 
-    def projects(self, views: Sequence[Json]) -> str:
-        """Return the supervised projects, a line for each."""
-        return _text(standing.projects(self.wording, views))
+    def quoted(self, papers: Sequence[Any], project: str | None) -> list[str]:
+        """Return the lines for what a project's papers say: values of `inspection.papers.Quote`.
+
+        `project` is the root of a supervised one, of which a journal is kept.
+        """
+        return [line for paper in papers for line in standing.quoted(self.wording, paper, project)]
+
+    def compared(self, found: Json) -> str:
+        """Return the line of one project among others: an answer of `query`."""
+        return standing.side_by_side(self.wording, found)
+
+    def projects(self, views: Sequence[Json], others: Sequence[str] = ()) -> str:
+        """Return the supervised projects, a line for each, and the names of others beside them."""
+        return _text(standing.projects(self.wording, views, others))
 
     def framework(self, found: Json) -> str:
         """Return which of the framework's files a project has."""
         return _text(standing.framework(self.wording, found))
+
+    def initialised(self, result: Json) -> str:
+        """Return that a project was set up, and how work begins there."""
+        done = self.wording.say("action.initialised", name=result["name"])
+        return _text([done, self.wording.say("type.start")])
 
     def session(self, kind: str, found: Json) -> str:
         """Return what a prompt of `review` or `triage` is for."""
@@ -106,6 +130,8 @@ class Report:
 
     def unclear(self, near: str | None, track: Json | None = None) -> str:
         """Return that nothing was done, because nobody can know what is meant."""
+        if near == "start_custom":
+            return _text([self.wording.say("action.no_task"), self.wording.say("type.task")])
         if near is None:
             return _text([self.wording.say("action.unclear"), self.wording.say("type.help")])
         line = self.wording.say("action.unclear_decision", intent=self.wording.say(f"intent.{near}"))

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from handoffd.engine.commands import command_for
 from handoffd.reports.asking import to_type
 from handoffd.reports.wording import Wording
 
 Json = Mapping[str, Any]
 
 _FAILING_SHOWN = 3
+_OTHERS_SHOWN = 20
+_ADD = "handoffd add PROJECT"
+FILES: Final[Mapping[str, str]] = {
+    "has_state": ".ai/STATE.json",
+    "has_memory": "PROJECT_MEMORY.md",
+    "has_context": "PROJECT_CONTEXT.md",
+    "has_constitution": "docs/constitution.md",
+    "has_sdd": "docs/sdd.md",
+    "has_handoff": ".ai/HANDOFF.md",
+    "has_history": ".ai/history.md",
+}
+"""The files that the keys of an answer of `detect` tell of."""
 
 
 def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str | None = None) -> list[str]:
@@ -75,12 +88,15 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
             wording, track.get("tests"), track["failing_tests"], measured=track.get("tests_measured")
         )
         lines.append(wording.say("more.tests", tests=found or wording.say("tests.none")))
-    if topic == "steps":
+        lines += linted(wording, track)
+    if topic in {"steps", "left"}:
         ahead = [wording.step(step) for step in _ahead(track)]
         path = wording.path(ahead)
         lines.append(wording.say("more.left", steps=path) if ahead else wording.say("more.nothing_left"))
     if topic == "blocked" and track.get("waits_for"):
         lines.append(wording.say("more.why", why=track["waits_for"]))
+    if topic == "blocked" and track.get("human_note"):
+        lines.append(wording.say("more.note", note=track["human_note"]))
     if track["backlog"]:
         lines.append(wording.say("more.backlog", stories=wording.listed(list(track["backlog"]))))
         if track.get("next_story") and len(track["backlog"]) > 1:
@@ -103,7 +119,15 @@ def counted(
     told = wording.say(
         f"tests.{kind}", passed=counts["pass"], failed=counts["fail"], total=total, names=shown
     )
+    if counts.get("skip"):
+        told = wording.say("tests.skipped", text=told, skipped=counts["skip"])
     return told if measured else wording.say("tests.claimed", text=told)
+
+
+def linted(wording: Wording, track: Json) -> list[str]:
+    """Return the line about the other checks of the last attempt; none where there were none."""
+    passed = track.get("lint_pass")
+    return [] if passed is None else [wording.say("more.lint_passed" if passed else "more.lint_failed")]
 
 
 def following(track: Json) -> str:
@@ -128,8 +152,19 @@ def minutes(value: float | None) -> str:
     return "<1" if value is None or value < 1 else f"{value:.0f}"
 
 
-def queried(wording: Wording, found: Json) -> list[str]:
+def queried(wording: Wording, found: Json, topic: str = "status") -> list[str]:
     """Return the lines about a project from its files alone: an answer of `query`."""
+    line = by_files(wording, found)
+    lines = [line]
+    if topic == "tests":
+        told = counted(wording, found.get("tests"), measured=False) or wording.say("tests.none")
+        lines += [wording.say("more.tests", tests=told), *linted(wording, found)]
+    asked = to_type(wording, found.get("next_command"))
+    return [*lines, asked] if asked else lines
+
+
+def by_files(wording: Wording, found: Json) -> str:
+    """Return the one line about a project from its files alone."""
     known = {
         "story": found.get("story") or wording.say("standing.story"),
         "step": wording.step(found["step"]),
@@ -144,23 +179,61 @@ def queried(wording: Wording, found: Json) -> list[str]:
     else:
         track = {"blocked_by": (), "steps": (found["step"], found.get("next_step") or "done"), **found}
         line = in_hand(wording, {**track, "story": known["story"]})
-    asked = to_type(wording, found.get("next_command"))
-    return [line, asked] if asked else [line]
+    return line
 
 
-def projects(wording: Wording, views: Sequence[Json]) -> list[str]:
-    """Return a line for each supervised project."""
-    if not views:
-        return [wording.say("list.none"), wording.say("type.shell", command="handoffd add PROJECT")]
+def side_by_side(wording: Wording, found: Json) -> str:
+    """Return the line of one project among others: where it is, and how its tests are."""
+    told = counted(wording, found.get("tests"), measured=False) if found.get("tests") else None
+    text = by_files(wording, found)
+    text = wording.listed([text, told]) if told and told not in text else text
+    return wording.say("list.line", project=found["project"], text=text)
+
+
+def quoted(wording: Wording, paper: Any, project: str | None) -> list[str]:
+    """Return the lines for what one paper of a project says, or where else to look."""
+    known = {"file": paper.file, "section": paper.section or ""}
+    if paper.problem is not None:
+        lines = [wording.say("papers.unreadable", file=paper.file, why=paper.problem)]
+    elif paper.missing:
+        lines = [wording.say("papers.missing", **known)]
+    elif not paper.lines:
+        key = "empty" if paper.section is None else "no_section"
+        return [wording.say(f"papers.{key}", **known)]
+    else:
+        lines = [wording.say("papers.says" if paper.section is None else "papers.section", **known)]
+        lines += [wording.say("papers.line", text=line) for line in paper.lines]
+        return (
+            [*lines, wording.say("papers.more", count=paper.more, file=paper.file)] if paper.more else lines
+        )
+    if paper.others:
+        return [*lines, wording.say("more.look_at", files=wording.listed(list(paper.others)))]
+    if project is None:
+        return lines
+    return [*lines, wording.say("type.shell", command=command_for(project, "events"))]
+
+
+def with_papers(lines: list[str], papers: Sequence[str], topic: str) -> list[str]:
+    """Return an answer with what papers say in it: first, where they are what was asked for."""
+    if topic != "left":
+        return [*papers, *lines]
+    return [*lines[:-1], *papers, *lines[-1:]] if len(lines) > 1 else [*lines, *papers]
+
+
+def projects(wording: Wording, views: Sequence[Json], others: Sequence[str] = ()) -> list[str]:
+    """Return a line for each supervised project, and one for the others that are beside them."""
     lines = [wording.say("list.line", project=view["name"], text=headline(wording, view)) for view in views]
-    return [wording.say("list.head", count=len(views)), *lines]
+    head = [wording.say("list.head", count=len(views)) if views else wording.say("list.none")]
+    if others:
+        shown = wording.listed(list(others[:_OTHERS_SHOWN])) + ("…" if len(others) > _OTHERS_SHOWN else "")
+        lines.append(wording.say("list.others", projects=shown))
+    return [*head, *lines] if views else [*head, *lines, wording.say("type.shell", command=_ADD)]
 
 
 def framework(wording: Wording, found: Json) -> list[str]:
     """Return which files of the framework a project has: an answer of `detect`."""
-    names = [name for name in found if name.startswith("has_")]
-    there = [name.removeprefix("has_") for name in names if found[name]]
-    missing = [name.removeprefix("has_") for name in names if not found[name]]
+    there = [file for key, file in FILES.items() if found.get(key)]
+    missing = [file for key, file in FILES.items() if not found.get(key)]
     told = wording.say(
         f"framework.{'all' if not missing else 'some' if there else 'none'}",
         there=wording.listed(there), missing=wording.listed(missing),

@@ -120,3 +120,49 @@ def test_in_a_projects_folder_nobody_has_to_name_it(
     (tmp_path / ".ai/STATE.json").write_text("{}")
 
     assert str(tmp_path) == handoffd("auto", "status", "--json").json["project"]
+
+
+@pytest.mark.parametrize("words", [("fix the login",), ("start", "US-1"), ("CC, fix it",), ("init project",)])
+def test_a_folder_that_nobody_named_is_not_begun_with(
+    control: Controlled,
+    handoffd: Commands,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    """Although one is in it, and it looks like a project: the answer says how to name it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package.json").write_text("{}")
+
+    said = handoffd("auto", *words, "--json")
+
+    assert (1, []) == (said.code, control.supervision.given)
+    assert "FOLDER_NOT_NAMED" == said.json["result"]["code"]
+    assert f"handoffd auto {tmp_path} " in said.json["report"]
+    assert ["package.json"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_opening_a_project_touches_neither_it_nor_the_current_folder(
+    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a question about the one that is named."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package.json").write_text("{}")
+
+    for text in ("開啟專案 shop", "open project shop", "打開 shop"):
+        said = handoffd("auto", text, "--json")
+        assert ("query", "/srv/shop") == (said.json["action"], said.json["project"]), text
+    assert "/srv/shop" == handoffd("auto", "open", "shop", "--json").json["project"]
+    assert [] == control.supervision.given
+
+
+def test_a_word_of_the_text_is_no_folder(
+    control: Controlled, handoffd: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although one of that name is there; a project's folder is meant."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+
+    assert str(tmp_path / "docs") != handoffd("auto", "docs", "status", "please", "--json").json["project"]
+    (tmp_path / "docs/go.mod").touch()
+    assert str(tmp_path / "docs") == handoffd("auto", "docs", "status", "please", "--json").json["project"]

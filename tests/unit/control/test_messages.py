@@ -13,6 +13,7 @@ from tests.unit.store.making import dispatch, opened, record, track
 
 from handoffd.clock import SystemClock
 from handoffd.control.messages import Messages, only_reads
+from handoffd.control.places import Spoken
 from handoffd.control.service import Caller, Service
 from handoffd.engine.events import ChecksFinished, Verb
 from handoffd.engine.measurements import TestEvidence
@@ -85,7 +86,7 @@ async def test_a_command_is_a_verb(journal: Journal, text: str, verb: Verb, acti
     """With its note, its reason, and the name of whoever sent it; a gate is that of the story in hand."""
     supervision = supervised(HERE)
 
-    answer = await messages(supervision, journal).answer("shop", text, EVE)
+    answer = await messages(supervision, journal).answer(Spoken(project="shop"), text, EVE)
 
     assert ([(HERE, verb)], action, HERE) == (supervision.given, answer["action"], answer["project"])
     assert "accepted" == answer["result"]["type"]
@@ -109,7 +110,7 @@ async def test_a_read_gives_no_verb(
     """And answers with what was read."""
     supervision = supervised(str(tmp_path))
 
-    answer = await messages(supervision, journal).answer(str(tmp_path), text, EVE)
+    answer = await messages(supervision, journal).answer(Spoken(project=str(tmp_path)), text, EVE)
 
     assert ([], action) == (supervision.given, answer["action"])
     assert key in answer["result"]
@@ -118,7 +119,7 @@ async def test_a_read_gives_no_verb(
 async def test_a_question_that_may_be_work_says_how_to_have_it_done(journal: Journal) -> None:
     """Nothing is lost but a word in front of it."""
     answer = await messages(supervised(HERE, gate=False), journal).answer(
-        "shop", "can you fix the sums?", EVE
+        Spoken(project="shop"), "can you fix the sums?", EVE
     )
 
     assert ("query", "To have it done, type `CC, …`") == (answer["action"], answer["report"].splitlines()[-1])
@@ -128,7 +129,9 @@ async def test_what_is_unclear_does_nothing(journal: Journal) -> None:
     """Away from a gate; at one it is kept."""
     supervision = supervised(HERE, gate=False, status="running", next_command=None)
 
-    answer = await messages(supervision, journal).answer("shop", "approve the new design", EVE)
+    answer = await messages(supervision, journal).answer(
+        Spoken(project="shop"), "approve the new design", EVE
+    )
 
     assert ("unclear", None, []) == (answer["action"], answer["result"], supervision.given)
     assert "approve" == answer["intent"]["near"]
@@ -139,14 +142,20 @@ async def test_without_a_project_the_only_one_is_meant(journal: Journal) -> None
     """Of several, the one that is named; else nothing is done."""
     alone, two = supervised(HERE), supervised(HERE, "/srv/bank")
 
-    assert HERE == (await messages(alone, journal).answer(None, "approve", EVE))["project"]
-    assert "/srv/bank" == (await messages(two, journal).answer(None, "bank: approve", EVE))["project"]
-    assert "/srv/bank" == (await messages(two, journal).answer("shop", "approve for bank", EVE))["project"]
+    assert HERE == (await messages(alone, journal).answer(Spoken(project=None), "approve", EVE))["project"]
+    assert (
+        "/srv/bank"
+        == (await messages(two, journal).answer(Spoken(project=None), "bank: approve", EVE))["project"]
+    )
+    assert (
+        "/srv/bank"
+        == (await messages(two, journal).answer(Spoken(project="shop"), "approve for bank", EVE))["project"]
+    )
     assert ["/srv/bank"] * 2 == [root for root, _ in two.given]
-    asked = await messages(two, journal).answer(None, "approve", EVE)
+    asked = await messages(two, journal).answer(Spoken(project=None), "approve", EVE)
     assert ("error", "PROJECT_MISSING") == (asked["action"], asked["result"]["code"])
     assert "which project? There are: bank, shop" in asked["report"]
-    every = await messages(two, journal).answer(None, "status", EVE)
+    every = await messages(two, journal).answer(Spoken(project=None), "status", EVE)
     assert ("query", 3) == (every["action"], len(every["report"].splitlines()))
 
 
@@ -154,7 +163,9 @@ async def test_work_that_only_sounds_like_another_project_stays_here(journal: Jo
     """The name may be that of what the work is about."""
     supervision = supervised(HERE, "/srv/bank", gate=False)
 
-    answer = await messages(supervision, journal).answer("shop", "add the address of bank", EVE)
+    answer = await messages(supervision, journal).answer(
+        Spoken(project="shop"), "add the address of bank", EVE
+    )
 
     assert HERE == answer["project"]
     assert "add the address of bank" == answer["intent"]["instruction"]
@@ -169,7 +180,7 @@ async def test_what_is_missing_is_asked_back(journal: Journal, text: str, code: 
     """Before any verb is given."""
     supervision = supervised(HERE)
 
-    answer = await messages(supervision, journal).answer("shop", text, EVE)
+    answer = await messages(supervision, journal).answer(Spoken(project="shop"), text, EVE)
 
     if code is not None:
         assert ("error", code, []) == (answer["action"], answer["result"]["code"], supervision.given)
@@ -186,7 +197,7 @@ async def test_what_the_engine_refuses_is_told_with_what_was_understood(journal:
         next_command="handoffd status {project}",
     )
 
-    answer = await messages(supervision, journal).answer("shop", "核准", EVE)
+    answer = await messages(supervision, journal).answer(Spoken(project="shop"), "核准", EVE)
 
     assert ("error", "WRONG_STEP") == (answer["action"], answer["result"]["code"])
     assert ["沒有做到：現在沒有需要決定的審查", "我的理解：核准", "想再看進度請輸入「狀態」"] == answer[
@@ -201,7 +212,7 @@ async def test_an_executor_decides_nothing(journal: Journal, text: str) -> None:
     view = supervision.projects[HERE]
     supervision.projects[HERE] = project_view(HERE, *view.tracks, paused_by="eve")
 
-    answer = await messages(supervision, journal, inside=True).answer("shop", text, EVE)
+    answer = await messages(supervision, journal, inside=True).answer(Spoken(project="shop"), text, EVE)
 
     assert ("error", "INSIDE_EXECUTOR", []) == (answer["action"], answer["result"]["code"], supervision.given)
 
@@ -210,8 +221,8 @@ async def test_a_project_that_is_not_there_is_told(journal: Journal) -> None:
     """By name, and as a folder that nobody supervises."""
     chat = messages(supervised(HERE), journal)
 
-    assert "NOT_FOUND" == (await chat.answer("nope", "status", EVE))["result"]["code"]
-    assert "NOT_FOUND" == (await chat.answer("/srv/nope", "continue", EVE))["result"]["code"]
+    assert "NOT_FOUND" == (await chat.answer(Spoken(project="nope"), "status", EVE))["result"]["code"]
+    assert "NOT_FOUND" == (await chat.answer(Spoken(project="/srv/nope"), "continue", EVE))["result"]["code"]
 
 
 async def test_a_folder_that_nobody_supervises_can_be_asked_about(journal: Journal, tmp_path: Path) -> None:
@@ -219,7 +230,7 @@ async def test_a_folder_that_nobody_supervises_can_be_asked_about(journal: Journ
     folder = tmp_path / "folder"
     folder.mkdir()
 
-    answer = await messages(supervised(HERE), journal).answer(str(folder), "狀態", EVE)
+    answer = await messages(supervised(HERE), journal).answer(Spoken(project=str(folder)), "狀態", EVE)
 
     assert ("query", "not_initialized") == (answer["action"], answer["result"]["status"])
     assert "這裡還沒開始過任何故事" == answer["report"].splitlines()[0]
@@ -231,11 +242,11 @@ async def test_the_language_is_the_messages_own_or_a_given_one(journal: Journal)
     chat = messages(supervised(HERE), journal)
 
     assert ["zh-TW", "en", "zh-TW"] == [
-        (await chat.answer("shop", text, EVE, language))["language"]
+        (await chat.answer(Spoken(project="shop"), text, EVE, language))["language"]
         for text, language in (("狀態", None), ("status", None), ("status", "zh-TW"))
     ]
     with pytest.raises(Refused, match="allowed: en, zh-TW"):
-        await chat.answer("shop", "status", EVE, "tlh")
+        await chat.answer(Spoken(project="shop"), "status", EVE, "tlh")
 
 
 def test_what_only_reads_needs_no_lock() -> None:
@@ -268,6 +279,6 @@ async def test_counts_of_a_step_done_by_hand_are_told_as_what_they_are(
     await journal.commit(record(finished, key=key, after=track("impl", Status.PASS)))
     await journal.commit(record(key=key, after=track("verify", Status.RUNNING, dispatch=dispatch("d2"))))
 
-    answer = await messages(supervision, journal).answer(root, "繼續", EVE)
+    answer = await messages(supervision, journal).answer(Spoken(project=root), "繼續", EVE)
 
     assert told in answer["report"]

@@ -9,7 +9,14 @@ import pytest
 from tests.unit.inspection.making import hostile_states, write, write_state
 
 from handoffd.errors import NotFound
-from handoffd.inspection.workspace import MARKERS, ListedProject, list_projects
+from handoffd.inspection.workspace import (
+    MARKERS,
+    ListedProject,
+    folders_called,
+    list_projects,
+    looks_like_project,
+    others_in,
+)
 
 
 def test_projects_are_known_by_what_lies_in_them(tmp_path: Path) -> None:
@@ -67,3 +74,28 @@ def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:
     for name in ("file", "gone"):
         with pytest.raises(NotFound):
             list_projects(str(tmp_path / name))
+
+
+def test_a_word_may_be_the_name_of_a_project_folder(tmp_path: Path) -> None:
+    """The first folder counts that has one of that name; what has no marker is none, unless it is sure."""
+    write(tmp_path / "one/shop", "go.mod")
+    write(tmp_path / "two/shop", "go.mod")
+    (tmp_path / "one/plain").mkdir()
+    bases = (str(tmp_path / "one"), str(tmp_path / "two"))
+
+    assert {"shop": f"{bases[0]}/shop"} == folders_called(("shop", "plain", "../one", "", ".", "no"), bases)
+    assert {"plain": f"{bases[0]}/plain"} == folders_called(("plain",), bases, sure="plain")
+
+
+def test_other_projects_of_a_folder_are_named(tmp_path: Path) -> None:
+    """Those that are known are left out, and so is what is no project or cannot be listed."""
+    write(tmp_path / "a", "go.mod")
+    write(tmp_path / "b", ".git")
+    (tmp_path / "plain").mkdir()
+
+    found = others_in((str(tmp_path), str(tmp_path / "nowhere")), {str(tmp_path / "a")})
+
+    assert ("b",) == found
+    assert (True, False, False) == tuple(
+        looks_like_project(path) for path in (str(tmp_path / "a"), str(tmp_path / "plain"), "\0")
+    )

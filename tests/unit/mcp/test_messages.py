@@ -11,7 +11,7 @@ from tests.support.controlled import Controlled
 from handoffd.engine.requests import Approved, Noted, Started
 from handoffd.entrance.asking import Answer, account
 from handoffd.entrance.place import Place
-from handoffd.errors import Refused
+from handoffd.errors import NotFound, Refused
 from handoffd.mcp.messages import UNGUARDED, message_offer
 from handoffd.protocol.intents import DISPATCHING, KINDS
 
@@ -98,3 +98,16 @@ def test_what_a_message_may_mean_is_known() -> None:
     """A new kind of intent is for people until somebody decides otherwise."""
     assert set() == UNGUARDED - set(KINDS)
     assert {"start_story", "start_custom"} == UNGUARDED & DISPATCHING
+
+
+def test_a_folder_beside_a_project_is_not_begun_with_by_its_name(control: Controlled, tmp_path: Path) -> None:
+    """Its settings would be trusted by that; a person has to begin."""
+    (tmp_path / "legacy").mkdir()
+    (tmp_path / "legacy/package.json").write_text("{}")
+    (tmp_path / "shop").mkdir()
+
+    for text in ("legacy 專案加入購物車", "用 CC 幫 legacy 做 code review"):
+        with pytest.raises((NotFound, Refused)):
+            _send(control.runtime, text, project=str(tmp_path / "shop"))
+
+    assert [] == control.supervision.given

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handoffd.protocol import yamltext
 from handoffd.protocol.addressing import directed
 from handoffd.protocol.intents import classify
+
+PHRASES = Path(__file__).parents[2] / "data" / "chat" / "phrases.yaml"
+SAID = [
+    say for row in yamltext.load(PHRASES.read_text("utf-8"), file=PHRASES.name).data for say in row["say"]
+]
+CALLED = ("A", "B", "legacy-api", "todo-app")
+
+
+def wide(text: str) -> str:
+    """Return a text in full-width signs, as input methods write them."""
+    return "".join(chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign for sign in text)
+
+
+SPELT: dict[str, Callable[[str], str]] = {
+    "as it is": str, "capitals": str.upper, "small": str.lower, "full-width": wide,
+    "blanks": lambda text: text.replace(" ", "  "), "wide blanks": lambda text: text.replace(" ", "\u3000"),
+    "unseen": "\u200b".join,
+}  # fmt: skip
+BEFORE = ("", " ", "please ", "Please, ", "請", "麻煩 ", "「", "\n")
+BEHIND = ("", " ", ".", "。", "！", ", thanks", "，謝謝", " please", "」", " \n")
+
+
+def meaning(text: str) -> tuple[object, ...]:
+    """Return what a message means, but for its words."""
+    found = directed(text, CALLED)
+    intent, name = found.intent, found.project
+    return (
+        intent.kind, name and name.lower(), intent.story and intent.story.lower(), intent.step, intent.near,
+        intent.addressed, intent.agent_teams, intent.topic, intent.reason, found.compared,
+    )  # fmt: skip
+
 
 NAMES = ("shop", "shop-api", "my.site", "review", "網店", "/srv/a b")
 
@@ -96,3 +131,49 @@ def test_any_text_and_any_names(text: str, names: list[str]) -> None:
 def test_without_names_a_message_is_what_it_is(text: str) -> None:
     """Nothing is taken out of it."""
     assert classify(text) == directed(text, ()).intent
+
+
+@pytest.mark.parametrize("say", sorted(set(SAID)))
+def test_however_it_is_spelt_it_means_the_same(say: str) -> None:
+    """Capitals, full-width signs, blanks and courtesies change nothing of what people say."""
+    meant = meaning(say)
+
+    for name, spelt in SPELT.items():
+        assert meant == meaning(spelt(say)), name
+    for before in BEFORE:
+        assert meant == meaning(f"{before}{say}"), before
+    for behind in BEHIND:
+        assert meant == meaning(f"{say}{behind}"), behind
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.sampled_from(SAID), st.sampled_from(sorted(SPELT)), st.sampled_from(BEFORE), st.sampled_from(BEHIND)
+)
+def test_all_of_that_together_changes_nothing(say: str, name: str, before: str, behind: str) -> None:
+    """As people do it."""
+    assert meaning(say) == meaning(f"{before}{SPELT[name](say)}{behind}")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "instruction"),
+    [
+        ("用 Claude Code 幫 shop 做 code review", "shop", "做 code review"),
+        ("修正 shop 專案的錯誤", "shop", "修正 shop 專案的錯誤"),
+        ("fix the header of the shop project", "shop", "fix the header of the shop project"),
+        ("shop 專案加入購物車", "shop", "加入購物車"),
+        ("nosuch 專案加入購物車", "nosuch", "加入購物車"),
+    ],
+)
+def test_work_for_a_project_by_name_is_for_that_one(text: str, name: str, instruction: str) -> None:
+    """Whatever is talked of, and whether anybody has the name."""
+    found = directed(text, NAMES)
+
+    assert (name, True, instruction) == (found.project, found.firm, found.intent.instruction)
+
+
+def test_projects_are_compared_in_the_order_of_the_message() -> None:
+    """Things that are none are compared by an agent."""
+    assert ("shop-api", "shop") == directed("compare shop-api and shop", NAMES).compared
+    assert () == directed("compare the progress of north and south", NAMES).compared
+    assert directed("compare moment and date-fns", NAMES).compared is None

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol import yamltext
+from handoffd.protocol.chattext import cleaned, folded, trimmed
 from handoffd.protocol.intents import DISPATCHING, KINDS, Intent, classify, settled
+from handoffd.protocol.questions import begins_with_work
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import is_story_id
 
@@ -44,6 +46,10 @@ DECISIONS = (
     "reopen impl",
     "重開 實作",
 )
+ORDERS = (
+    "debug", "evaluate", "profile", "refactor", "review", "add", "check", "rename", "migrate", "write",
+    "fix", "audit", "investigate", "remove", "update", "implement",
+)  # fmt: skip
 SET_OFF = (": ", "：", ", ", "，", " — ", " - ", "; ", "\n", ". ", " but ", "但")
 SOFTENERS = (
     "",
@@ -109,12 +115,40 @@ def _mentions_cc(text: str) -> bool:
 
 
 @settings(deadline=None)
-@given(ANY_TEXT, st.sampled_from(["?", "？", *(f" {word} " for word in QUESTION_WORDS)]), ANY_TEXT)
-def test_a_question_never_dispatches(before: str, mark: str, after: str) -> None:
-    """Wherever in a message it is asked; only CC can be told to find something out."""
-    intent = classify(f"{before}{mark}{after}")
+@given(ANY_TEXT, st.sampled_from(["? ", "？"]), ANY_TEXT)
+def test_a_question_mark_never_dispatches(before: str, mark: str, after: str) -> None:
+    """Wherever in a message it is; only CC can be told to find something out."""
+    intent = classify(f"{before}{mark} {after}")
 
     assert _mentions_cc(before + after) or intent.addressed or intent.kind not in DISPATCHING
+
+
+@settings(deadline=None)
+@given(ANY_TEXT, st.sampled_from([f" {word} " for word in QUESTION_WORDS]), ANY_TEXT)
+def test_a_question_word_dispatches_only_behind_a_verb_of_work(before: str, mark: str, after: str) -> None:
+    """`debug why …` is an order: whoever wants to know says it in another way."""
+    text = f"{before}{mark}{after}"
+    intent = classify(text)
+    told = _mentions_cc(text) or begins_with_work(trimmed(folded(cleaned(text))))
+
+    assert told or intent.addressed or intent.kind not in DISPATCHING
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(ORDERS),
+    st.sampled_from(["what", "why", "how", "whether", "which"]),
+    st.sampled_from(["", "Please ", "can you ", "ok, "]),
+    st.booleans(),
+)
+def test_an_order_stays_one_whatever_question_word_it_holds(
+    verb: str, word: str, polite: str, capitals: bool
+) -> None:
+    """But for a question mark: then it asks."""
+    text = f"{polite}{verb} {word} the totals differ"
+    text = text.upper() if capitals else text
+
+    assert ("start_custom", "query") == (classify(text).kind, classify(f"{text}?").kind)
 
 
 @settings(deadline=None)

@@ -38,7 +38,7 @@ def test_a_question_has_a_topic() -> None:
     """What stands in the way comes first, then tests, then steps."""
     questions = ["why do the tests fail", "are the tests green", "what is left", "status", "hello?"]
 
-    assert ["blocked", "tests", "steps", "status", "status"] == [topic(text) for text in questions]
+    assert ["blocked", "tests", "left", "status", "status"] == [topic(text) for text in questions]
 
 
 def test_an_instruction_begins_with_work() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.reports.standing import counted, framework, projects, queried, standing
+from handoffd.reports.standing import FILES, counted, framework, projects, queried, standing
 from handoffd.reports.wording import wording
 
 EN, ZH = wording("en"), wording("zh-TW")
@@ -233,8 +233,15 @@ def test_a_list_of_projects() -> None:
 
 def test_how_far_the_framework_is_taken_up() -> None:
     """All, some or nothing of it."""
-    some = {"has_state": True, "has_memory": False, "level": 1}
+    none = dict.fromkeys(FILES, False)
+    missing = "、".join(file for key, file in FILES.items() if key != "has_state")
 
-    assert ["採用程度 1：有：state；缺：memory"] == framework(ZH, some)
-    assert ["adoption level 2: everything is there"] == framework(EN, {"has_state": True, "level": 2})
-    assert ["adoption level 0: nothing of it is there"] == framework(EN, {"has_state": False, "level": 0})
+    assert [f"採用程度 1：有：.ai/STATE.json；缺：{missing}"] == framework(
+        ZH, {**none, "has_state": True, "level": 1}
+    )
+    assert [f"adoption level 2: everything is there: {', '.join(FILES.values())}"] == framework(
+        EN, {**dict.fromkeys(FILES, True), "level": 2}
+    )
+    assert [f"adoption level 0: nothing of it is there: no {', '.join(FILES.values())}"] == framework(
+        EN, {**none, "level": 0}
+    )

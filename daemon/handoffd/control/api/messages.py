@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from handoffd.control.api.endpoint import BY, Asked, Endpoint
 from handoffd.control.history import Json
 from handoffd.control.messages import Messages
+from handoffd.control.places import Spoken
 from handoffd.control.vocabulary import Parameter
 from handoffd.reports.wording import LANGUAGES
 
@@ -29,7 +30,8 @@ class MessageAnswer:
 async def _answer(asked: Asked) -> Json:
     given = asked.given
     messages = Messages(asked.service)
-    return await messages.answer(given["project"], given["text"], asked.caller, given["language"])
+    spoken = Spoken(project=given["project"], here=given["here"], supervised_only=given["supervised_only"])
+    return await messages.answer(spoken, given["text"], asked.caller, given["language"])
 
 
 MESSAGES: Final = (
@@ -39,6 +41,15 @@ MESSAGES: Final = (
         body=(
             Parameter(name="text", type="text", required=True, help="what a person wrote"),
             Parameter(name="project", type="text", help="the project that is talked of: name or path"),
+            Parameter(
+                name="here", type="text",
+                help="the folder that the sender is in, absolute: looked at where no project is named, and "
+                "never begun with",
+            ),
+            Parameter(
+                name="supervised_only", type="flag",
+                help="begin with nothing in a folder that is not supervised, whoever names it",
+            ),
             Parameter(name="language", type="text", choices=LANGUAGES, help="of the report: en or zh-TW"),
             BY,
         ),

@@ -1,0 +1,120 @@
+"""The project that a message names in so many words, whether anybody knows one of that name or not.
+
+`open project A`, `繼續專案 A`, `A 專案加入 …`: the word for a project, or a verb that is said of projects
+alone, makes a name of what stands beside it. Such a message is about that project or about none: where no
+project has the name, whoever answers says so, and starts nothing in another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from handoffd.protocol.questions import asks
+
+_POLITE: Final = (
+    r"^(?:(?:please|pls|plz|ok|okay|now|then|hey|hi|can you|could you|let's"
+    r"|請|麻煩|拜託|幫我|幫忙|那就?|好的?|再)(?![a-z])[\s,:!]*)*"
+)
+_THANKS: Final = (
+    r"(?:[\s,.!]*(?:please|pls|thanks?|thank you|thx|now|吧|喔|哦|囉|啦|謝謝|感謝|一下))*[\s.!?~]*$"
+)
+_NO_NAME: Final = (
+    r"(?!(?:the|this|that|my|our|your|its|new|another|all|whole|entire|every|it|up|on|in|at|to|of|and|or|for|with"
+    r"|source|from|as|no|one|here)(?![\w.-])|us-\d)"
+)
+_WORD: Final = _NO_NAME + r"[a-z0-9_~/][a-z0-9_.~/-]*"
+_NAME: Final = (
+    rf"[\"'`@\[]?(?P<name>{_WORD}|(?:{_NO_NAME}(?!這|此|該|我|你|新|整|全|本|的)\w[\w.-]{{0,40}}?))[\"'`\]]?"
+)
+_LATIN: Final = rf"[\"'`@\[]?(?P<name>(?<![a-z0-9_.~/-]){_WORD})[\"'`\]]?"
+_PROJECT: Final = r"(?:(?:project|repo(?:sitory)?)\b|專案|項目)"
+_MY: Final = r"(?:(?:the|my|our|this|that)\s+|(?:我們?的|這個?|那個?|此|該)\s*)?"
+_OPEN: Final = (
+    r"(?:open(?: up)?|switch(?: over)? to|change to|go to|show(?: me)?"
+    r"|開啟|打開|開一下|切換到|切換至|切換|切到|換到|轉到)"
+)
+_ONLY_OPEN: Final = r"(?:open(?: up)?|switch(?: over)? to|開啟|打開|切換到|切換至|切換|切到|換到|轉到)"
+_OPENED: Final = (
+    re.compile(
+        rf"{_POLITE}{_OPEN}\s*(?:(?:an?|another|the other)\s+|另一個|別的)?{_MY}{_PROJECT}(?P<name>){_THANKS}"
+    ),
+    re.compile(rf"{_POLITE}{_OPEN}\s*{_MY}{_PROJECT}\s*:?\s*{_NAME}{_THANKS}"),
+    re.compile(
+        rf"{_POLITE}{_OPEN}\s*{_MY}{_NAME}(?:\s+|(?<=[\u4e00-\u9fff])|(?=[\u4e00-\u9fff])){_PROJECT}{_THANKS}"
+    ),
+    re.compile(rf"{_POLITE}{_ONLY_OPEN}\s*{_MY}{_LATIN}{_THANKS}"),
+)
+_MAKE: Final = r"(?:create|init(?:iali[sz]e)?|set up|setup|建立|新建|創建|新增|初始化|開)"
+_KIND: Final = r"(?:(?:an?|the|this|my)\s+)?(?:new\s+)?(?:一個)?(?:新的?)?"
+_MADE: Final = (
+    re.compile(
+        rf"{_POLITE}(?:create/)?{_MAKE}\s*(?:我的|我們的|這個?|此)?{_KIND}{_PROJECT}(?P<name>){_THANKS}"
+    ),
+    re.compile(
+        rf"{_POLITE}{_MAKE}\s*{_KIND}{_PROJECT}(?:\s*(?:named|called|for|in|at|叫做?|名為|:))?\s*{_LATIN}{_THANKS}"
+    ),
+    re.compile(rf"{_POLITE}{_MAKE}\s*{_KIND}{_LATIN}\s*{_PROJECT}{_THANKS}"),
+)
+_GO_ON: Final = (
+    r"(?:continue|resume|carry on|go on|proceed|dispatch|繼續|恢復|接著做|接續)(?:\s+(?:with|on|in))?\s*"
+)
+_GOING_ON: Final = (
+    re.compile(rf"{_POLITE}{_GO_ON}{_MY}{_PROJECT}\s*{_LATIN}{_THANKS}"),
+    re.compile(rf"{_POLITE}{_GO_ON}{_LATIN}(?:\s*{_PROJECT})?{_THANKS}"),
+)
+_ABOUT: Final = (
+    re.compile(
+        rf"{_POLITE}(?:在|到)?\s*{_LATIN}\s*(?:專案|項目)(?!管理|列表|清單|名稱|設定|檔)(?:的|裡面?|中|上)?[\s:,]*"
+    ),
+    re.compile(rf"{_POLITE}(?:(?:in|for|on)\s+)?(?:the\s+)?{_PROJECT}\s+{_LATIN}\s*[:,的]\s*"),
+)
+_TO_MAKE: Final = re.compile(rf"(?:建立|新建|創建|初始化)\s*(?:一個)?(?:新的?)?{_LATIN}\s*(?:專案|項目)")
+_COMPARED: Final = re.compile(r"\bcompar(?:e|ed|ing|ison)\b|\bversus\b|\bvs\b|比較|對比|相比|比一比")
+_LOOKED_AT: Final = 300
+
+Named = Literal["opened", "made", "going_on", "to_make", "about"]
+_WHOLE: Final[Mapping[Named, tuple[re.Pattern[str], ...]]] = {
+    "made": _MADE, "opened": _OPENED, "going_on": _GOING_ON,
+}  # fmt: skip
+"""What is said as a whole message."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProject:
+    """A name in a folded message, as places in it, and what is said of the project that has it.
+
+    `opened`: choose it, and say where it is; `made`: set it up (without a name: which one is not said);
+    `going_on`: continue it; `to_make`: work that makes a project of it; `about`: the rest of the message,
+    from `rest_at` on, is about it.
+    """
+
+    how: Named
+    start: int
+    end: int
+    rest_at: int = 0
+
+    def name_in(self, message: str) -> str | None:
+        """Return the name as it is written in a message that was folded; None without one."""
+        return message[self.start : self.end].rstrip(".") or None
+
+
+def named_project(text: str) -> NamedProject | None:
+    """Return the project that a folded, trimmed message names; None where it names none."""
+    for how, patterns in _WHOLE.items():
+        for pattern in patterns:
+            if (match := pattern.match(text)) is not None and (how != "going_on" or asks(text) is None):
+                return NamedProject(how, *match.span("name"))
+    if (match := _TO_MAKE.search(text, 0, _LOOKED_AT)) is not None:
+        return NamedProject("to_make", *match.span("name"))
+    for pattern in _ABOUT:
+        if (match := pattern.search(text, 0, _LOOKED_AT)) is not None:
+            return NamedProject("about", *match.span("name"), rest_at=match.end())
+    return None
+
+
+def compares(text: str) -> bool:
+    """Tell whether a folded message puts things side by side."""
+    return _COMPARED.search(text) is not None
