@@ -198,7 +198,11 @@ class Messages:
         return _Outcome(kind, found, talk.report.session(kind, found))
 
     async def _unclear(self, talk: _Talk) -> _Outcome:
-        return _Outcome("unclear", None, talk.report.unclear(talk.intent.near, talk.track))
+        return _Outcome(
+            "unclear",
+            None,
+            talk.report.unclear(talk.intent.near, talk.track, passed_on=talk.intent.addressed),
+        )
 
     # --- verbs -----------------------------------------------------------------------------------
     async def _verb(self, talk: _Talk) -> _Outcome:

@@ -136,7 +136,7 @@ class Places:
     async def _unnamed(self, intent: Intent, spoken: Spoken, text: str) -> Found:
         """Return where a message belongs that names no project, sent about none."""
         if spoken.here is not None:
-            if self._knows(spoken.here) and intent.kind != "init":
+            if self._knows(spoken.here):
                 return Found(intent=intent, root=self._service.root_of(spoken.here), supervised=True)
             if intent.kind == "detect" or await self._service.looks_like_project(spoken.here):
                 if intent.kind in _BEGINNING:

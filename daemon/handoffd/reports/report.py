@@ -128,13 +128,17 @@ class Report:
             lines.append(self._at_gate({"story": track["story"], "step": self.wording.step(track["step"])}))
         return _text([*lines, self._look_at(review), self.wording.say("type.gate")])
 
-    def unclear(self, near: str | None, track: Json | None = None) -> str:
-        """Return that nothing was done, because nobody can know what is meant."""
+    def unclear(self, near: str | None, track: Json | None = None, *, passed_on: bool = False) -> str:
+        """Return that nothing was done, because nobody can know what is meant.
+
+        `passed_on`: an agent was told to do what it comes near to, and people do that.
+        """
         if near == "start_custom":
             return _text([self.wording.say("action.no_task"), self.wording.say("type.task")])
         if near is None:
             return _text([self.wording.say("action.unclear"), self.wording.say("type.help")])
-        line = self.wording.say("action.unclear_decision", intent=self.wording.say(f"intent.{near}"))
+        kind = "not_passed_on" if passed_on else "unclear_decision"
+        line = self.wording.say(f"action.{kind}", intent=self.wording.say(f"intent.{near}"))
         said = _TO_TYPE.get(near)
         asked = (
             self.wording.say(f"type.{said}") if said else to_type(self.wording, _of(track, "next_command"))

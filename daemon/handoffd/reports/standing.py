@@ -176,6 +176,8 @@ def by_files(wording: Wording, found: Json) -> str:
         line = wording.say("standing.broken", why=found.get("last_error") or status)
     elif found["step"] == "done":
         line = wording.say("standing.done", story=known["story"])
+    elif not found.get("story"):
+        line = wording.say("standing.no_story")
     else:
         track = {"blocked_by": (), "steps": (found["step"], found.get("next_step") or "done"), **found}
         line = in_hand(wording, {**track, "story": known["story"]})

@@ -117,3 +117,15 @@ def test_no_message_is_no_verb(say: Say) -> None:
     said = say("auto", " ")
 
     assert ("Error: <message> is required", 1) == (said.err[0], said.code)
+
+
+def test_a_project_that_is_opened_is_answered_for(say: Say, shop: Shop) -> None:
+    """And one that is not there starts nothing in this one."""
+    shop.written()
+
+    assert "query" == answered(say, "open", "project", "shop")["action"]
+    for words in (("開啟專案 nosuch",), ("continue project nosuch",), ("nosuch 專案加入購物車",)):
+        assert ("error", "NOT_FOUND") == ((told := answered(say, *words))["action"], told["code"])
+    for words in (("CC",), ("agents",), ("讓 CC 做",)):
+        assert ("error", "UNCLEAR") == ((told := answered(say, *words))["action"], told["code"])
+    assert "impl" == shop.state["step"]
