@@ -71,7 +71,9 @@ class _Reading:
 
 def directed(text: str, names: Iterable[str]) -> Directed:
     """Return what a message means, with the one of `names` that it is about, or a name that nobody has."""
-    message, known = cleaned(text), tuple(filter(str.strip, names))
+    message = cleaned(text)
+    said = folded(message)
+    known = tuple(name for name in names if name.strip() and folded(name) in said)
     whole = classify(message)
     message = plainly(evened(message))
     if (compared := _compared(message, whole, known)) is not None:

@@ -29,12 +29,14 @@ _SIGNS: Final = {"、": ",", "。": ".", "「": '"', "」": '"', "“": '"', "�
 
 
 _COURTESY_FIRST: Final = re.compile(
-    r"(?:(?:please|pls|plz|kindly)(?![a-z])|請(?!問)|麻煩你?|拜託你?|勞駕|請問(?=.))[\s,:!]*"
+    r"(?:(?:(?:please|pls|plz|kindly)(?![a-z])|請(?!問)|麻煩你?|拜託你?|勞駕|請問(?=.))[\s,:!]*)+"
 )
 _COURTESY_LAST: Final = re.compile(
-    r"[\s,.!~]*(?:(?<![a-z])(?:please|pls|plz|thanks?|thank you|thx|ty|many thanks)"
-    r"|謝謝你?|感謝|多謝|拜託)[\s,.!~]*$"
+    r"(?:[\s,.!~]*(?:(?<![a-z])(?:please|pls|plz|thanks?|thank you|thx|ty|many thanks)"
+    r"|謝謝你?|感謝|多謝|拜託))+[\s,.!~]*$"
 )
+_COURTESY_CHARACTERS: Final = 80
+"""So far from its end courtesies of a message are looked for."""
 
 
 def cleaned(text: str) -> str:
@@ -54,12 +56,10 @@ def evened(message: str) -> str:
 
 def bare(text: str) -> str:
     """Return a folded, trimmed message without the courtesies around it; empty if it is nothing else."""
-    before = None
-    while before != text:
-        before = text
-        text = trimmed(_COURTESY_FIRST.sub("", text, count=1)) if _COURTESY_FIRST.match(text) else text
-        text = trimmed(_COURTESY_LAST.sub("", text, count=1))
-    return text
+    first = _COURTESY_FIRST.match(text)
+    rest = text if first is None else trimmed(text[first.end() :])
+    last = _COURTESY_LAST.search(rest, max(0, len(rest) - _COURTESY_CHARACTERS))
+    return rest if last is None else trimmed(rest[: last.start()])
 
 
 def plainly(message: str) -> str:
@@ -67,7 +67,7 @@ def plainly(message: str) -> str:
     text = folded(message)
     first = _COURTESY_FIRST.match(text)
     start = first.end() if first is not None else 0
-    last = _COURTESY_LAST.search(text, start)
+    last = _COURTESY_LAST.search(text, max(start, len(text) - _COURTESY_CHARACTERS))
     rest = message[start : last.start() if last is not None else None]
     return rest if any(sign.isalnum() for sign in rest) else message
 

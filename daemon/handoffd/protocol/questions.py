@@ -108,6 +108,8 @@ _BY_ITSELF: Final = re.compile(
     r"|規則|規範|憲法|限制|原則|目的|用途|交接|待辦"
 )
 """What asks only as a message of its own: words that work is about, too."""
+_LOOKED_AT: Final = 1000
+"""Characters of a question that say what it is about."""
 _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
     "blocked": re.compile(
         r"\b(?:why|blocked|stuck|blockers?|stopped|waiting|waits?)\b|卡|為什麼|為何|擋|停住|等什麼|在等"
@@ -171,7 +173,8 @@ def asks(whole: str) -> Asks | None:
 
 def topic(text: str) -> Topic:
     """Return what a folded question is about; the status, unless it names something else."""
-    return next((name for name, pattern in _ABOUT.items() if pattern.search(text)), "status")
+    beginning = text[:_LOOKED_AT]
+    return next((name for name, pattern in _ABOUT.items() if pattern.search(beginning)), "status")
 
 
 def begins_with_work(text: str) -> bool:

@@ -177,3 +177,15 @@ def test_projects_are_compared_in_the_order_of_the_message() -> None:
     assert ("shop-api", "shop") == directed("compare shop-api and shop", NAMES).compared
     assert () == directed("compare the progress of north and south", NAMES).compared
     assert directed("compare moment and date-fns", NAMES).compared is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [" ", ".", "please ", "請", "a, ", "繼續 scaffold ", "agents ", "what is about ", "建立 ", "compare "],
+)
+def test_a_message_of_any_length_is_read(piece: str) -> None:
+    """What takes the square of its length would keep everybody else waiting for minutes."""
+    long = piece * (60_000 // len(piece))
+
+    assert directed(f"a{long}b", NAMES).intent.kind != "approve"
+    assert directed(f"approve: {long}", NAMES).intent.text.startswith("approve")
