@@ -22,11 +22,12 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.caps import Finding
-from handoffd.engine.ends import FREE_REPEATS, End
+from handoffd.engine.ends import FREE_REPEATS, End, Fault
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
     CapReached,
+    CauseEnded,
     ChecksFinished,
     DeadlinePassed,
     DispatchFailed,
@@ -143,6 +144,9 @@ def odd_tracks() -> Iterator[Track]:
 
 def ledgers() -> Iterator[Ledger]:
     """Return what the journal may remember beside a STATE."""
+    gone = Fault(executor="codex", end=End.MISSING_BINARY, since=T0)
+    yield Ledger(automatic=True, faults=(gone,))
+    yield Ledger(automatic=True, paused_by="handoffd: gone", remedy="x", self_paused=True, faults=(gone,))
     yield Ledger(automatic=True, paused_by="mei")
     yield Ledger(automatic=True, closed=True)
     yield Ledger(handed_out="d7")
@@ -254,6 +258,7 @@ def facts(dispatch: str) -> Iterator[Event]:
     yield Interrupted()
     yield Restored(overtaken=False)
     yield Restored(overtaken=True)
+    yield CauseEnded(executors=("codex",))
     yield NoticeGivenUp(sink="webhook", count=2, first="20260131T221509.000000-7", why="no route")
     for reading in readings():
         for exit_ in exits():

@@ -132,6 +132,10 @@ class MemorySupervision:
         """Return what may be chosen."""
         return ("auto", "claude", "codex")
 
+    async def installed(self) -> tuple[str, ...]:
+        """Return what is there."""
+        return ("auto", "claude")
+
     def limits(self) -> tuple[AccountView, ...]:
         """Return what was put there."""
         return self.limited

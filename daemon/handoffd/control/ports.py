@@ -98,6 +98,9 @@ class Supervision(Protocol):
     def executors(self) -> tuple[str, ...]:
         """Return what may be chosen as an executor."""
 
+    async def installed(self) -> tuple[str, ...]:
+        """Return those of them whose programs are there."""
+
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""
 

@@ -132,7 +132,7 @@ class Service(Reads):
         verb = spec.name
         await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
-        self._check_executors(spec, project, given.get("executor", ()))
+        await self._check_executors(spec, project, given.get("executor") or ())
         if verb == "init":
             return await self.init(project, given["name"])
         if verb in self._plain_verbs:
@@ -150,12 +150,22 @@ class Service(Reads):
         root = self._supervision.find(project)
         return await self._give(root, EVENTS[verb](given, caller.by), caller.request)
 
-    def _check_executors(self, spec: VerbSpec, project: str, names: tuple[str, ...]) -> None:
+    async def _check_executors(self, spec: VerbSpec, project: str, names: tuple[str, ...]) -> None:
+        """Raise Refused for a name that is not known, and where none of them is installed."""
+        if not names:
+            return
         known = self._supervision.executors()
         unknown = [name for name in names if name not in known]
         if unknown:
             message = f"there is no executor {unknown[0][:80]!r}; allowed: {', '.join(known)}"
             raise Refused(message, code="UNKNOWN_EXECUTOR", hint=usage(spec, project))
+        there = await self._supervision.installed()
+        if not any(name in there for name in names):
+            are = "is" if len(names) == 1 else "are"
+            message = (
+                f"{' and '.join(names)} {are} not installed here; installed: {', '.join(there) or 'none'}"
+            )
+            raise Refused(message, code="NO_EXECUTOR", hint=f"handoffd executors check {quote(names[0])}")
 
     async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
         forced = bool(arguments.get("force")) and spec.guard != "never"
@@ -194,7 +204,7 @@ class Service(Reads):
 
         Raises HandoffdError when it cannot even be asked for.
         """
-        self._check_executors(VERBS["start"], root, event.executor)
+        await self._check_executors(VERBS["start"], root, event.executor)
         await self._initialise(root)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         return await self._supervision.give(root, replace(event, bootstrapped=bootstrapped))

@@ -9,14 +9,16 @@ from shlex import quote
 
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Situation, ground
-from handoffd.engine.ends import FREE_REPEATS, POLICIES, AnyEnd, End, OwnEnd, Then
+from handoffd.engine.ends import FREE_REPEATS, POLICIES, AnyEnd, End, Fault, OwnEnd, Standby, Then
+from handoffd.engine.events import CauseEnded
+from handoffd.engine.limits import until_words
 from handoffd.engine.results import Blocked
 from handoffd.engine.track import Asking, Track
-from handoffd.engine.wording import accept, ask_human, notice
+from handoffd.engine.wording import accept, ask_human, notice, refuse
 from handoffd.protocol.state import Status
 
 
-def spared(situation: Situation, end: AnyEnd, why: str) -> Decision | None:
+def spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision | None:
     """Return what follows from an end that costs no attempt; None for one that is to be judged."""
     policy, repeats = POLICIES[end], situation.ledger.free_repeats + 1
     if repeats <= policy.free:
@@ -25,7 +27,8 @@ def spared(situation: Situation, end: AnyEnd, why: str) -> Decision | None:
         case Then.REPEAT:
             return _repeated(situation, end, why, situation.ledger.free_repeats)
         case Then.PAUSE:
-            return paused(situation, end, situation.dispatch.executor, why)
+            assert isinstance(end, End)
+            return faulty(situation, end, situation.dispatch.executor, why, standby)
         case Then.PERSON:
             return _given_up(situation, end, why, repeats)
     return None
@@ -48,18 +51,61 @@ def _given_up(situation: Situation, end: AnyEnd, why: str, repeats: int) -> Deci
     ).because(_free(end, repeats))
 
 
-def paused(situation: Situation, end: AnyEnd, executor: str, why: str) -> Decision:
-    """Dispatch nothing more of the project until a person has mended its environment and resumes it.
+def faulty(situation: Situation, end: End, executor: str, why: str, standby: Standby | None) -> Decision:
+    """Go on with the next executor that is named; without one, pause the project until that fault is over.
 
-    Whoever paused it meanwhile is still the one who did. It is told once: nothing happens until the
-    `resume`, with which the free repetitions begin anew.
+    Without `standby` it is paused until a person resumes it.
+    """
+    if standby is None:
+        return _paused(situation, end, executor, why)
+    fault = Fault(executor=executor, end=end, since=situation.now, sign=standby.sign)
+    if standby.instead is not None and end is not End.OUT_OF_MEMORY:  # that is no fault of the executor
+        return _passed_on(situation, fault, why, standby)
+    faults = (*(one for one in standby.lacking if one.executor != executor), fault)
+    return _paused(situation, end, executor, why, faults)
+
+
+def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -> Decision:
+    """Have the attempt made by the next executor that is named. People are told, but nobody is waited for."""
+    others = tuple(one for one in situation.ledger.faults if one.executor != fault.executor)
+    track = _pending(situation, why).with_ledger(faults=(*others, fault), free_repeats=0, told=None)
+    state, remedy = situation.state, POLICIES[fault.end].remedy.format(executor=quote(fault.executor))
+    takes_over = f"{standby.instead} takes over"
+    if standby.until is not None:
+        takes_over = f"{standby.instead} is waited for, {until_words(standby.until, situation.now)}"
+    message = f"{fault.text}: {takes_over} at {state.step} of {state.story}, no attempt was spent"
+    told = notice(track, "warning", message, why=why, action=remedy)
+    return accept(track, message, why=f"{fault.text}: {why}").also(told).because(_row(fault.end))
+
+
+def cause_ended(situation: Situation, event: CauseEnded) -> Decision:
+    """Try executors again whose faults are over, and end our own pause with them; a person's pause stays."""
+    ledger = situation.ledger
+    left = tuple(fault for fault in ledger.faults if fault.executor not in event.executors)
+    if left == ledger.faults:
+        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is known")
+    over = ", ".join(fault.executor for fault in ledger.faults if fault not in left)
+    track = situation.track.unpaused().with_ledger(faults=left)
+    return accept(track, f"{over} can be tried again")
+
+
+def _paused(
+    situation: Situation, end: End, executor: str, why: str, faults: tuple[Fault, ...] = ()
+) -> Decision:
+    """Dispatch nothing more of the project until its environment is mended.
+
+    Whoever paused it meanwhile is still the one who did; else the pause ends with one of the `faults`.
+    The free repetitions begin anew after it.
     """
     policy, state = POLICIES[end], situation.state
-    fault = f"{executor} {policy.fault}"
+    fault = "; ".join(one.text for one in faults) or f"{executor} {policy.fault}"
     remedy = policy.remedy.format(executor=quote(executor))
+    before = situation.ledger
+    ours = bool(faults) and (before.paused_by is None or before.self_paused)
     track = _pending(situation, why).with_ledger(
-        paused_by=situation.ledger.paused_by or f"handoffd: {fault}", remedy=remedy, free_repeats=0
-    )
+        paused_by=f"handoffd: {fault}" if ours else before.paused_by or f"handoffd: {fault}",
+        remedy=remedy, free_repeats=0, self_paused=ours, faults=faults,
+    )  # fmt: skip
     following = f"{remedy} && {command('resume')}"
     message = f"{state.project} is paused, no attempt was spent: {fault}"
     result = Blocked(

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import assert_never
 
 from handoffd.engine import (
+    aftermath,
     budgeting,
     dispatching,
     edits,
@@ -32,6 +33,7 @@ from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
     CapReached,
+    CauseEnded,
     ChecksFinished,
     DeadlinePassed,
     DispatchFailed,
@@ -269,6 +271,8 @@ def _rule_for_fact(situation: Situation, event: Fact) -> Decision:
             return edits.restored(situation, event)
         case NoticeGivenUp():
             return notice_given_up(situation, event)
+        case CauseEnded():
+            return aftermath.cause_ended(situation, event)
         case _:
             assert_never(event)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from handoffd.engine.advice import next_command, raising
-from handoffd.engine.aftermath import paused
+from handoffd.engine.aftermath import faulty
 from handoffd.engine.backlog import unasked
 from handoffd.engine.budgeting import cap_ground, news_of
 from handoffd.engine.caps import SHARED, Finding
@@ -280,7 +280,8 @@ def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
         return refuse(situation, "STALE_FACT", "there is nothing to dispatch")
     if event.end is not None and event.executor is not None:
         why = f"it could not be dispatched: {event.message}"
-        return paused(situation.at(moved.track), event.end, event.executor, why).because(*moved.grounds)
+        decision = faulty(situation.at(moved.track), event.end, event.executor, why, event.standby)
+        return decision.because(*moved.grounds)
     stuck = situation.at(moved.track.with_state(status=Status.NEEDS_HUMAN, last_error=event.message))
     message = f"{stuck.state.step} could not be dispatched: {event.message}"
     decision = ask_human(stuck, message, why=event.code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -95,6 +96,36 @@ class Policy:
     """What is wrong with the environment, said of the executor. Of a pause only."""
     remedy: str = ""
     """The command that finds out more, with `{executor}` in it. Of a pause only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why an executor cannot be used, until that is over. `end` is of those that pause."""
+
+    executor: str
+    end: End
+    since: datetime
+    sign: str = ""
+    """What could be seen here of its program, its login and its definition: another sign, and it is tried."""
+
+    @property
+    def text(self) -> str:
+        """The fault in words: `claude is not logged in`."""
+        return f"{self.executor} {POLICIES[self.end].fault}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """Who else could have the attempt of an executor that just ended."""
+
+    sign: str = ""
+    """What can be seen of the executor that ended; see `Fault`."""
+    instead: str | None = None
+    """The next of those that are named; None: there is none."""
+    until: datetime | None = None
+    """When that one's limit is over; None: it can begin at once."""
+    lacking: tuple[Fault, ...] = ()
+    """The others that are named and cannot be used."""
 
 
 FREE_REPEATS: Final = 3

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from handoffd.engine.caps import Finding
-from handoffd.engine.ends import End
+from handoffd.engine.ends import End, Standby
 from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
@@ -81,6 +81,8 @@ class DispatchFailed:
     message: str
     end: End | None = None
     executor: str | None = None
+    standby: Standby | None = None
+    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
     kind: Literal["dispatch_failed"] = "dispatch_failed"
 
 
@@ -110,6 +112,8 @@ class SpawnRefused:
     dispatch: str
     error: str
     end: End | None = None
+    standby: Standby | None = None
+    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
     kind: Literal["spawn_refused"] = "spawn_refused"
 
 
@@ -182,7 +186,17 @@ class ExecutorExited:
     exit: Exit
     reading: Reading
     mark: HandoffMark = HandoffMark()
+    standby: Standby | None = None
+    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
     kind: Literal["executor_exited"] = "executor_exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseEnded:
+    """What kept these executors from working is over, or may be: they can be tried again."""
+
+    executors: tuple[str, ...]
+    kind: Literal["cause_ended"] = "cause_ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,5 +311,6 @@ Fact = (
     | StateEdited
     | Restored
     | NoticeGivenUp
+    | CauseEnded
 )
 Event = Verb | Fact

@@ -14,7 +14,7 @@ from handoffd.engine.changing import changed
 from handoffd.engine.decision import Decision, Ground, Situation, ground, row
 from handoffd.engine.dispatching import time_limit_min, timed_out
 from handoffd.engine.effects import RunChecks, StopTree
-from handoffd.engine.ends import POLICIES, AnyEnd, End, OwnEnd, Then
+from handoffd.engine.ends import POLICIES, AnyEnd, End, OwnEnd, Standby, Then
 from handoffd.engine.events import (
     CapReached,
     ChecksFinished,
@@ -57,7 +57,7 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     if dispatch.stop is StopReason.SHUTDOWN:
         return _spared(heard, OwnEnd.INTERRUPTED, "the daemon was told to stop its executors")
     if event.exit.end is not None and POLICIES[event.exit.end].then is Then.PARK:
-        return park(heard, event.exit)  # also when it has spent its time on trying again
+        return park(heard, event.exit, event.standby)  # also when it has spent its time on trying again
     if dispatch.stop is StopReason.STALL and event.exit.by != "itself":
         return _hear(heard, _failed(heard, _how_it_stalled(dispatch, event.exit)))
     if dispatch.stop is StopReason.TIMEOUT or event.exit.by == "deadline":
@@ -102,7 +102,7 @@ def _left_nothing(situation: Situation, event: ExecutorExited) -> Decision:
         return _hear(situation, _failed(situation, problem))
     if POLICIES[end].then is Then.ASK and situation.dispatch.ask == "step":
         return asked_again(situation, problem)
-    free = spared(situation, end, problem)
+    free = spared(situation, end, problem, event.standby)
     if free is not None:
         return free
     return _hear(situation, _failed(situation, problem)).because(ground(f"ends.{end}", Then.FAILING))
@@ -236,12 +236,12 @@ def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
     if dispatch.phase not in _WITH_EXECUTOR:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
     end = event.end if event.end is End.MISSING_BINARY else OwnEnd.NOT_STARTED
-    return _spared(situation, end, f"the executor could not be started: {event.error}")
+    return _spared(situation, end, f"the executor could not be started: {event.error}", event.standby)
 
 
-def _spared(situation: Situation, end: AnyEnd, why: str) -> Decision:
+def _spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision:
     """Return what follows from an end whose row of the table costs no attempt in any case."""
-    decision = spared(situation, end, why)
+    decision = spared(situation, end, why, standby)
     assert decision is not None, f"{end} costs an attempt"
     return decision
 

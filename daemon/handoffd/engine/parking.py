@@ -14,7 +14,7 @@ from typing import Final
 from handoffd.engine.advice import way_on
 from handoffd.engine.decision import Decision, Situation, ground
 from handoffd.engine.effects import Notify
-from handoffd.engine.ends import End
+from handoffd.engine.ends import End, Standby
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.limits import LIMITS, Limit, LimitKind, limit_of, named, span, until_words, without
 from handoffd.engine.requests import LimitLifted
@@ -46,9 +46,11 @@ def account_of(dispatch: Dispatch) -> str:
     return dispatch.account or dispatch.executor
 
 
-def park(situation: Situation, exit_: Exit) -> Decision:
-    """Set the attempt aside until its account may be asked again. It is not spent."""
+def park(situation: Situation, exit_: Exit, standby: Standby | None = None) -> Decision:
+    """Set the attempt aside until its account may be asked again, or another executor takes over, unspent."""
     state, dispatch = situation.state, situation.dispatch
+    if standby is not None and standby.instead is not None and standby.until is None:
+        return _taken_over(situation, _met(situation, exit_), standby.instead)
     limit, notices = _telling(situation, _met(situation, exit_))
     message = _wait_of(limit, situation.now)
     track = (
@@ -60,6 +62,27 @@ def park(situation: Situation, exit_: Exit) -> Decision:
     rule = ground(f"limits.{limit.kind}", f"until {limit.until.isoformat()}, answer {limit.answers}")
     told = replace(parked, result=replace(parked.result, next_command=_look(situation)))
     return told.because(rule).also(*notices)
+
+
+def _taken_over(situation: Situation, limit: Limit, instead: str) -> Decision:
+    """Leave the attempt to the next executor that is named, which can begin at once: nothing waits."""
+    state = situation.state
+    back = f"{limit.executor} is back {until_words(limit.until, situation.now).removeprefix('until ')}"
+    message = (
+        f"{instead} takes over {state.step} of {state.story} at {named(limit.account, limit.kind)}; {back}"
+    )
+    others = without(situation.ledger.limited, limit.account)
+    known = replace(limit, told=True)
+    track = (
+        situation.track.without_dispatch()
+        .with_state(status=Status.PENDING, completed_at=situation.now)
+        .with_ledger(limited=(*others, known), told=None)
+    )
+    taken = accept(track, message).because(ground(f"limits.{limit.kind}", f"until {limit.until.isoformat()}"))
+    if limit.told:
+        return taken
+    order = notice(track, "warning", message, why=limit.why or None, action=_look(situation))
+    return taken.also(order)
 
 
 def _look(situation: Situation) -> str:

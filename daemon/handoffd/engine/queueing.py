@@ -34,16 +34,17 @@ def go_on(situation: Situation, event: Continued) -> Decision:
     if situation.in_flight:
         message = f"{situation.state.story} is in flight at {situation.state.step}"
         return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
-    if ledger.paused_by:
+    if ledger.paused_by and not ledger.self_paused:
         message = f"paused by {ledger.paused_by}"
         return refuse(situation, "PAUSED", message, command("resume"))
+    anew = situation.at(situation.track.unpaused())  # a person asks for another story
     parked = next_parked(situation.track) if situation.done else None
     if parked is not None:
-        return taken_up(situation, parked)
+        return taken_up(anew, parked)
     upcoming = startable(ledger)
     if upcoming is None:
         return _nothing_to_start(situation)
-    return start_from_backlog(situation, upcoming)
+    return start_from_backlog(anew, upcoming)
 
 
 def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:

@@ -250,6 +250,7 @@ def lasting(ledger: Ledger) -> Ledger:
     """Return what of a ledger outlives the story in flight."""
     return Ledger(
         automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
+        self_paused=ledger.self_paused, faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
         auto_continue=ledger.auto_continue,
@@ -285,6 +286,7 @@ def give_back(situation: Situation, parked: Parked) -> Track:
     return Track(state=parked.state, ledger=parked.ledger).with_ledger(
         automatic=project.automatic, by_hand=project.by_hand,
         paused_by=project.paused_by, remedy=project.remedy,
+        self_paused=project.self_paused, faults=project.faults,
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},

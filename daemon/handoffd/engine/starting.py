@@ -167,7 +167,8 @@ def _start_one(situation: Situation, event: Started, entries: tuple[Queued, ...]
 def _start_now(
     situation: Situation, event: Started, first: Queued, others: tuple[Queued, ...] = ()
 ) -> Decision:
-    track = _at_its_level(_queued(situation.track, others), event)
+    before = situation.track if event.schedule is not None else situation.track.unpaused()
+    track = _at_its_level(_queued(before, others), event)
     behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
     parked = parked_of(track.ledger, first.story)
     if parked is not None and not event.force:

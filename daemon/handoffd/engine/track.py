@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from handoffd.engine.caps import Cap, Finding, Scope
 from handoffd.engine.changing import changed
+from handoffd.engine.ends import Fault
 from handoffd.engine.limits import Limit
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
@@ -156,6 +157,10 @@ class Ledger:
     paused_by: str | None = None
     remedy: str | None = None
     """The command to type before a `resume`, where the daemon paused by itself."""
+    self_paused: bool = False
+    """handoffd paused it by itself, because of `faults`; such a pause ends with them."""
+    faults: tuple[Fault, ...] = ()
+    """Why executors cannot be used, as far as this track has met it."""
     closed: bool = False
     """Aborted: only a start or a rollback opens it again."""
     dispatch: Dispatch | None = None
@@ -239,6 +244,13 @@ class Track:
     def with_ledger(self, **changes: Any) -> Track:
         """Return a copy whose ledger has `changes`."""
         return Track(state=self.state, ledger=changed(self.ledger, **changes))
+
+    def unpaused(self) -> Track:
+        """Return a copy without a pause of our own, in which every executor may be tried again."""
+        track = self.with_ledger(faults=()) if self.ledger.faults else self
+        if not self.ledger.self_paused:
+            return track
+        return track.with_ledger(paused_by=None, remedy=None, self_paused=False, told=None)
 
     def with_note(self, text: str | None) -> Track:
         """Return a copy with `text` below what people said before: nobody's note is lost."""

@@ -95,7 +95,7 @@ def retry(situation: Situation, event: Retried) -> Decision:
         reason=None,
         blocked_by=unblocked,
     )
-    return accept(moved_by_person(track), f"{state.step} is tried again, as {event.by} asked")
+    return accept(moved_by_person(track.unpaused()), f"{state.step} is tried again, as {event.by} asked")
 
 
 def skip(situation: Situation, event: Skipped) -> Decision:
@@ -139,7 +139,7 @@ def use(situation: Situation, event: ExecutorChosen) -> Decision:
     if (closed := _not_open(situation)) is not None:
         return closed
     chosen = ", else ".join(event.executor) or "what the settings say"
-    track = situation.track.with_ledger(executor=event.executor)
+    track = situation.track.unpaused().with_ledger(executor=event.executor)
     return accept(track, f"{situation.state.story} goes on with {chosen}, from the next attempt on")
 
 
@@ -156,16 +156,17 @@ def abort(situation: Situation, event: Aborted) -> Decision:
 
 def pause(situation: Situation, event: Paused) -> Decision:
     """Dispatch nothing more; what runs ends normally."""
-    if situation.ledger.paused_by:
+    if situation.ledger.paused_by and not situation.ledger.self_paused:
         message = f"paused by {situation.ledger.paused_by}"
         return refuse(situation, "ALREADY_PAUSED", message, command("resume"))
-    track = situation.track.with_ledger(paused_by=event.by)
+    track = situation.track.with_ledger(paused_by=event.by, self_paused=False)  # theirs from now on
     return accept(track, f"paused by {event.by}", do="nothing is dispatched until it is resumed")
 
 
 def resume(situation: Situation, event: Resumed) -> Decision:
     """Lift a pause, make the track Level 2, and start the next of the backlog after a done story."""
-    track = situation.track.with_ledger(paused_by=None, remedy=None, automatic=True, by_hand=False)
+    lifted = situation.track.unpaused()
+    track = lifted.with_ledger(paused_by=None, remedy=None, automatic=True, by_hand=False)
     upcoming = startable(track.ledger)
     if situation.done and upcoming is not None and next_parked(track) is None:
         return start_from_backlog(situation.at(track), upcoming)

@@ -70,6 +70,7 @@ def row_of(root: str, outlines: Sequence[Outline]) -> Row:
         automatic=main is None or main.automatic,
         tracks=tuple(states) if len(states) > 1 else _ONE_TRACK,
         states=states,
+        faults=tuple((one.key.track, fault) for one in outlines for fault in one.faults),
     )
 
 

@@ -251,6 +251,9 @@ class Project:
             states=None,
             trace=trace_of(folder, self.files.texts, states),
             folder=folder,
+            faults=tuple(
+                (key, fault) for key, one in self.tracks.items() for fault in one.track.ledger.faults
+            ),
         )
 
     def get_up(self, row: Row) -> None:
@@ -285,6 +288,9 @@ class Project:
     async def look(self) -> None:
         """Take the project's lock if need be, and look at everything that others may have written."""
         await self._reconciler.look()
+        if self.begun.rung and self.workable:
+            for track in self.tracks.values():
+                await track.look_at_faults()  # its own files may name another executor
 
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
@@ -318,6 +324,7 @@ class Project:
         if self.begun.rung:
             for track in self.tracks.values():
                 track.remind()
+                await track.look_at_faults()
                 # A file that a person is to mend is not written over.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)

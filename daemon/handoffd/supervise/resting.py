@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from handoffd.engine.dispatching import wants_turn
+from handoffd.engine.ends import Fault
 from handoffd.engine.limits import Limit
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
@@ -46,6 +47,8 @@ class Row:
     """The lock of that folder, by name, though nobody holds it; told folders apart."""
     view: ProjectView | None = None
     """What `status` tells of it, once somebody has asked."""
+    faults: tuple[tuple[str, Fault], ...] = ()
+    """Why executors cannot be used, by the track that met it: the poller looks whether that is over."""
     hints: int = 0
     """How many there were: what was read before the latest one may be old."""
 
@@ -124,6 +127,7 @@ class Outline(NamedTuple):
     digest: str | None
     spent: Usage
     limited: tuple[Limit, ...]
+    faults: tuple[Fault, ...] = ()
 
 
 def outline_of(stored: StoredTrack) -> Outline:
@@ -137,6 +141,7 @@ def outline_of(stored: StoredTrack) -> Outline:
         digest=stored.digest if state is not None else None,
         spent=ledger.spent if ledger.spent != _NOTHING_SPENT else _NOTHING_SPENT,
         limited=ledger.limited,
+        faults=ledger.faults,
     )
 
 

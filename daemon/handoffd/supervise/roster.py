@@ -13,9 +13,10 @@ from collections.abc import Container, Mapping, Sequence
 import anyio
 import anyio.lowlevel
 import structlog
+from anyio import to_thread
 
 from handoffd.engine.commands import command_for
-from handoffd.engine.events import NoticeGivenUp, Verb
+from handoffd.engine.events import CauseEnded, NoticeGivenUp, Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import LevelChosen, LimitLifted
 from handoffd.engine.results import Result
@@ -27,6 +28,7 @@ from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
+from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign
 from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.joining import Joining
 from handoffd.supervise.lifting import lift
@@ -119,7 +121,20 @@ class Roster:
             except Exception:
                 log.exception("poll failed", project=project.root)
             self._services.heartbeats.beat(POLL)
+        await self._look_at_faults()
         self._services.heartbeats.beat(POLL)
+
+    async def _look_at_faults(self) -> None:
+        """Wake those at rest whose executor could not be used, and can be tried again."""
+        waiting = {root: row.faults for root, row in self._register.resting.items() if row.faults}
+        if not waiting:
+            return
+        named = {fault.executor for faults in waiting.values() for _, fault in faults}
+        signs = await to_thread.run_sync(lambda: {name: shared_sign(name, self._services) for name in named})
+        for root, faults in waiting.items():
+            for track, fault in faults:
+                if signs[fault.executor] != fault.sign.partition(SIGNS)[0]:
+                    self._loops.tell(root, track, CauseEnded(executors=(fault.executor,)))
 
     @property
     def crashes(self) -> int:
@@ -279,6 +294,10 @@ class Roster:
     def executors(self) -> tuple[str, ...]:
         """Return what may be chosen as an executor."""
         return (AUTO, *self._services.executors.names)
+
+    async def installed(self) -> tuple[str, ...]:
+        """Return the executors whose programs are there, and `auto` where an agent is."""
+        return await to_thread.run_sync(installed_names, self._services)
 
     def limits(self) -> tuple[AccountView, ...]:
         """Return the accounts that are limited."""

@@ -22,7 +22,7 @@ from handoffd.engine.decision import Decision
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
-from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.events import Advanced, CauseEnded, DispatchFailed, Event
 from handoffd.engine.requests import PromptTaken
 from handoffd.engine.results import Dispatched
 from handoffd.engine.track import Track
@@ -219,6 +219,7 @@ class TrackSupervisor:
             return await self._decide(decode_event(encode(event)), request)
 
     async def _decide(self, event: Event, request: str | None) -> Decision:
+        event = await self._turns.informed(event, self.track)
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
             await self._turns.lay_out(decision.track, event.dispatch)  # before: without it nobody has it
@@ -323,6 +324,14 @@ class TrackSupervisor:
         known = self.track.ledger.capped
         found = self._turns.over(self.track) if known is not None else None
         return found is not None and not news_of(found, known)
+
+    async def look_at_faults(self) -> None:
+        """Find out whether an executor that could not be used can be tried again."""
+        if not self.track.ledger.faults:
+            return
+        mended = await to_thread.run_sync(self._turns.mended, self.track)
+        if mended:
+            self.post(CauseEnded(executors=mended))
 
     async def taken(self, by: str) -> PromptTaken:
         """Return the fact that somebody takes the prompt of the next turn, for `give`."""

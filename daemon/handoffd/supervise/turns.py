@@ -11,7 +11,8 @@ from handoffd.engine.caps import Finding
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import MeasureBaseline, Spawn
-from handoffd.engine.events import Advanced
+from handoffd.engine.ends import POLICIES, End, Then
+from handoffd.engine.events import Advanced, DispatchFailed, Event, ExecutorExited, Exit, SpawnRefused
 from handoffd.engine.requests import PromptTaken
 from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
@@ -73,6 +74,23 @@ class Turns:
             passed_over=choice.passed_over,
             resume=self._preparation.resumes(track, choice.executor),
         )
+
+    async def informed(self, event: Event, track: Track) -> Event:
+        """Return a fact about an executor that could not be used with who else could have its attempt."""
+        match event:
+            case ExecutorExited(exit=Exit(end=End() as end)) | SpawnRefused(end=End() as end):
+                wanted = track.ledger.dispatch.executor if track.ledger.dispatch is not None else None
+            case DispatchFailed(end=End() as end, executor=str() as wanted):
+                pass
+            case _:
+                return event
+        if wanted is None or event.standby is not None or POLICIES[end].then not in {Then.PAUSE, Then.PARK}:
+            return event
+        return replace(event, standby=await self._choosing.standby(track, wanted))
+
+    def mended(self, track: Track) -> tuple[str, ...]:
+        """Return the executors whose faults may be over; blocks on the disk."""
+        return tuple(fault.executor for fault in track.ledger.faults if self._choosing.is_over(fault))
 
     async def stage(self, event: Advanced, decision: Decision) -> None:
         """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""

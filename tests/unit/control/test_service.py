@@ -305,3 +305,15 @@ async def test_among_many_the_root_of_all_files_stops_no_other(
     assert {"/": "BAD_ARGUMENT", "/gone/x": "NOT_FOUND"} == {
         one["project"]: one["code"] for one in told["refused"]
     }
+
+
+@pytest.mark.parametrize("verb", ["start", "custom", "use"])
+async def test_an_executor_that_is_not_installed_is_refused(
+    supervision: MemorySupervision, journal: Journal, verb: str
+) -> None:
+    """At once, and naming those that are; of several, one that is there is enough."""
+    given = {"start": {"story": "US-2"}, "custom": {"text": "x"}, "use": {}}[verb]
+    with pytest.raises(Refused, match="codex is not installed here; installed: auto, claude") as caught:
+        await service(supervision, journal).call(verb, "shop", given | {"executor": "codex"}, EVE)
+    assert ("NO_EXECUTOR", "handoffd executors check codex") == (caught.value.code, caught.value.hint)
+    await service(supervision, journal).call(verb, "shop", given | {"executor": "codex,claude"}, EVE)

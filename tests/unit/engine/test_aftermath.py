@@ -9,9 +9,18 @@ from tests.support.playbook import DISPATCH, Playbook, dispatched, found, green,
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Spawn
-from handoffd.engine.ends import POLICIES, End, Then
-from handoffd.engine.events import DeadlinePassed, DispatchFailed, Interrupted, SpawnRefused
-from handoffd.engine.requests import Paused, Resumed, Retried
+from handoffd.engine.ends import POLICIES, End, Fault, Standby, Then
+from handoffd.engine.events import (
+    CauseEnded,
+    DeadlinePassed,
+    DispatchFailed,
+    Event,
+    ExecutorExited,
+    Exit,
+    Interrupted,
+    SpawnRefused,
+)
+from handoffd.engine.requests import ExecutorChosen, Paused, Resumed, Retried, Started
 from handoffd.engine.track import AgentSession, Asking, StopReason
 from handoffd.engine.usage import Usage
 from handoffd.errors import Problem
@@ -301,3 +310,73 @@ def test_a_baseline_comes_before_the_session() -> None:
     play.expect(orders="measure_baseline")
     assert "s1" == play.dispatch.session
     assert DISPATCH != play.dispatch.id
+
+
+# --- faults that are looked after -----------------------------------------------------------------
+def faulty(standby: Standby, end: End = End.LOGGED_OUT) -> Playbook:
+    """Return a track whose executor could not be used, with what is known of the others."""
+    play = Playbook(dispatched("impl", attempt=2))
+    exit_ = Exit(code=1, end=end, tail="bad key")
+    return play.given(ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=standby))
+
+
+ALONE = Standby(sign="a")
+
+
+def test_the_next_executor_that_is_named_takes_over_and_people_are_told() -> None:
+    """Nothing is paused, and the notice asks nobody to act before anything goes on."""
+    play = faulty(Standby(sign="a", instead="codex"))
+    play.expect(status=Status.PENDING, attempt=2, orders="notify")
+    assert (None, False) == (play.ledger.paused_by, play.ledger.self_paused)
+    (notice,) = play.notices
+    assert "warning" == notice.notice
+    assert "rehearsal is not logged in: codex takes over at impl" in notice.text
+    assert ["rehearsal"] == [fault.executor for fault in play.ledger.faults]
+
+
+def test_a_pause_names_each_executor_with_its_reason() -> None:
+    """Only when none of those that are named is left."""
+    gone = Fault(executor="codex", end=End.MISSING_BINARY, since=Playbook(dispatched("impl")).now)
+    play = faulty(Standby(sign="a", lacking=(gone,)))
+    said = "handoffd: codex is not to be found; rehearsal is not logged in"
+    assert (said, True) == (play.ledger.paused_by, play.ledger.self_paused)
+    assert "blocked" == play.notices[-1].notice
+
+
+@pytest.mark.parametrize(
+    "lifts",
+    [
+        ExecutorChosen(executor=("codex",)),
+        Retried(),
+        Started(story="US-9", force=True),
+        Started(story="CUSTOM-1", task_type="custom", instruction="x"),
+        CauseEnded(executors=("rehearsal",)),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_a_pause_of_our_own_ends_with_its_cause(lifts: Event) -> None:
+    """Another executor, another story, a person's retry, or the fault is over: the next turn dispatches."""
+    play = faulty(ALONE).given(lifts)
+    assert (None, None, False, ()) == (
+        play.ledger.paused_by,
+        play.ledger.remedy,
+        play.ledger.self_paused,
+        play.ledger.faults,
+    )
+    play.turn().expect(status=Status.RUNNING)
+
+
+@pytest.mark.parametrize("event", [ExecutorChosen(executor=("codex",)), CauseEnded(executors=("rehearsal",))])
+def test_a_pause_by_a_person_stays_until_a_person_lifts_it(event: Event) -> None:
+    """Also where an executor was at fault meanwhile, or handoffd had paused it before that."""
+    meanwhile = Playbook(dispatched("impl")).given(Paused(by="mei"))
+    exit_ = Exit(code=1, end=End.LOGGED_OUT)
+    meanwhile.given(ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=ALONE))
+    assert "mei" == meanwhile.given(event).ledger.paused_by
+    assert "mei" == faulty(ALONE).given(Paused(by="mei")).given(event).ledger.paused_by
+
+
+def test_an_end_of_a_cause_that_is_not_known_changes_nothing() -> None:
+    """The poller may have seen it twice."""
+    play = faulty(ALONE).given(CauseEnded(executors=("codex",)))
+    assert play.ledger.self_paused

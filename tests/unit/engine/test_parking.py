@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.support.playbook import T0, Playbook, dispatched, found, handoff, track_at
+from tests.support.playbook import DISPATCH, T0, Playbook, dispatched, found, handoff, track_at
 
-from handoffd.engine.ends import End
-from handoffd.engine.events import DeadlinePassed
+from handoffd.engine.ends import End, Standby
+from handoffd.engine.events import DeadlinePassed, ExecutorExited, Exit
 from handoffd.engine.limits import Limit
 from handoffd.engine.parking import LONGEST
 from handoffd.engine.requests import Aborted, LimitLifted, Started
 from handoffd.engine.track import Ledger, Track
+from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
 WORDS = "Claude usage limit reached"
@@ -223,3 +224,16 @@ def test_a_wait_is_what_the_track_is_said_to_wait_for() -> None:
     play = limited(Playbook(on_account()))
     assert "claude's usage limit, until 22:05 UTC (in 5 min)" == play.ledger.told
     assert ["limits.limit"] == [ground.rule for ground in play.decision.grounds]
+
+
+def test_an_executor_that_takes_over_at_once_is_told_of_and_nothing_waits() -> None:
+    """The notice says who works now, and when the other one is back."""
+    play = Playbook(dispatched("impl", attempt=2))
+    exit_ = Exit(code=1, end=End.LIMIT, tail="limit", retry_at=play.now + timedelta(hours=2))
+    event = ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=Standby(instead="codex"))
+    play.given(event).expect(status=Status.PENDING, attempt=2, orders="notify")
+    (notice,) = play.notices
+    assert "codex takes over impl of" in notice.text
+    assert "rehearsal is back" in notice.text
+    assert "waits" not in notice.text
+    assert play.ledger.told is None

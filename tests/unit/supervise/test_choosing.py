@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.unit.supervise.making import NOW, House, house, make_project, track_of
+from tests.support.eventually import eventually
+from tests.unit.supervise.making import HAND_OVER, NOW, House, daemon, house, make_project, track_of
 
+from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.executor import Executor
-from handoffd.execute.registry import ExecutorBook
+from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.supervise.accounts import Wait
 from handoffd.supervise.choosing import Choice, Choosing, candidates_of, first_free, names_in, no_agent
 from handoffd.supervise.project_files import ProjectFiles
@@ -136,3 +139,41 @@ async def test_the_more_particular_word_goes_first(
         root = make_project(tmp_path, rules=rules, settings=settings)
 
         assert executor == await chosen(here, root, track_of().with_ledger(executor=story))
+
+
+# --- faults ---------------------------------------------------------------------------------------
+async def test_a_program_that_comes_back_ends_the_pause_also_of_a_project_at_rest(tmp_path: Path) -> None:
+    """The poller looks; nobody types anything."""
+    async with house(tmp_path) as here:
+        program = tmp_path / "late"
+        here.services.executors = load_book(
+            shipped_layer(),
+            Layer(
+                file="settings",
+                definitions={"late": {"extends": "command", "argv": [str(program)]}},
+            ),
+        )
+        root = make_project(tmp_path)
+        async with daemon(here, rest_after_s=0.01) as roster:
+            await roster.add(root)
+            await roster.give(root, Initialised(project="shop"))
+            await roster.give(root, Started(story="US-001", executor=("late",)))
+
+            async def rests() -> int | None:
+                await roster.poll()
+                return roster.resting or None
+
+            looks: Any = rests
+            await eventually(looks)
+            view = await roster.view(root)
+            assert "handoffd: late is not to be found" == view.paused_by
+            program.write_text("#!/bin/sh\ncat > /dev/null\n" + HAND_OVER, encoding="utf-8")
+            program.chmod(0o755)
+
+            async def goes_on() -> str | None:
+                await roster.poll()
+                (track,) = (await roster.view(root)).tracks
+                return track.step if track.step == "review" else None
+
+            again: Any = goes_on
+            await eventually(again)

@@ -78,11 +78,11 @@ async def test_a_project_without_state_is_told_as_such(tmp_path: Path) -> None:
         (
             (
                 Started(story="US-1"),
-                DispatchFailed(code="?", message="gone", end=End.MISSING_BINARY, executor="codex"),
+                DispatchFailed(code="?", message="gone", end=End.MISSING_BINARY, executor="agent"),
             ),
             2,
-            "paused by handoffd: codex is not to be found",
-            f"{POLICIES[End.MISSING_BINARY].remedy.format(executor='codex')} && handoffd resume {{}}",
+            "paused by handoffd: agent is not to be found",
+            f"{POLICIES[End.MISSING_BINARY].remedy.format(executor='agent')} && handoffd resume {{}}",
         ),
         ((Started(story="US-1"), Aborted(by="me")), 2, "aborted by me", "handoffd start {} STORY"),
         ((Started(story="US-1"),), 2, None, None),

@@ -78,7 +78,7 @@ def test_an_outline_has_what_a_starting_daemon_must_know() -> None:
     track = Track(state=track_of(Status.NEEDS_HUMAN).state, ledger=Ledger(spent=spent, limited=(limit,)))
     found = outline_of(StoredTrack(key=TrackKey("/srv/shop"), track=track, seq=1, digest="d"))
 
-    assert ("shop", False, True, "d", spent, (limit,)) == found[1:]
+    assert ("shop", False, True, "d", spent, (limit,), ()) == found[1:]
     fresh = outline_of(StoredTrack(key=TrackKey("/srv/shop"), track=Track(), seq=1, digest="old"))
     assert (None, True, True, None) == fresh[1:5]
 
