@@ -192,7 +192,8 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))
     if track["last_error"] and track["last_error"] != track["waits_for"]:
-        yield f"last error: {shorten(track['last_error'], width)}"
+        whose = "last attempt" if track["status"] == "running" else "last error"
+        yield f"{whose}: {shorten(track['last_error'], width)}"
     if track["backlog"]:
         yield f"backlog: {_backlog(track, width)}"
     if whole:

@@ -129,7 +129,7 @@ def asked_again(situation: Situation, problem: str) -> Decision:
 
 def _pending(situation: Situation, why: str) -> Track:
     return situation.track.without_dispatch().with_state(
-        status=Status.PENDING, last_error=why, completed_at=situation.now
+        status=Status.PENDING, last_error=why, completed_at=situation.over_at
     )
 
 

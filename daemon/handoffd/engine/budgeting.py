@@ -34,7 +34,7 @@ def capped(situation: Situation, finding: Finding) -> Decision:
     """
     state = situation.state
     track = situation.track.without_dispatch().with_state(
-        status=Status.PENDING, last_error=finding.text, completed_at=situation.now
+        status=Status.PENDING, last_error=finding.text, completed_at=situation.over_at
     )
     message = f"{state.step} attempt {state.attempt} was ended and is not counted: {finding.text}"
     if finding.scope != "attempt":

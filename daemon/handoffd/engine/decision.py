@@ -119,6 +119,12 @@ class Situation:
         return self.ledger.dispatch
 
     @property
+    def over_at(self) -> datetime:
+        """When the attempt in flight was over: the end of its executor, where that is known."""
+        dispatch = self.ledger.dispatch
+        return self.now if dispatch is None or dispatch.ended_at is None else dispatch.ended_at
+
+    @property
     def done(self) -> bool:
         """Whether the story stands at the end of its pipeline."""
         return self.state.step == DONE

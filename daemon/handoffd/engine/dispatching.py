@@ -19,7 +19,16 @@ from handoffd.engine.queueing import start_from_backlog, taken_up
 from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, next_parked
 from handoffd.engine.track import Dispatch, Phase, Track
-from handoffd.engine.wording import accept, ask_human, notice, refuse, with_tail
+from handoffd.engine.wording import (
+    Printed,
+    accept,
+    ask_human,
+    limit_in_words,
+    notice,
+    refuse,
+    time_in_words,
+    with_line,
+)
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.protocol.story import expand
@@ -177,7 +186,7 @@ def _open_gate(situation: Situation) -> Decision:
 
 
 def _to_review(situation: Situation) -> tuple[str, ...]:
-    """Return what the steps before this gate wrote: measured files first, then what they may write."""
+    """Return what the steps before this gate wrote: what hand-offs name first, then what they may write."""
     path = situation.rules.path(situation.state.task_type)
     before = path[: max(situation.index_of(situation.state.step), 0)]
     may_write = [name for step in before for name in situation.rules.steps[step].claude_writes]
@@ -314,18 +323,27 @@ def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
     return accept(track, f"{dispatch.executor} runs as process {event.pid}")
 
 
-def timed_out(situation: Situation, elapsed_min: float, why: str, output: str = "") -> Decision:
+def timed_out(
+    situation: Situation, elapsed_min: float, why: str, printed: Printed | None = None, *, short: bool
+) -> Decision:
     """Return the decision for an attempt whose time is over and whose processes are gone.
 
-    The end of its `output` is quoted where people look for what it was doing.
+    What it `printed` last is quoted where people look for what it was doing. `short`: less than a minute is
+    told in seconds, as an earlier release did not.
     """
     state = situation.state
-    rounded = max(round(elapsed_min), 1)
-    message = f"{state.step} ran out of time after {rounded} min (limit {state.timeout_min:g} min)"
+    if short:
+        message = f"{state.step} ran out of time after {time_in_words(elapsed_min)}"
+        message += f" (limit {limit_in_words(state.timeout_min)})"
+    else:
+        message = f"{state.step} ran out of time after {max(round(elapsed_min), 1)} min"
+        message += f" (limit {state.timeout_min:g} min)"
     track = situation.track.without_dispatch().with_state(
-        status=Status.TIMEOUT, completed_at=situation.now, last_error=with_tail(message, output)
+        status=Status.TIMEOUT,
+        completed_at=situation.over_at,
+        last_error=with_line(message, printed) if printed else message,
     )
-    why = with_tail(why, output)
+    why = with_line(why, printed) if printed else why
     result = TimedOut(
         step=state.step,
         elapsed_min=round(elapsed_min, 1),

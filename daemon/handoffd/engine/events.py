@@ -98,10 +98,14 @@ class BaselineMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorStarted:
-    """The executor's process runs; `pid` is its own, not that of what looks after it."""
+    """The executor's process runs; `pid` is its own, not that of what looks after it.
+
+    `at` is when it began, which may be long before; None where that is not known.
+    """
 
     dispatch: str
     pid: int
+    at: datetime | None = None
     kind: Literal["executor_started"] = "executor_started"
 
 
@@ -128,10 +132,14 @@ class HandoffSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed:
-    """An attempt has had its time. `dispatch` is None for a dispatch that was not ours."""
+    """An attempt has had its time. `dispatch` is None for a dispatch that was not ours.
+
+    `limit_min` is how much that was; None: of a release that told all times in whole minutes.
+    """
 
     dispatch: str | None
     elapsed_min: float
+    limit_min: float | None = None
     kind: Literal["deadline_passed"] = "deadline_passed"
 
 
@@ -176,6 +184,10 @@ class Exit:
     """The model that it used, by the name that its provider gives it."""
     retry_at: datetime | None = None
     """When a limit is over, if the agent said so."""
+    line: str | None = None
+    """What the output says last, for lists; None: of a release that had the whole `tail` quoted there."""
+    at: datetime | None = None
+    """When it ended, which may be long before anybody learns of it; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def _overdue(situation: Situation) -> Decision | None:
     elapsed_min = (situation.now - state.dispatched_at).total_seconds() / 60
     if elapsed_min <= state.timeout_min:
         return None
-    return timed_out(situation, elapsed_min, "no hand-off came in time")
+    return timed_out(situation, elapsed_min, "no hand-off came in time", short=elapsed_min < 1)
 
 
 def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> Decision:

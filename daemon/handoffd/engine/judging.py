@@ -6,6 +6,8 @@ nothing raises it. What ended for our own reasons costs no attempt.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.aftermath import asked_again, spared
 from handoffd.engine.budgeting import cap_ground, capped, spend
@@ -29,9 +31,9 @@ from handoffd.engine.events import (
 from handoffd.engine.limits import LIMITS
 from handoffd.engine.parking import heard_from, park
 from handoffd.engine.results import NeedsHuman
-from handoffd.engine.track import EXTERNAL, AgentSession, Dispatch, Phase, StopReason
+from handoffd.engine.track import EXTERNAL, AgentSession, Dispatch, Phase, StopReason, Track
 from handoffd.engine.verdict import Verdict, verdict_on
-from handoffd.engine.wording import accept, ask_human, refuse, with_tail
+from handoffd.engine.wording import accept, ask_human, refuse, time_in_words, with_line
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation
 from handoffd.protocol.state import Status
@@ -47,7 +49,9 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
     session = _session_left(situation.ledger.session, dispatch, event)
     booked = spend(heard_from(situation, event), event.exit.usage)
-    heard = situation.at(booked.with_ledger(last_mark=event.mark, session=session))
+    heard = situation.at(
+        _over(booked, event, situation.now).with_ledger(last_mark=event.mark, session=session)
+    )
     if dispatch.stop is StopReason.ABORT:
         return aborted(heard, dispatch.stopped_by or "a person")
     if isinstance(event.reading, Found):
@@ -68,6 +72,20 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     if event.exit.by == "lost":
         return _spared(heard, OwnEnd.LOST, "its process vanished and nobody saw how")
     return _left_nothing(heard, event)
+
+
+def _over(track: Track, event: ExecutorExited, now: datetime) -> Track:
+    """Return the track with when its executor ended, and with what it printed last if it left no hand-off."""
+    dispatch, exit_ = track.ledger.dispatch, event.exit
+    assert dispatch is not None
+    if exit_.line is None:  # an earlier release kept neither
+        return track
+    # Clocks are set: an attempt neither ends before it was decided, nor later than now.
+    ended_at = None if exit_.at is None else min(max(exit_.at, dispatch.decided_at), now)
+    printed = None if isinstance(event.reading, Found) else exit_.tail or None
+    return track.with_ledger(
+        dispatch=changed(dispatch, ended_at=ended_at), facts=changed(track.ledger.facts, output_tail=printed)
+    )
 
 
 def _session_left(
@@ -92,7 +110,7 @@ def _out_of_time(situation: Situation, exit_: Exit) -> Decision:
     if situation.dispatch.ask == "handoff":
         return _hear(situation, _failed(situation, "no hand-off was there when the time for it was over"))
     why = "no valid hand-off was there at the deadline"
-    return timed_out(situation, exit_.seconds / 60, why, exit_.tail)
+    return timed_out(situation, exit_.seconds / 60, why, exit_, short=exit_.line is not None)
 
 
 def _left_nothing(situation: Situation, event: ExecutorExited) -> Decision:
@@ -146,11 +164,11 @@ def _how_it_ended(exit_: Exit) -> str:
     ended = (
         f"killed by signal {exit_.signal}" if exit_.signal is not None else f"exited with code {exit_.code}"
     )
-    return with_tail(ended, exit_.tail)
+    return with_line(ended, exit_)
 
 
 def _how_it_stalled(dispatch: Dispatch, exit_: Exit) -> str:
-    return with_tail(f"ended without a hand-off, {dispatch.stop_detail or 'it stood still'}", exit_.tail)
+    return with_line(f"ended without a hand-off, {dispatch.stop_detail or 'it stood still'}", exit_)
 
 
 def _hear(situation: Situation, claim: Handoff) -> Decision:
@@ -212,7 +230,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
     attempts = {**ledger.facts.attempts, state.step: ledger.facts.attempts.get(state.step, 0) + 1}
     passed = verdict.status is Status.PASS
     track = situation.track.with_state(
-        status=verdict.status, reason=verdict.reason, completed_at=situation.now, tests=verdict.tests,
+        status=verdict.status, reason=verdict.reason, completed_at=situation.over_at, tests=verdict.tests,
         failing_tests=verdict.failing_tests, files_changed=verdict.files_changed, lint_pass=verdict.lint_pass,
         last_error=verdict.error, human_note=None if passed else state.human_note,
     ).with_ledger(
@@ -251,7 +269,7 @@ def aborted(situation: Situation, by: str) -> Decision:
     message = f"aborted by {by}"
     track = (
         situation.track.without_dispatch()
-        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now)
+        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.over_at)
         .with_ledger(closed=True, held_edit=None)
     )
     following = next_command(track, situation.rules)
@@ -293,10 +311,13 @@ def stop(
 def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
     """End an attempt that has had its time. One that is not ours has no processes to end."""
     if event.dispatch is None:
-        return timed_out(situation, event.elapsed_min, "no hand-off came in time")
+        return timed_out(
+            situation, event.elapsed_min, "no hand-off came in time", short=event.limit_min is not None
+        )
     if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
         return refuse(situation, "STALE_FACT", "the executor has ended")
-    over = f"its time was over after {event.elapsed_min:.0f} min"
+    told = f"{event.elapsed_min:.0f} min" if event.limit_min is None else time_in_words(event.elapsed_min)
+    over = f"its time was over after {told}"
     decision = stop(situation, StopReason.TIMEOUT, over)
     limit_min = time_limit_min(situation.track)
     return decision.because(row(situation.state.step, "timeout_min", f"{limit_min:g}"))

@@ -31,6 +31,8 @@ class TestEvidence:
     fault: str | None = None
     tail: str = ""
     seconds: float = 0.0
+    line: str | None = None
+    """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +43,5 @@ class PostCheck:
     tail: str = ""
     timed_out: bool = False
     fault: str | None = None
+    line: str | None = None
+    """As that of a test run."""

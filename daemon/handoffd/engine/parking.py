@@ -19,7 +19,7 @@ from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.limits import LIMITS, Limit, LimitKind, limit_of, named, span, until_words, without
 from handoffd.engine.requests import LimitLifted
 from handoffd.engine.track import Dispatch, Track
-from handoffd.engine.wording import accept, last_lines, notice, refuse
+from handoffd.engine.wording import accept, notice, refuse, said_last
 from handoffd.protocol.handoff import Found
 from handoffd.protocol.state import Status
 
@@ -55,7 +55,7 @@ def park(situation: Situation, exit_: Exit, standby: Standby | None = None) -> D
     message = _wait_of(limit, situation.now)
     track = (
         situation.track.without_dispatch()
-        .with_state(status=Status.PENDING, completed_at=situation.now)
+        .with_state(status=Status.PENDING, completed_at=situation.over_at)
         .with_ledger(limited=(*without(situation.ledger.limited, limit.account), limit), told=message)
     )
     parked = accept(track, f"{state.step} attempt {state.attempt} of {dispatch.executor} waits for {message}")
@@ -103,7 +103,7 @@ def _met(situation: Situation, exit_: Exit) -> Limit:
         since=before.since if before else now,
         until=_again_at(kind, answers, now, exit_.retry_at),
         answers=answers,
-        why=last_lines(exit_.tail),
+        why=said_last(exit_),
         told=before.told if before else False,
         reminded=before.reminded if before else False,
     )

@@ -79,6 +79,8 @@ class Dispatch:
     """What it was asked for: the step's work, or just the hand-off that was missing."""
     cap: Finding | None = None
     """The cap that it is stopped for."""
+    ended_at: datetime | None = None
+    """When its executor ended, if that is known; its checks may go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +88,15 @@ class Facts:
     """What later prompts need from earlier steps of the same story."""
 
     failing_tests: tuple[str, ...] = ()
-    """Named by the last red step or the last failed check."""
+    """Named by the last red step or the last failed check, or by a hand-off where none was made."""
     tests: TestCounts | None = None
     """Measured last, by us."""
     check_tail: str | None = None
     """The last lines of the check that failed in the last attempt."""
+    output_tail: str | None = None
+    """The last lines of the output of the last attempt, where it left no hand-off."""
     files: tuple[str, ...] = ()
-    """Every file the story changed, in order of first mention."""
+    """Every file that hand-offs of the story say they changed, in order of first mention."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """Attempts judged so far, by step."""
     commit_hash: str | None = None

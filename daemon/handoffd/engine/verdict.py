@@ -9,7 +9,7 @@ from handoffd.engine.events import ChecksFinished
 from handoffd.engine.evidence import green_problem, red_problem
 from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.track import Facts, Ledger
-from handoffd.engine.wording import last_lines, with_tail
+from handoffd.engine.wording import said_last, with_line
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.rules import Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -67,7 +67,7 @@ def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
     if evidence is not None:
         verdict = _measured(verdict, rule, ledger, evidence)
     if post is not None and not post.passed and verdict.status is Status.PASS:
-        fault = with_tail(post.fault, post.tail) if post.fault else None
+        fault = with_line(post.fault, post) if post.fault else None
         return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post, rule.post_check)
     return verdict
 
@@ -92,7 +92,7 @@ def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
 
 def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEvidence) -> Verdict:
     if evidence.fault is not None:
-        return _fault(verdict, "the tests", with_tail(evidence.fault, evidence.tail))
+        return _fault(verdict, "the tests", with_line(evidence.fault, evidence))
     if evidence.timed_out:
         error = "the tests did not end in time"
         return changed(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
@@ -137,7 +137,7 @@ def _shown(command: str | None) -> str:
 
 
 def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
-    said = last_lines(post.tail) or f"{_shown(command)} exited with another code than 0, without any output"
+    said = said_last(post) or f"{_shown(command)} exited with another code than 0, without any output"
     problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
     facts = changed(verdict.facts, check_tail=post.tail or None)
     return changed(
@@ -153,7 +153,18 @@ def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:
         files=files,
         failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,
         tests=evidence.counts if measured and evidence and evidence.verified else old.tests,
-        check_tail=None,
+        check_tail=_tail_kept(claim, evidence),
         commit_hash=claim.commit_hash or old.commit_hash,
         summary=claim.summary or old.summary,
     )
+
+
+def _tail_kept(claim: Handoff, evidence: TestEvidence | None) -> str | None:
+    """Return the end of the check that bears an honest `failing` out: the next attempt needs it as much.
+
+    What a claimed pass failed at is added where that is judged.
+    """
+    if evidence is None or evidence.line is None:  # an earlier release kept none
+        return None
+    failed = bool(evidence.failing or evidence.counts.failed or evidence.timed_out)
+    return evidence.tail or None if claim.status is not Status.PASS and failed else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from handoffd.engine.advice import next_command
 from handoffd.engine.decision import Decision, Situation
@@ -12,7 +13,22 @@ from handoffd.engine.results import Accepted, NeedsHuman, Refusal
 from handoffd.engine.track import Track
 
 LAST_LINES = 600
-"""Characters of output quoted in last_error."""
+"""Characters of output quoted in last_error, of facts that name no line of it."""
+
+LINE = 200
+"""Characters of the one line of output that is quoted in last_error."""
+
+
+class Printed(Protocol):
+    """What a process has printed last: its lines, and the one of them that people are told."""
+
+    @property
+    def tail(self) -> str:
+        """The last lines, for the next prompt and for who looks closer."""
+
+    @property
+    def line(self) -> str | None:
+        """The one for lists; None: of a release that quoted all of them."""
 
 
 def refuse(situation: Situation, code: str, message: str, advice: str | None = None) -> Decision:
@@ -94,10 +110,36 @@ def last_lines(text: str) -> str:
     return joined if len(joined) <= LAST_LINES else "…" + joined[-LAST_LINES:]
 
 
-def with_tail(problem: str, output: str) -> str:
-    """Return a problem with the end of the output that explains it, in one line."""
-    tail = last_lines(output)
-    return f"{problem} ({tail})" if tail else problem
+def last_line(text: str) -> str:
+    """Return the last line of an output that says something, short enough for last_error."""
+    said = (line for line in reversed(text.splitlines()) if any(sign.isalnum() for sign in line))
+    line = " ".join(next(said, "").split())
+    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
+
+
+def said_last(printed: Printed) -> str:
+    """Return what an output says last, in one line; empty when it says nothing."""
+    return last_lines(printed.tail) if printed.line is None else printed.line
+
+
+def with_line(problem: str, printed: Printed) -> str:
+    """Return a problem with what the output says last, which explains it."""
+    return with_end(problem, said_last(printed))
+
+
+def with_end(problem: str, said: str) -> str:
+    """Return a problem with one line of output behind it, if there is one."""
+    return f"{problem} ({said})" if said else problem
+
+
+def time_in_words(minutes: float) -> str:
+    """Return a time in whole minutes, and one below a minute in seconds."""
+    return f"{round(minutes)} min" if minutes >= 1 else f"{max(round(minutes * 60), 1)} s"
+
+
+def limit_in_words(minutes: float) -> str:
+    """Return a limit as the step table has it, and one below a minute in seconds."""
+    return f"{minutes:g} min" if minutes >= 1 else f"{minutes * 60:g} s"
 
 
 def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:

@@ -163,7 +163,8 @@ class ExitRecord(_Record):
     kept. `killed` counts processes ended after the main one; `survived` those that belong to another
     user and could not be. `no_program` tells of a `spawn_error` that there is no such program, or none
     that can be executed. `output_error` says why output could not be written to its file.
-    `out_of_memory`: the kernel has most likely ended it for want of memory.
+    `out_of_memory`: the kernel has most likely ended it for want of memory. `ended_ns` is when the main
+    process ended, in nanoseconds since the epoch; None for `lost` runs, and from a shim that did not tell.
     """
 
     run_id: str
@@ -179,6 +180,7 @@ class ExitRecord(_Record):
     survived: int = 0
     output_error: str | None = None
     out_of_memory: bool = False
+    ended_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

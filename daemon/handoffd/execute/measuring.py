@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import Baseline, Changed, compare
 from handoffd.execute.reports import exitcode, gotest, junit, tap
@@ -101,15 +102,15 @@ def evidence_of(
     seconds = exit_record.seconds + earlier_s
     tail = _tail(report, exit_record)
     if exit_record.by == "deadline":
-        return TestEvidence(timed_out=True, verified=False, tail=tail, seconds=seconds)
-    return compare(report, baseline, changed, tail=tail, seconds=seconds)
+        return TestEvidence(timed_out=True, verified=False, tail=tail, line=last_line(tail), seconds=seconds)
+    return replace(compare(report, baseline, changed, tail=tail, seconds=seconds), line=last_line(tail))
 
 
 def post_check_of(exit_record: ExitRecord) -> PostCheck:
     """Return how a post_check ended. Ask `fault_of` first: a check that never ran proves nothing."""
     passed = exit_record.by == "itself" and exit_record.code == 0 and exit_record.spawn_error is None
     tail = exit_record.tail or exit_record.spawn_error or ""
-    return PostCheck(passed=passed, tail=tail, timed_out=exit_record.by == "deadline")
+    return PostCheck(passed=passed, tail=tail, timed_out=exit_record.by == "deadline", line=last_line(tail))
 
 
 def files_to_exclude(

@@ -132,10 +132,14 @@ class PromptContext:
     human_note: str | None = None
     """A person's note, or the text of a custom task."""
     failing_tests: tuple[str, ...] = ()
+    failing_measured: bool = True
+    """False: the last attempt's were not measured, so a hand-off may have named them."""
     check_tail: str | None = None
     """The last lines of the check that failed."""
     last_error: str | None = None
     """How the previous attempt ended, if not well."""
+    output_tail: str | None = None
+    """The last lines it printed, where it left no hand-off."""
     tests_expected: Expectation | None = None
     post_check: str | None = None
     facts: PromptFacts = PromptFacts()
@@ -208,6 +212,7 @@ def _values(context: PromptContext) -> dict[str, Any]:
         "rollback_target": identifier(context.rollback_target) if context.rollback_target else None,
         "tests_expected": context.tests_expected,
         "agent_teams": context.agent_teams,
+        "failing_measured": context.failing_measured,
         **_texts(context),
         **_lists(context),
         **_facts(context.facts, context.language),
@@ -224,6 +229,7 @@ def _texts(context: PromptContext) -> dict[str, str | None]:
         "step_instruction": quote(_told(context, context.step_instruction), 24),
         "check_tail": quote(context.check_tail, 16, tail=True),
         "last_error": quote(context.last_error, 4),
+        "output_tail": quote(context.output_tail, 4, tail=True),
         "post_check": quote(_told(context, context.post_check), 4),
     }
 

@@ -9,7 +9,7 @@ event took it away, so that no row says "running" for ever.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from handoffd.engine.events import (
     Advanced,
@@ -84,10 +84,11 @@ def learned(record: Record) -> Learned | None:
     if isinstance(record.result, Refusal):
         return None
     match record.event:
-        case ExecutorStarted(dispatch=dispatch):
-            return Learned(id=dispatch, started_at=record.at)
+        case ExecutorStarted(dispatch=dispatch, at=at):
+            return Learned(id=dispatch, started_at=at or record.at)
         case ExecutorExited(dispatch=dispatch, exit=end):
-            return Learned(id=dispatch, ended_at=record.at, exit=end)
+            began = None if end.at is None else end.at - timedelta(seconds=end.seconds)
+            return Learned(id=dispatch, started_at=began, ended_at=end.at or record.at, exit=end)
         case ChecksFinished(dispatch=dispatch, tests=tests):
             return Learned(id=dispatch, tests=tests)
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -137,7 +138,9 @@ class Attempts:
         try:
             start = await run.started()
             if start is not None:
-                self._post(ExecutorStarted(dispatch=dispatch, pid=start.pid))
+                began = timedelta(seconds=self._services.clock.monotonic() - start.monotonic)
+                at = self._services.clock.now() - began
+                self._post(ExecutorStarted(dispatch=dispatch, pid=start.pid, at=at))
             record = await run.wait()
         finally:
             self.live.pop(dispatch, None)

@@ -17,7 +17,7 @@ from handoffd.engine.effects import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.track import TrackKey
-from handoffd.engine.wording import with_tail
+from handoffd.engine.wording import last_line, with_end
 from handoffd.errors import HandoffdError
 from handoffd.execute import comparison, measuring
 from handoffd.execute.base import ExitRecord, RunSpec
@@ -53,7 +53,7 @@ class Checks:
         try:
             context = self._context(check_run(order.dispatch, "baseline"), order.story, "baseline", 1)
             record, report = await self._test(context, timeout_s)
-            fault = with_tail(report.problem, record.tail) if report.problem else None
+            fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
             if fault is None:
                 body = comparison.encode(comparison.baseline_of(report))
                 await self._services.journal.save_baseline(self._key, order.story, body)

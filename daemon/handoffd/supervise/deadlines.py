@@ -42,7 +42,7 @@ class Deadlines:
             return
         if elapsed_min > limit_min and (dispatch is not None or external):
             name = dispatch.id if dispatch is not None else None
-            track.post(DeadlinePassed(dispatch=name, elapsed_min=elapsed_min))
+            track.post(DeadlinePassed(dispatch=name, elapsed_min=elapsed_min, limit_min=limit_min))
 
     async def elapsed_min(self, track: TrackSupervisor) -> float | None:
         """Return for how long an attempt has been running; None when none is.

@@ -7,13 +7,14 @@ does not wait for a long stream to be read again.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 
 from handoffd.engine.ends import End
 from handoffd.engine.events import Exit
 from handoffd.engine.limits import LIMITS
 from handoffd.engine.track import Dispatch, Track
 from handoffd.engine.usage import Usage
+from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import Ended, Ending, ending_of
 from handoffd.execute.executor import Executor
@@ -53,7 +54,8 @@ def ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, service
     if not _went_well(run):
         run = replace(run, last=read_output(source.run_dir, source.output, last=OUTPUT_END_BYTES))
     now = services.clock.now()
-    ending = ending_of(source.executor, run, now, now.astimezone().tzinfo or UTC)
+    then = min(ended_at(record) or now, now)  # when it said "in 2 hours"; clocks may be set
+    ending = ending_of(source.executor, run, then, then.astimezone().tzinfo or UTC)
     if ending.end in LIMITS and not services.settings.limits.wait:
         ending = Ending(end=End.FAILED)  # nobody waits for it: a failure as any other
     return exit_of(record, tail=_last_words(source.executor, run), seen=run.seen, ending=ending)
@@ -71,6 +73,11 @@ def _last_words(executor: Executor, run: Ended) -> str:
     return last_words(executor.stream or StreamFormat(), run.seen.result, run.last)
 
 
+def ended_at(record: ExitRecord) -> datetime | None:
+    """Return when a run ended, by the wall clock; None where nobody saw it."""
+    return None if record.ended_ns is None else datetime.fromtimestamp(record.ended_ns / 1e9, UTC)
+
+
 def exit_of(record: ExitRecord, *, tail: str, seen: Seen | None = None, ending: Ending | None = None) -> Exit:
     """Return an exit record as the engine sees it, with what the output has told."""
     seen, ending = seen or Seen(), ending or Ending(end=None)
@@ -86,4 +93,6 @@ def exit_of(record: ExitRecord, *, tail: str, seen: Seen | None = None, ending: 
         usage=seen.usage if seen.usage != Usage() else None,
         model=seen.model,
         retry_at=ending.retry_at,
+        line=last_line(tail),
+        at=ended_at(record),
     )

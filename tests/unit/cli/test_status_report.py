@@ -140,6 +140,13 @@ def test_whether_the_next_story_starts_by_itself_is_told_of_that_story(by_itself
     assert f"    backlog: 2 stories, next {said}; US-2" in _lines(project_view("/srv/shop", track))
 
 
+def test_an_error_under_an_attempt_that_runs_is_that_of_the_last_one() -> None:
+    """What runs has not failed yet."""
+    running, waiting = (track_view(status=status, last_error="boom") for status in ("running", "failing"))
+    assert "    last attempt: boom" in _lines(project_view("/srv/shop", running))
+    assert "    last error: boom" in _lines(project_view("/srv/shop", waiting))
+
+
 def test_one_project_is_told_whole() -> None:
     """Nothing is cut, and all facts are there."""
     long, failing = "x" * 300, tuple(f"t{n}" for n in range(12))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.support.playbook import (
     DISPATCH,
+    T0,
     Playbook,
     dispatched,
     found,
@@ -408,3 +410,38 @@ def test_an_executor_is_known_to_run_once() -> None:
     play.refused(ExecutorStarted(dispatch=DISPATCH, pid=1), "STALE_FACT")
     stopping = Playbook(dispatched("bdd", Phase.STARTING)).given(Interrupted())
     stopping.refused(ExecutorStarted(dispatch=DISPATCH, pid=1), "STALE_FACT")
+
+
+TRACE = "Traceback (most recent call last):\n  File 'agent.py', line 1\nKeyboardInterrupt\n"
+
+
+def test_an_attempt_was_over_when_its_executor_ended() -> None:
+    """However much later a daemon reads of it; and its checks take their own time."""
+    ended = T0 + timedelta(minutes=3)
+    play = Playbook(dispatched("bdd")).exits(code=1, tail="no", line="no", at=ended, after_min=60)
+    play.expect(status=Status.FAILING, completed_at=ended)
+    checked = Playbook(dispatched("impl")).exits(found(handoff()), line="", at=ended, after_min=4)
+    checked.checked(tests=green()).expect(status=Status.PASS, completed_at=ended)
+
+
+@pytest.mark.parametrize(("told", "known"), [(-5, 0), (90, 60)])
+def test_a_clock_that_was_set_dates_no_end_before_the_start_or_after_now(told: int, known: int) -> None:
+    """Clocks jump; the order of things does not."""
+    at = T0 + timedelta(minutes=told)
+    play = Playbook(dispatched("bdd")).exits(code=1, line="", at=at, after_min=60)
+    play.expect(completed_at=T0 + timedelta(minutes=known))
+
+
+def test_the_error_is_one_line_and_the_next_prompt_has_the_rest() -> None:
+    """Lists have room for one; the agent that goes on needs all of them."""
+    play = Playbook(dispatched("bdd", timeout_min=0.1)).exits(
+        code=None, signal=15, by="deadline", after_min=0.11, tail=TRACE, line="KeyboardInterrupt"
+    )
+    play.expect(
+        status=Status.TIMEOUT, last_error="bdd ran out of time after 7 s (limit 6 s) (KeyboardInterrupt)"
+    )
+    assert TRACE == play.ledger.facts.output_tail
+    again = Playbook(dispatched("bdd")).exits(
+        found(handoff(Status.FAILING)), tail=TRACE, line="KeyboardInterrupt"
+    )
+    assert None is again.ledger.facts.output_tail

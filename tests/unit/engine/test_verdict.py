@@ -226,3 +226,18 @@ def test_the_files_of_a_story_are_bounded() -> None:
     """A hand-off cannot make the journal grow without end."""
     claim = handoff(files_changed=tuple(f"{number}.py" for number in range(2 * MOST_FILES)))
     assert MOST_FILES == len(judge("bdd", claim).facts.files)
+
+
+def test_an_honest_failing_brings_what_its_tests_said_as_a_false_pass_does() -> None:
+    """The next attempt needs the measured tests and the end of their output either way."""
+    evidence = red("cart::adds", tail="E   assert 1 == 2", line="E   assert 1 == 2")
+    told = [judge("impl", handoff(status), tests=evidence).facts for status in (Status.FAILING, Status.PASS)]
+    assert [(("cart::adds",), "E   assert 1 == 2")] * 2 == [
+        (one.failing_tests, one.check_tail) for one in told
+    ]
+
+
+def test_an_honest_failing_whose_tests_pass_brings_no_output_of_tests() -> None:
+    """It says nothing about what is wrong."""
+    passing = green(tail="3 passed", line="3 passed")
+    assert None is judge("impl", handoff(Status.FAILING), tests=passing).facts.check_tail

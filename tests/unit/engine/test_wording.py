@@ -9,18 +9,22 @@ from tests.support.playbook import T0, shipped_rules, track_at
 
 from handoffd.engine import wording
 from handoffd.engine.decision import Situation
-from handoffd.engine.events import NoticeGivenUp
+from handoffd.engine.events import Exit, NoticeGivenUp
 from handoffd.engine.results import Accepted, NeedsHuman, Refusal
 from handoffd.engine.track import Track
 from handoffd.engine.wording import (
     LAST_LINES,
+    LINE,
     accept,
     ask_human,
+    last_line,
     last_lines,
+    limit_in_words,
     notice,
     notice_given_up,
     refuse,
-    with_tail,
+    time_in_words,
+    with_line,
 )
 from handoffd.protocol.state import Status
 
@@ -83,8 +87,29 @@ def test_the_end_of_an_output_fits_into_one_line() -> None:
 
 def test_a_problem_is_told_with_the_output_that_explains_it() -> None:
     """Nothing is appended when there is no output."""
-    assert "exited with code 1 (no key | bye)" == with_tail("exited with code 1", "no key\nbye\n")
-    assert "exited with code 1" == with_tail("exited with code 1", "\n")
+    tail = "Traceback (most recent call last):\n  File 'x'\nOSError: no key\n"
+    assert "exited with code 1 (OSError: no key)" == with_line(
+        "exited with code 1", Exit(tail=tail, line=last_line(tail))
+    )
+    assert "exited with code 1" == with_line("exited with code 1", Exit(tail="\n", line=""))
+
+
+def test_facts_of_an_earlier_release_are_told_as_it_told_them() -> None:
+    """Its decisions are made again by `journal verify`, and must come out the same."""
+    assert "exited with code 1 (no key | bye)" == with_line("exited with code 1", Exit(tail="no key\nbye\n"))
+
+
+def test_the_line_of_an_output_is_the_last_that_says_something() -> None:
+    """Rules, brackets and blank lines say nothing; a long line is cut."""
+    assert "ValueError: no" == last_line("at x\n  ValueError:   no\n}\n=====\n\n")
+    assert "" == last_line(" \n---\n")
+    assert (LINE, "…") == (len(last_line("x" * 5000)), last_line("x" * 5000)[-1])
+
+
+def test_less_than_a_minute_is_told_in_seconds() -> None:
+    """A limit of six seconds is not one of a minute."""
+    assert ["7 s", "1 s", "1 min", "11 min"] == [time_in_words(value) for value in (0.11, 0.0, 1.2, 10.6)]
+    assert ["6 s", "1 min", "2.5 min"] == [limit_in_words(value) for value in (0.1, 1, 2.5)]
 
 
 def test_that_people_could_not_be_told_is_remembered_and_changes_nothing() -> None:

@@ -233,10 +233,13 @@ def test_a_second_run_that_proves_nothing_proves_nothing() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (ended(0, tail="fine"), PostCheck(passed=True, tail="fine")),
-        (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad")),
-        (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True)),
-        (ended(None, spawn_error="no /bin/sh"), PostCheck(passed=False, tail="no /bin/sh")),
+        (ended(0, tail="fine"), PostCheck(passed=True, tail="fine", line="fine")),
+        (ended(1, tail="vet: bad"), PostCheck(passed=False, tail="vet: bad", line="vet: bad")),
+        (ended(None, signal=9, by="deadline"), PostCheck(passed=False, timed_out=True, line="")),
+        (
+            ended(None, spawn_error="no /bin/sh"),
+            PostCheck(passed=False, tail="no /bin/sh", line="no /bin/sh"),
+        ),
     ],
 )
 def test_how_a_post_check_ended(record: ExitRecord, expected: PostCheck) -> None:

@@ -238,7 +238,7 @@ def test_the_sections_come_in_the_protocols_order() -> None:
         "How the last attempt ended",
         "Failing tests",
         "Last lines of the check that failed",
-        "Recorded facts",
+        "What earlier sessions said",
         "Agent team",
         "This step: Implementation",
         "Step boundary",
@@ -500,3 +500,39 @@ def test_what_is_asked_for_chooses_the_template() -> None:
     templates = PromptTemplates.layered(TEXTS, {"en/prompt.impl.j2": "Build."})
     assert "en/prompt.impl.j2" == templates.whole("impl", "en")
     assert "zh-TW/handoff.j2" == templates.whole("impl", "zh-TW", "handoff")
+
+
+@pytest.mark.parametrize(
+    ("language", "recorded", "said"),
+    [
+        ("en", "## Recorded facts", "## What earlier sessions said"),
+        ("zh-TW", "## 已記錄的事實", "## 先前各次工作的說法"),
+    ],
+)
+def test_what_sessions_said_does_not_stand_among_what_was_measured(
+    language: Language, recorded: str, said: str
+) -> None:
+    """Files and commits come from hand-offs; tests and attempts from the daemon."""
+    facts = PromptFacts(tests=TestCounts(passed=3), files=("shop/cart.py",), commit_hash="abc123")
+    prompt = _prompt(language=language, facts=facts)
+    head, _, claims = prompt.partition(said)
+    assert recorded in head
+    for claim in ("shop/cart.py", "abc123"):
+        assert claim in claims
+        assert claim not in head
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_output_of_an_attempt_without_a_handoff_is_quoted(language: Language) -> None:
+    """The error has one line of it; the agent that goes on gets the rest."""
+    for ask in ("step", "handoff"):
+        prompt = _prompt(language=language, ask=ask, last_error="exit 1", output_tail="Traceback\nboom")
+        assert "> Traceback\n> boom" in prompt
+
+
+def test_failing_tests_that_were_not_measured_are_called_so() -> None:
+    """A hand-off may have named them."""
+    assert "These tests failed when they were run last." in _prompt(attempt=2, failing_tests=("t::a",))
+    claimed = _prompt(attempt=2, failing_tests=("t::a",), failing_measured=False)
+    assert "were not measured" in claimed
+    assert "These tests failed" not in claimed

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from tests.unit.store.making import NOW, dispatch, record, track
 
@@ -21,6 +23,8 @@ from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status
 from handoffd.store.runs import Learned, begun, learned, verdict
 
+EARLIER = NOW - timedelta(hours=1)
+DATED = Exit(code=3, seconds=120, at=EARLIER)
 EXITED = ExecutorExited(dispatch="d1", exit=Exit(code=3), reading=Absent())
 REFUSAL = Refusal(code="STALE_FACT", message="too late", caller_instruction="nothing to do")
 
@@ -51,7 +55,12 @@ def test_a_turn_without_a_dispatch_begins_no_row() -> None:
     ("event", "expected"),
     [
         (ExecutorStarted(dispatch="d1", pid=7), Learned(id="d1", started_at=NOW)),
+        (ExecutorStarted(dispatch="d1", pid=7, at=EARLIER), Learned(id="d1", started_at=EARLIER)),
         (EXITED, Learned(id="d1", ended_at=NOW, exit=Exit(code=3))),
+        (
+            ExecutorExited(dispatch="d1", exit=DATED, reading=Absent()),
+            Learned(id="d1", started_at=EARLIER - timedelta(minutes=2), ended_at=EARLIER, exit=DATED),
+        ),
         (
             ChecksFinished(dispatch="d1", tests=TestEvidence(collected=4)),
             Learned(id="d1", tests=TestEvidence(collected=4)),

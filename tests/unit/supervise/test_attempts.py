@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +22,14 @@ from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.track import TrackKey
-from handoffd.execute.base import ExitRecord
+from handoffd.execute.base import EXIT, ExitRecord
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.process import Run
 from handoffd.execute.runner import proc
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
 from handoffd.supervise.attempts import Attempts, PassingShortageError
+from handoffd.supervise.exits import ended_at
 from handoffd.supervise.project import Project
 
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)
@@ -107,6 +109,23 @@ async def test_an_end_without_a_handoff_carries_the_last_lines(tmp_path: Path) -
 
         assert isinstance(ended, ExecutorExited)
         assert (3, "no quota\n", Absent()) == (ended.exit.code, ended.exit.tail, ended.reading)
+        assert "no quota" == ended.exit.line
+
+
+async def test_a_run_is_dated_by_its_records_and_not_by_who_reads_them(tmp_path: Path) -> None:
+    """A daemon that was away for an hour tells when it began and ended, not when it came back."""
+    before = time.time_ns()
+    async with house(tmp_path, "exit 3") as here:
+        began, ended = await Play(here, make_project(tmp_path)).run()
+        record = ExitRecord.from_json((here.services.run_dir("d1") / EXIT).read_text())
+        now = here.clock.now()
+    assert isinstance(began, ExecutorStarted)
+    assert isinstance(ended, ExecutorExited)
+    assert record.ended_ns is not None
+    assert before < record.ended_ns < time.time_ns()
+    assert ended_at(record) == ended.exit.at
+    assert began.at is not None
+    assert began.at < now
 
 
 @pytest.mark.parametrize(

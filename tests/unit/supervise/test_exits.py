@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.unit.supervise.making import dispatch_of, house, make_project, track_of
@@ -29,6 +30,14 @@ def test_an_exit_record_is_told_whole() -> None:
     assert (None, None) == (exit_of(record, tail="").session, exit_of(record, tail="").usage)
 
 
+def test_an_exit_is_dated_by_its_record() -> None:
+    """It may have been written long before a daemon reads it; a shim of an earlier release dates nothing."""
+    dated = ExitRecord(run_id="d1", code=1, tail="a\nb\n", ended_ns=1_769_897_709_500_000_000)
+    told = exit_of(dated, tail="a\nb\n")
+    assert (datetime(2026, 1, 31, 22, 15, 9, 500_000, tzinfo=UTC), "b") == (told.at, told.line)
+    assert None is exit_of(ExitRecord(run_id="d1", code=1), tail="").at
+
+
 async def test_an_executor_that_is_not_in_the_settings_any_more_is_judged_by_its_record(
     tmp_path: Path,
 ) -> None:
@@ -37,7 +46,7 @@ async def test_an_executor_that_is_not_in_the_settings_any_more_is_judged_by_its
         gone = dispatch_of(executor="gone")
         assert None is source_of(track_of(dispatch=gone), str(tmp_path), here.services)
         told = ended(gone, ExitRecord(run_id="d1", code=3, tail="no quota"), None, here.services)
-    assert Exit(code=3, tail="no quota") == told
+    assert Exit(code=3, tail="no quota", line="no quota") == told
 
 
 async def test_what_a_session_used_before_is_known_when_it_is_continued(tmp_path: Path) -> None:

@@ -216,6 +216,7 @@ class Shim:
             no_program=self._no_program,
             survived=self._family.survived,
             output_error=self._capture.error,
+            ended_ns=time.time_ns() - round((time.monotonic() - ended) * 1e9),
             out_of_memory=self._by == "itself"
             and memory.explains(result, self._memory_kills, memory.kills()),
         )
