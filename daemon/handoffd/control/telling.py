@@ -80,7 +80,7 @@ def _claim(claim: Json) -> str:
     status = claim["status"] or "no status (old format)"
     reason = f" with reason {claim['reason']}" if claim["reason"] else ""
     count = len(claim["files_changed"])
-    files = f", {count} file{'' if count == 1 else 's'} changed" if count else ""
+    files = f", it says {count} file{'' if count == 1 else 's'} changed" if count else ""
     return f"{status}{reason}{_counts(claim['tests'], ', it says ')}{files}"
 
 

@@ -48,7 +48,7 @@ def test_everything_that_is_known_is_told() -> None:
         "  reason: scope_warning",
         "  tests: 42 passed, 2 failed, 0 skipped",
         "  post_check: failed",
-        "  files changed: 2",
+        "  files changed: 2, as the hand-off says",
         "  blocked by: US-004",
         "  note: mind the cents",
         "  last error: \\x1b[2J",

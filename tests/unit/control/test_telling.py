@@ -67,7 +67,7 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
     [
         (
             exited(found(handoff(files_changed=("a", "b"))), code=0, seconds=94.2),
-            "exited with code 0 after 94 s; it handed over pass, 2 files changed",
+            "exited with code 0 after 94 s; it handed over pass, it says 2 files changed",
         ),
         (exited(Absent(), signal=9), "was killed by signal 9; it left no hand-off"),
         (exited(Stale(why="of attempt 1"), code=3), "code 3; only a stale hand-off is there: of attempt 1"),
