@@ -196,7 +196,9 @@ class Service(Reads):
         asked = {name: value for name, value in given.items() if name != "manual"}
         asked["then"] = tuple(story for story in asked.get("then", ()) if story != asked["story"])
         asked["priority"] = asked["priority"] or 0
-        started = Started(bootstrapped=bootstrapped, automatic=not given["manual"], by=caller.by, **asked)
+        started = Started(
+            bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, by=caller.by, **asked
+        )
         return await self._give(root, started, caller.request)
 
     async def start_due(self, root: str, event: Started) -> Result:

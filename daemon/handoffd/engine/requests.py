@@ -41,6 +41,8 @@ class Started:
     complexity: Complexity | None = None
     schedule: str | None = None
     due: datetime | None = None
+    tells_aside: bool = False
+    """Whether the answer says which story is set aside; False: of a release that did so without a word."""
     by: str = "cli"
     kind: Literal["started"] = "started"
 

@@ -38,7 +38,8 @@ def start(situation: Situation, event: Started) -> Decision:
         return _queue(situation, entries)
     parks = event.task_type == "custom" and event.schedule is None  # only a person's task is worth that
     if not running and (event.force or parks):
-        return _start_now(_set_aside(situation, event), event, entries[0], entries[1:])
+        aside = _aside_in_words(situation, event) if event.tells_aside else ""
+        return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=aside)
     return _in_the_way(situation, event, running=running)
 
 
@@ -165,11 +166,16 @@ def _start_one(situation: Situation, event: Started, entries: tuple[Queued, ...]
 
 
 def _start_now(
-    situation: Situation, event: Started, first: Queued, others: tuple[Queued, ...] = ()
+    situation: Situation,
+    event: Started,
+    first: Queued,
+    others: tuple[Queued, ...] = (),
+    *,
+    aside: str = "",
 ) -> Decision:
     before = situation.track if event.schedule is not None else situation.track.unpaused()
     track = _at_its_level(_queued(before, others), event)
-    behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
+    behind_ = (f"; {', '.join(one.story for one in others)} behind it" if others else "") + aside
     parked = parked_of(track.ledger, first.story)
     if parked is not None and not event.force:
         return taken_up(situation.at(track), parked, behind_)
@@ -205,6 +211,17 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
     by_itself = all(needs_nobody(track.ledger, entry, auto_continue=go_on) for entry in entries)
     how = "it starts by itself" if by_itself else "`continue` starts the next one"
     return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
+
+
+def _aside_in_words(situation: Situation, event: Started) -> str:
+    """Return which story is set aside, where it is, and how it is taken up again."""
+    state = situation.state
+    if event.story == state.story:  # it begins anew
+        return ""
+    waits = f"; {state.story} is set aside at {state.step}"
+    if event.task_type == "custom" and not event.force:
+        return f"{waits} and goes on when that is done"
+    return f"{waits}; `handoffd start {state.story}` takes it up again"
 
 
 def _set_aside(situation: Situation, event: Started) -> Situation:

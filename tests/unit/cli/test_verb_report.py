@@ -51,3 +51,12 @@ def test_each_result_is_told(result: results.Result, line: str) -> None:
 def test_no_result_is_forgotten() -> None:
     """The cases above are all there are."""
     assert 8 == len(get_args(results.Result))
+
+
+@pytest.mark.parametrize("status", ["failing", "pass"])
+def test_a_decided_gate_is_not_said_to_stand_where_it_stood(status: str) -> None:
+    """The message names where the story goes; the step and status of before contradict it."""
+    answer = {"type": "accepted", "message": "review rejected by root, back to bdd", "step": "review"}
+    assert ["review rejected by root, back to bdd"] == report(
+        {**answer, "status": status, "next_command": None}
+    )

@@ -54,16 +54,29 @@ ME = account()
         (["confirm", "shop"], EditConfirmed(by=ME)),
         (
             ["start", "shop", "US-2", "--queue", "--blocked-by", "US-1", "--blocked-by", "US-3"],
-            Started(story="US-2", queue=True, blocked_by=("US-1", "US-3"), bootstrapped=False, by=ME),
+            Started(
+                story="US-2",
+                queue=True,
+                blocked_by=("US-1", "US-3"),
+                bootstrapped=False,
+                tells_aside=True,
+                by=ME,
+            ),
         ),
         (
             ["start", "shop", "US-2", "--agent-teams"],
-            Started(story="US-2", agent_teams=True, bootstrapped=False, by=ME),
+            Started(story="US-2", agent_teams=True, bootstrapped=False, tells_aside=True, by=ME),
         ),
         (
             ["start", "shop", "US-2", "US-3", "US-2", "US-4", "--priority", "-5", "--complexity", "L"],
             Started(
-                story="US-2", then=("US-3", "US-4"), priority=-5, complexity="L", bootstrapped=False, by=ME
+                story="US-2",
+                then=("US-3", "US-4"),
+                priority=-5,
+                complexity="L",
+                bootstrapped=False,
+                tells_aside=True,
+                by=ME,
             ),
         ),
         (["continue", "shop"], Continued(by=ME)),
@@ -148,7 +161,7 @@ def test_a_story_that_is_named_by_an_unset_variable_opens_no_gate(
 def test_the_answer_says_what_and_what_next(control: Controlled, handoffd: Commands) -> None:
     """For people."""
     assert [
-        "taken (review, pass)",
+        "taken",
         "  waits for: a person's decision",
         "  next: handoffd approve /srv/shop",
     ] == handoffd("approve", "shop").lines

@@ -91,7 +91,7 @@ async def test_start_makes_an_unknown_project_known_and_initialised(
 
     assert [
         (root, Initialised(project="fresh")),
-        (root, Started(story="US-7", bootstrapped=False, by="eve")),
+        (root, Started(story="US-7", bootstrapped=False, tells_aside=True, by="eve")),
     ] == supervision.given
 
 
@@ -101,7 +101,7 @@ async def test_start_leaves_an_initialised_project_as_it_is(
     """Only the start is given."""
     await service(supervision, journal).call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
-    assert [Started(story="US-7", bootstrapped=False, queue=True, by="eve")] == [
+    assert [Started(story="US-7", bootstrapped=False, tells_aside=True, queue=True, by="eve")] == [
         verb for _, verb in supervision.given
     ]
 

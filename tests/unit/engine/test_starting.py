@@ -369,3 +369,17 @@ def test_a_schedule_starts_nothing_at_a_pause() -> None:
     paused = track_at("done", Status.PASS, ledger=Ledger(paused_by="mei"))
     Playbook(paused).refused(NIGHTLY, "PAUSED")
     Playbook(paused).given(replace(NIGHTLY, queue=True)).expect(story="REVIEW-7")
+
+
+@pytest.mark.parametrize(
+    ("task_type", "force", "told"),
+    [
+        ("custom", False, "; US-1 is set aside at impl and goes on when that is done"),
+        ("story", True, "; US-1 is set aside at impl; `handoffd start US-1` takes it up again"),
+    ],
+)
+def test_the_answer_says_which_story_is_set_aside(task_type: str, force: bool, told: str) -> None:
+    """Where it stood, and how it is taken up again; events of an earlier release had no word of it."""
+    for tells, expected in ((True, told), (False, "")):
+        play = Playbook(track_at("impl")).started("US-2", task_type=task_type, force=force, tells_aside=tells)
+        assert play.decision.why == f"US-2 starts at {play.state.step}{expected}"
