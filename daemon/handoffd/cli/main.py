@@ -134,6 +134,21 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was typed; the error for an unknown one names those it may mean."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as unknown:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.list_commands(ctx), n=3)
+            if not near:
+                raise
+            meant = f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, near))}?"
+            raise click.UsageError(meant, ctx) from unknown
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         for section, names in SECTIONS.items():

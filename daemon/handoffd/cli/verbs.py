@@ -46,7 +46,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
 BY_HAND: Final = frozenset({"applied", "stale", "pending", "missing", "checked"})
 """Answers to those who do steps themselves: they need no daemon, and are not told of one."""
 
-_METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER"}
+_METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 
 
 def _option(parameter: Parameter) -> click.Option:
@@ -58,7 +58,8 @@ def _option(parameter: Parameter) -> click.Option:
         return click.Option([name], is_flag=True, help=help_)
     if parameter.type == "stories":
         return click.Option([name], multiple=True, metavar="STORY", help=f"{help_} Can be repeated.")
-    return click.Option([name], metavar=_METAVARS.get(parameter.type, "TEXT"), help=help_)
+    shown = "|".join(parameter.choices) or _METAVARS.get(parameter.type, "TEXT")
+    return click.Option([name], metavar=shown, help=help_)
 
 
 def _words_of(spec: VerbSpec) -> list[Parameter]:

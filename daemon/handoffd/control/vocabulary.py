@@ -72,6 +72,10 @@ _PRIORITY = Parameter(name="priority", type="priority", help="how urgent it is; 
 _COMPLEXITY = Parameter(
     name="complexity", type="text", choices=("S", "M", "L"), help="how much it is: S, M or L"
 )
+_REASONS = (
+    "selects the step it goes back to: needs_clarification (→ bdd), constitution_violation (→ sdd-delta), "
+    "scope_warning (→ sdd-delta), nfr_missing (→ bdd), test_timeout (→ bdd); a project's own rules may differ"
+)
 _QUEUED = Parameter(name="story", type="story", required=True, help="a story of the backlog")
 
 _MANUAL = Parameter(
@@ -155,7 +159,7 @@ _SPECS: Final = (
         name="reject",
         help="Send the story back from the human step it waits at.",
         parameters=(
-            Parameter(name="reason", type="reason", required=True, help="selects the step it goes back to"),
+            Parameter(name="reason", type="reason", required=True, help=_REASONS),
             _NOTE,
             _WHOSE_GATE,
         ),

@@ -221,3 +221,16 @@ def _command(name: str) -> click.Command:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     return command
+
+
+def test_an_unknown_command_is_answered_with_those_it_may_mean(handoffd: Commands) -> None:
+    """A letter is easily left out; a word like no other gets no guess."""
+    assert "No such command 'aprove'. Did you mean 'approve'" in handoffd("aprove").err
+    assert "Did you mean" not in handoffd("xyzzy").err
+
+
+def test_options_show_their_values(handoffd: Commands) -> None:
+    """What can be chosen is what people look for in the help."""
+    told = handoffd("start", "--help").out
+    assert "--complexity S|M|L" in told
+    assert "--priority NUMBER" in told

@@ -7,6 +7,9 @@ import sys
 
 from handoffd.control.verbs import EVENTS
 from handoffd.control.vocabulary import VERBS
+from handoffd.inspection.table import shipped_layers
+from handoffd.protocol.rulebook import build_rulebook
+from handoffd.protocol.state import Reason
 
 
 def test_every_verb_is_an_event_or_one_of_those_that_do_more() -> None:
@@ -42,3 +45,14 @@ def test_the_table_costs_the_command_line_nothing() -> None:
     )
 
     assert not {"pydantic", "structlog", "anyio", "starlette"} & set(loaded.stdout.split())
+
+
+def test_the_help_of_reject_lists_the_reasons_with_where_each_leads() -> None:
+    """As the shipped step table has it."""
+    review = build_rulebook(shipped_layers(None)).steps["review"]
+    told = next(one for one in VERBS["reject"].parameters if one.name == "reason").help
+    assert [
+        f"{reason} (→ {review.target(reason)})"
+        for reason in Reason
+        if f"{reason} (→ {review.target(reason)})" not in told
+    ] == []
