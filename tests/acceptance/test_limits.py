@@ -17,6 +17,11 @@ A_LITTLE_S = 300
 """More than times that agents name are rounded by."""
 AGENT = """\
 cat > /dev/null
+if test -e {base}/$1-says; then
+  echo "usage limit reached, try again at $(date +%H:%M)" >&2
+  rm {base}/$1-says
+  exit 1
+fi
 if test -e {base}/$1-is-limited; then
   echo "Claude AI usage limit reached|$(($(date +%s) + 3600))" >&2
   exit 1
@@ -38,7 +43,7 @@ def settings(base: Path, **more: Any) -> Json:
     script.write_text(AGENT.format(base=quote(str(base))))
 
     def agent(name: str) -> Json:
-        limit = r"usage limit reached\|(?P<reset>\d{10})"
+        limit = r"usage limit reached(?:\||, try again at )(?P<reset>\d{10}|\d\d:\d\d)"
         return {
             "extends": "command",
             "argv": ["/bin/sh", str(script), name],
@@ -114,6 +119,20 @@ def test_a_limit_is_waited_for_over_a_kill_and_costs_no_attempt(tmp_path: Path) 
         assert [1, 1] == [run["attempt"] for run in daemon.runs(met)]
         assert ["interrupted", "pass"] == [run["result"] for run in daemon.runs(met)]
         eventually_sync(lambda: [] == limits(daemon))
+
+
+def test_a_limit_that_ends_within_the_running_minute_is_over_in_the_next(tmp_path: Path) -> None:
+    """A time of day names no seconds: when it is read, it has begun."""
+    clock, project = WallClock(tmp_path), make_project(tmp_path, "shop")
+    (tmp_path / "first-says").touch()
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        start(daemon, project)
+        waiting(daemon, project)
+        daemon.kill()
+        daemon.environment.update(clock.environment)
+        daemon.start()
+        clock.set_off(A_LITTLE_S)
+        assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
 
 
 def test_another_executor_takes_over(tmp_path: Path) -> None:

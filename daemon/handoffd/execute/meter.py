@@ -124,7 +124,7 @@ class Meter:
             else:
                 self._reader = StreamReader.resumed(self._source.executor, note.standing)
                 self._position = self._noted = note.position
-            self.live = Live(seen=self._source.priced(self._reader.seen), heard_at=_heard_at(self._run_dir))
+            self.live = Live(seen=self._source.priced(self._reader.seen), heard_at=heard_at(self._run_dir))
         return self._reader
 
     def _read(self, reader: StreamReader, most: int) -> bool:
@@ -138,14 +138,14 @@ class Meter:
             self._position = chunk.next
             left -= len(chunk.data)
         if self._position != start:
-            self.live = Live(seen=self._source.priced(reader.seen), heard_at=_heard_at(self._run_dir))
+            self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
         return self._position != start
 
 
 def noted(run_dir: Path) -> Live:
     """Return what was noted of a run last; for whoever only looks, while nobody reads along."""
     note = _noted(run_dir)
-    return Live(seen=note.standing.seen if note else Seen(), heard_at=_heard_at(run_dir))
+    return Live(seen=note.standing.seen if note else Seen(), heard_at=heard_at(run_dir))
 
 
 def _noted(run_dir: Path) -> Note | None:
@@ -156,7 +156,7 @@ def _noted(run_dir: Path) -> Note | None:
         return None
 
 
-def _heard_at(run_dir: Path) -> datetime | None:
+def heard_at(run_dir: Path) -> datetime | None:
     """Return when the run printed something last; its shim notes the position at each write."""
     try:
         changed = (run_dir / base.POSITION).stat().st_mtime

@@ -1,19 +1,27 @@
 """When a usage limit is over, read out of what an agent said about it.
 
-Agents say it in many ways: a time of day with or without a zone, a date, seconds since 1970, "in 3 hours
-5 minutes". Patterns of an executor's definition cut that out of the text (`reset` for a moment, `wait` for
-how long); this reads what they cut out. What cannot be read is no moment, never a guess: whoever asks then
-tries again after pauses of its own.
+Agents say it in many ways: a time of day with or without a zone, a weekday, a date, seconds since 1970,
+"in 3 hours 5 minutes". Patterns of an executor's definition cut that out of the text (`reset` for a moment,
+`wait` for how long); this reads what they cut out. What cannot be read is no moment, never a guess: the
+caller then tries again after pauses of its own.
+
+A time of day names a moment every day. Agents leave out the day when it is near, and their message is read
+some time after they wrote it, so the moment may have passed: that limit is over. Taken for tomorrow's, it
+would keep an account idle for a day.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _MILLISECONDS_FROM = 10**11
 """Read as seconds, such a number would lie in the year 5138."""
+
+OVER_FOR = timedelta(hours=12)
+"""A time of day that passed no longer ago than this has passed; else the next one is meant."""
 
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(
@@ -27,8 +35,15 @@ _DATE = re.compile(
     r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(\d{1,2})(?:st|nd|rd|th)?\b(?:,?\s+(\d{4})\b)?",
     re.IGNORECASE,
 )
+_WEEKDAY = re.compile(
+    r"\b(mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:r|rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b",
+    re.IGNORECASE,
+)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_ZONE = re.compile(r"\(([A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*)\)|\b(UTC|GMT)\b")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_ZONE = re.compile(
+    r"\b(?:UTC|GMT)(?:([+-])(\d{1,2})(?::?(\d{2}))?)?\b|\(([A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*)\)"
+)
 
 
 def after(text: str, now: datetime) -> datetime | None:
@@ -41,10 +56,12 @@ def after(text: str, now: datetime) -> datetime | None:
 
 
 def at(text: str, now: datetime, local: tzinfo = UTC) -> datetime | None:
-    """Return the moment that `text` names, the next one after `now` where a date is missing.
+    """Return the moment that `text` names, which may be past.
 
-    `text` is a time of day (`3pm`, `15:05`), perhaps with a date and a zone in brackets, an ISO 8601 time, or
-    (milli)seconds since 1970. Without a zone it is meant in `local`. None if it is none of these.
+    `text` is a time of day (`3pm`, `15:05`), perhaps with a weekday, a date and a zone (`UTC+2`, or a name in
+    brackets), an ISO 8601 time, or (milli)seconds since 1970. Without a zone it is meant in `local`; without
+    a date, on the day that brings it nearest to `now`, but at most 12 hours before it; without a year, in
+    the nearest one. None if it is none of these.
     """
     return _since_1970(text) or _iso(text, local) or _by_clock(text, now.astimezone(_zone(text) or local))
 
@@ -83,43 +100,71 @@ def _zone(text: str) -> tzinfo | None:
     found = _ZONE.search(text)
     if found is None:
         return None
-    name = found[1] or found[2]
+    sign, hours, minutes, name = found.groups()
     try:
-        return UTC if name.upper() in {"UTC", "GMT"} else ZoneInfo(name)
+        if name is not None:
+            return ZoneInfo(name)
+        ahead = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        return timezone(-ahead if sign == "-" else ahead)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
 
 
 def _by_clock(text: str, now: datetime) -> datetime | None:
-    """Return a time of day as the next such moment after `now`, in the zone of `now`."""
-    time, date = _TIME.search(text), _DATE.search(text)
-    hour_minute = _hour_minute(time) if time else (0, 0) if date else None
-    if hour_minute is None:
-        return None
+    """Return the moment that a time of day, a date or both name by the clock of the zone of `now`."""
+    found, weekday, dated = _TIME.search(text), _WEEKDAY.search(text), _DATE.search(text)
     try:
-        moment = now.replace(hour=hour_minute[0], minute=hour_minute[1], second=0, microsecond=0)
-        if date is None:
-            following = moment if moment > now else moment + timedelta(days=1)
-        else:
-            following = _on(moment, date, now)
-        return following.astimezone(UTC)
+        clock = _clock(found) if found else time() if weekday or dated else None
+        if clock is None:
+            return None
+        days = _dates(dated, now) if dated else _near_days(weekday, now)
+        moments = [moment for day in days for moment in _moments(day, clock, now.tzinfo)]
     except (ValueError, OverflowError):
         return None
+    return _meant(moments, now, None if dated else OVER_FOR)
 
 
-def _hour_minute(found: re.Match[str]) -> tuple[int, int] | None:
+def _clock(found: re.Match[str]) -> time | None:
     hour, minute, half, hour24, minute24 = found.groups()
     if half is None:
-        return int(hour24), int(minute24)
+        return time(int(hour24), int(minute24))
     if not 1 <= int(hour) <= 12:
         return None
-    return int(hour) % 12 + (12 if half.lower() == "p" else 0), int(minute or 0)
+    return time(int(hour) % 12 + (12 if half.lower() == "p" else 0), int(minute or 0))
 
 
-def _on(moment: datetime, date: re.Match[str], now: datetime) -> datetime:
-    """Return `moment` on the day that is named; without a year, on the next such day."""
-    month, day = _MONTHS.index(date[1].lower()[:3]) + 1, int(date[2])
-    if date[3]:
-        return moment.replace(year=int(date[3]), month=month, day=day)
-    this_year = moment.replace(month=month, day=day)
-    return this_year if this_year > now - timedelta(days=2) else this_year.replace(year=now.year + 1)
+def _near_days(named: re.Match[str] | None, now: datetime) -> Iterator[date]:
+    """Yield the days on which a time of day may be meant: yesterday to tomorrow, or those of that weekday."""
+    far = 1 if named is None else 7
+    for days in range(-far, far + 1):
+        day = now.date() + timedelta(days=days)
+        if named is None or day.weekday() == _DAYS.index(named[1].lower()[:3]):
+            yield day
+
+
+def _dates(named: re.Match[str], now: datetime) -> Iterator[date]:
+    """Yield the days of that date: of the year that is named, else of this one and those beside it."""
+    month, day = _MONTHS.index(named[1].lower()[:3]) + 1, int(named[2])
+    years = [int(named[3])] if named[3] else range(now.year - 1, now.year + 2)
+    for year in years:
+        try:
+            yield date(year, month, day)
+        except ValueError:  # 29 February
+            continue
+
+
+def _moments(day: date, clock: time, zone: tzinfo | None) -> Iterator[datetime]:
+    """Yield when it is `clock` on `day`: twice in the hour in which the clocks go back.
+
+    In the hour that is left out when they go forward it is an hour later.
+    """
+    first, second = (datetime.combine(day, clock.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1))
+    yield first
+    if second > first:
+        yield second
+
+
+def _meant(moments: Iterable[datetime], now: datetime, over_for: timedelta | None) -> datetime | None:
+    """Return the moment nearest to `now`; with `over_for`, of those that passed no longer ago than that."""
+    possible = [moment for moment in moments if over_for is None or now - moment <= over_for]
+    return min(possible, key=lambda moment: (abs(moment - now), moment), default=None)

@@ -18,7 +18,7 @@ from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import Ended, Ending, ending_of
 from handoffd.execute.executor import Executor
-from handoffd.execute.meter import Source
+from handoffd.execute.meter import Source, heard_at
 from handoffd.execute.output import read_output
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.reading import Seen
@@ -54,8 +54,9 @@ def ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, service
     if not _went_well(run):
         run = replace(run, last=read_output(source.run_dir, source.output, last=OUTPUT_END_BYTES))
     now = services.clock.now()
-    then = min(ended_at(record) or now, now)  # when it said "in 2 hours"; clocks may be set
-    ending = ending_of(source.executor, run, then, then.astimezone().tzinfo or UTC)
+    # What it says of a limit counts from when it said so: the daemon may have been away since.
+    said_at = min(heard_at(source.run_dir) or ended_at(record) or now, now)
+    ending = ending_of(source.executor, run, said_at, said_at.astimezone().tzinfo or UTC)
     if ending.end in LIMITS and not services.settings.limits.wait:
         ending = Ending(end=End.FAILED)  # nobody waits for it: a failure as any other
     return exit_of(record, tail=_last_words(source.executor, run), seen=run.seen, ending=ending)

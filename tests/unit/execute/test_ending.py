@@ -174,6 +174,19 @@ def test_a_time_of_day_is_meant_to_the_end_of_its_minute() -> None:
     assert NOW.replace(hour=5, minute=46) + timedelta(minutes=1) == ending.retry_at
 
 
+def test_a_limit_that_ends_within_the_minute_is_not_waited_for_until_tomorrow() -> None:
+    """The program has named that minute, and its message is read a moment later."""
+    codex = BOOK.executors["codex"]
+    now = NOW.replace(hour=7, minute=18, second=27)
+    line = (
+        b'{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. try again at 7:18 AM."}}\n'
+    )
+
+    ending = ending_of(codex, ended(codex, line, code=1), now, UTC)
+
+    assert now.replace(minute=19, second=0) == ending.retry_at
+
+
 @given(st.binary(max_size=300), st.integers(0, 255), st.sampled_from(sorted(BOOK.names)))
 def test_any_output_has_a_class(output: bytes, code: int, name: str) -> None:
     """Nothing that is printed breaks the one who reads it."""

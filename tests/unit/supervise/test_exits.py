@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from handoffd.engine.ends import End
 from handoffd.engine.events import Exit
 from handoffd.engine.track import AgentSession
 from handoffd.engine.usage import Usage
-from handoffd.execute.base import ExitRecord
+from handoffd.execute.base import POSITION, ExitRecord
+from handoffd.execute.meter import Source
+from handoffd.execute.runner import ring
 from handoffd.execute.stream.reading import Seen
 from handoffd.execute.stream.verdict import StreamVerdict
 from handoffd.supervise.exits import ended, exit_of, source_of
@@ -72,3 +75,30 @@ async def test_a_class_is_found_for_the_end(tmp_path: Path) -> None:
             ended(dispatch_of(), ExitRecord(run_id="d1", code=code), source, here.services) for code in (0, 1)
         ]
     assert [End.CLEAN, End.FAILED] == [exit_.end for exit_ in told]
+
+
+async def test_a_limit_counts_from_when_the_agent_said_so(tmp_path: Path) -> None:
+    """Its end may be read by a daemon that was away for an hour."""
+    project = make_project(tmp_path)
+    async with house(tmp_path) as here:
+        dispatch = dispatch_of(executor="codex")
+        source = source_of(track_of(dispatch=dispatch), project, here.services)
+        assert source is not None
+        source.run_dir.mkdir(parents=True)
+        said_at = round(here.services.clock.now().timestamp()) - 3600
+        record = printed(source, said_at, b"Error: hit your usage limit, try again in 2 hours")
+
+        told = ended(dispatch, record, source, here.services)
+
+    assert (End.LIMIT, datetime.fromtimestamp(said_at + 7200, UTC)) == (told.end, told.retry_at)
+
+
+def printed(source: Source, at: int, text: bytes) -> ExitRecord:
+    """Have an agent say `text` at second `at` and end; return the record of that."""
+    position, output = source.run_dir / POSITION, ring.open_output(source.output, str(source.run_dir))
+    with position.open("wb") as file:
+        kept = ring.Ring(output, file.fileno(), 1000, 8000, remember=10)
+        kept.write(memoryview(text))
+        kept.close()
+    os.utime(position, (at, at))
+    return ExitRecord(run_id="d1", code=1, tail=text.decode(), output_bytes=len(text))
