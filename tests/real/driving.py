@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,13 @@ class Driven:
 
 @contextlib.contextmanager
 def driven(
-    agent: Agent, tools: Path, base: Path, *, fallback: Agent | None = None, login: Login | None = None
+    agent: Agent,
+    tools: Path,
+    base: Path,
+    *,
+    fallback: Agent | None = None,
+    login: Login | None = None,
+    preset: str | None = None,
 ) -> Iterator[Driven]:
     """Lend a daemon whose executor is `agent`, else `fallback`, with a sample project, and a silent model.
 
@@ -87,7 +94,18 @@ def driven(
 
         with running(base, configured) as daemon:
             # Without an executor of its own: the daemon's settings say which.
-            yield Driven(daemon, sample(base, executor=None), provider, home, model)
+            project = sample(base, executor=None, preset=preset)
+            if preset is not None:
+                _committed(project)
+            yield Driven(daemon, project, provider, home, model)
+
+
+def _committed(project: Path) -> None:
+    git = ["git", "-C", str(project)]
+    for words in (["init", "-q"], ["config", "user.name", "A"], ["config", "user.email", "a@example.org"]):
+        subprocess.run([*git, *words], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "Start"], check=True)
 
 
 def _furnish(home: Path, files: Mapping[str, str]) -> None:

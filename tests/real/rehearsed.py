@@ -20,6 +20,8 @@ from tests.real.provider.turns import Asked
 
 TESTS = f"{sys.executable} -B -m pytest -q -p no:cacheprovider"
 
+COMMIT = "git add shop tests docs && git commit --quiet --message 'feat: the story'"
+
 _DISPATCH = re.compile(r"^dispatch: *(\S+)", re.MULTILINE)
 _LAST = (".ai/HANDOFF.md", ".ai/executor-result")
 _OWN = {".git", "__pycache__", "runs"}
@@ -50,6 +52,8 @@ class Rehearsed:
         changed = [name for name, content in after.items() if before.get(name) != content]
         if "\nstep: verify\n" in prompt:
             yield Run(TESTS)
+        if "\nstep: commit\n" in prompt:
+            yield Run(COMMIT)
         for name in sorted(changed, key=lambda name: (_LAST.index(name) if name in _LAST else -1, name)):
             if name in before:
                 yield Read(name)  # some refuse to overwrite what they have not read

@@ -15,6 +15,9 @@ from tests.real.provider.turns import Turn
 from tests.real.scenarios import SCENARIOS, working
 from tests.real.scripts import acting
 
+from handoffd.execute.executor import InvocationContext, invocation
+from handoffd.execute.registry import load_book, shipped_layer
+
 Benches = Callable[[str], Bench]
 Json = dict[str, Any]
 
@@ -50,6 +53,30 @@ def test_codex_in_a_read_only_sandbox_ends_well_without_a_handoff(bench: Benches
     assert (0, 1) == (ended.code, len(of_type(ended.out, "turn.completed")))
     assert not (codex.project / ".ai/HANDOFF.md").exists()
     assert b"writing is blocked by read-only sandbox" in ended.err
+
+
+def test_codex_at_a_commit_writes_to_git_and_to_neither_hooks_nor_settings(
+    bench: Benches, told: Told
+) -> None:
+    """At other steps to none of it; what hooks and settings name would be run outside its sandbox later."""
+    told("codex", "what its sandbox lets a commit write in .git")
+    codex = bench("codex")
+    probe = "for f in index.new hooks/new config; do (: >> .git/$f) 2> /dev/null && echo wrote $f; done; true"
+    wrote = []
+    for step in ("impl", "commit"):
+        shipped = load_book(shipped_layer()).get("codex")
+        call = invocation(shipped, InvocationContext(python="python", prompt_file="", step=step))
+        with serving(acting(codex.agent, codex.project, lambda asked: [Run(probe)])) as provider:
+            codex.furnish(provider.url)
+            out = codex.run(provider.url, call.argv).out
+        (ran,) = [
+            line["item"]["aggregated_output"]
+            for line in of_type(out, "item.completed")
+            if line["item"]["type"] == "command_execution"
+        ]
+        wrote.append(ran.split())
+
+    assert [[], ["wrote", "index.new"]] == wrote
 
 
 def test_codex_counts_the_whole_thread_when_it_resumes(bench: Benches, told: Told) -> None:

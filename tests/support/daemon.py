@@ -261,13 +261,22 @@ def prompts(project: Path, step: str) -> list[str]:
 
 
 def sample(
-    base: Path, *, script: Json | None = None, rules: str | None = None, executor: str | None = "rehearsal"
+    base: Path,
+    *,
+    script: Json | None = None,
+    rules: str | None = None,
+    executor: str | None = "rehearsal",
+    preset: str | None = None,
 ) -> Path:
     """Return a fresh copy of the sample project, with a script for its rehearsals."""
     project = create(base / "shop")
     folder = project / ".ai"
     folder.mkdir(exist_ok=True)
-    settings: Json = {"executor": executor, "test": {"command": TEST_COMMAND, "report": "junit"}}
+    settings: Json = {
+        "executor": executor,
+        "preset": preset,
+        "test": {"command": TEST_COMMAND, "report": "junit"},
+    }
     (folder / "handoffd.yaml").write_text(json.dumps(settings))
     if script is not None:
         (folder / "rehearsal.json").write_text(json.dumps(script))

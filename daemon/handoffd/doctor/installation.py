@@ -30,14 +30,16 @@ def _findings(executor: Executor, installation: Installation) -> Iterator[Findin
         login = executor.login
         why = f"none of these is there: {', '.join((*login.env, *login.files))}"
         yield warning(name, "nobody seems to be logged in", why, login.command or f"{quote(program)} --help")
-    for folder in installation.unwritable:
+    for path in installation.unwritable:
         why = "it keeps its sessions and settings there"
-        yield fault(name, f"{folder} cannot be written", why, f"ls -ld {_shown(folder)}")
+        yield fault(name, f"{path} cannot be written", why, f"ls -ld {_shown(path)}")
     for variable in installation.empty:
         why = "an agent may take that for a key, or for an address"
         yield warning(name, f"{variable} is set, but empty", why, f"unset {variable}")
 
 
-def _shown(folder: str) -> str:
-    """Return a folder for a shell, which fills in what stands in it."""
-    return folder if folder.startswith("~") else f'"{folder}"'
+def _shown(path: str) -> str:
+    """Return the folder that is written for a shell, which fills in what stands in it."""
+    folder = path.rpartition("/")[0] if path.endswith("*") else path
+    # Between quotes a shell takes ~ for itself.
+    return folder if folder.startswith("~") else '"' + folder.replace(":-~", ":-$HOME") + '"'

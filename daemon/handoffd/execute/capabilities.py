@@ -47,7 +47,7 @@ def capabilities(executor: Executor) -> Capabilities:
         cost=any(rule.cost for rule in rules),
         limits=bool(executor.limits),
         permission=executor.permission,
-        permissions=tuple(executor.permissions),
+        permissions=executor.choices,
         account=executor.account,
         writes=executor.writes,
     )

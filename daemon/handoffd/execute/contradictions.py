@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from handoffd.engine.ends import End
 from handoffd.execute.environment import is_variable_name
-from handoffd.execute.executor import PERMISSIONS, PLACEHOLDER, PLACEHOLDERS, Executor, Word, words_of
+from handoffd.execute.executor import AT, PERMISSIONS, PLACEHOLDER, PLACEHOLDERS, Executor, Word, words_of
 from handoffd.execute.stream.format import LineRule, StreamFormat
 
 _OPTIONAL = ("{model}", "{session}")
@@ -82,7 +82,11 @@ def _bad_words(place: str, word: Word) -> Iterator[Contradiction]:
 
 
 def _permissions(executor: Executor) -> Iterator[Contradiction]:
-    known = tuple(executor.permissions)
+    known = executor.choices
+    for name in executor.permissions:
+        if (base := name.partition(AT)[0]) not in known:
+            message = f"stands in the place of a permission that there is not: {base[:80]!r}"
+            yield Contradiction(f"permissions.{name[:80]}", message, known)
     if executor.permission is not None and executor.permission not in known:
         yield Contradiction("permission", f"there is no permission {executor.permission[:80]!r}", known)
     asked = PERMISSIONS in executor.argv

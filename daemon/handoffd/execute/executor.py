@@ -22,6 +22,9 @@ PLACEHOLDERS = ("{model}", "{prompt_file}", "{python}", "{session}")
 PERMISSIONS = "{permissions}"
 """The word of an argv in whose place the words of the permission stand."""
 
+AT = "@"
+"""A permission `work@commit` stands in the place of `work` at the step commit."""
+
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 
 Word = str | tuple[str, ...]
@@ -77,12 +80,18 @@ class Executor(_Model):
     ladder: tuple[LadderRung, ...] = (LadderRung(signal="TERM"), LadderRung(signal="KILL"))
     env: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    """Folders outside the project; may begin with `~` or hold $VARIABLES."""
+    """Folders outside the project, or with a `*` at the end what begins so in a folder; may begin with `~` or
+    hold $VARIABLES."""
     login: Login | None = None
     install: str | None = None
     """What a person types to install it."""
     version: tuple[str, ...] | None = Field(None, min_length=1)
     notes: str = ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The permissions that can be chosen; what stands in their place at a step is none."""
+        return tuple(name for name in self.permissions if AT not in name)
 
     @property
     def overloads(self) -> tuple[re.Pattern[str], ...]:
@@ -109,6 +118,7 @@ class InvocationContext:
     prompt_file: str
     session: str | None = None
     """The agent's session to continue; None: a fresh one."""
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +150,11 @@ def version_call(executor: Executor, context: InvocationContext) -> tuple[str, .
     return _filled(executor.version or (), executor, context)
 
 
+def _permitted(executor: Executor, step: str) -> tuple[str, ...]:
+    name, given = executor.permission or "", executor.permissions
+    return given.get(f"{name}{AT}{step}", given.get(name, ()))
+
+
 def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationContext) -> tuple[str, ...]:
     values = {
         "{model}": executor.model,
@@ -150,7 +165,7 @@ def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationCont
     argv: list[str] = []
     for word in words:
         if word == PERMISSIONS:
-            argv += executor.permissions.get(executor.permission or "", ())
+            argv += _permitted(executor, context.step)
             continue
         group = (word,) if isinstance(word, str) else word
         if all(values.get(token, token) for text in group for token in PLACEHOLDER.findall(text)):

@@ -37,7 +37,7 @@ class Installation:
     logged_in: bool | None = None
     """None: that cannot be said."""
     unwritable: tuple[str, ...] = ()
-    """Those of its folders that it could not write or make."""
+    """Those of its `writes` that it could not write or make."""
     empty: tuple[str, ...] = ()
     """Variables that it may see and that are set to nothing."""
 
@@ -73,7 +73,7 @@ def look(executor: Executor, environment: Mapping[str, str]) -> Installation:
         version=version,
         version_error=error,
         logged_in=_logged_in(executor, environment),
-        unwritable=tuple(folder for folder in executor.writes if not _writable(folder, environment)),
+        unwritable=tuple(path for path in executor.writes if not _writable(path, environment)),
         empty=tuple(name for name in executor.env if environment.get(name) == ""),
     )
 
@@ -115,11 +115,15 @@ def _logged_in(executor: Executor, environment: Mapping[str, str]) -> bool | Non
     return by_variable or any(file is not None and os.path.exists(file) for file in files)
 
 
-def _writable(folder: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a folder is there and can be written, or could be made."""
-    path = expanded(folder, environment)
+def _writable(written: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a folder is there and can be written, or could be made.
+
+    Files are written beside what they replace, so of those it is their folder that counts.
+    """
+    path = expanded(written, environment)
     if path is None:
         return False
+    path = os.path.dirname(path) if path.endswith("*") else path
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)

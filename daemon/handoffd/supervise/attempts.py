@@ -104,7 +104,10 @@ class Attempts:
         executor = self._services.executors.get(order.executor)
         prompt = str(run_dir / "prompt.md")
         call = invocation(
-            executor, InvocationContext(python=sys.executable, prompt_file=prompt, session=order.session)
+            executor,
+            InvocationContext(
+                python=sys.executable, prompt_file=prompt, session=order.session, step=order.step
+            ),
         )
         environment = child_environment(
             self._services.environment,

@@ -40,6 +40,13 @@ def test_all_is_well() -> None:
         ({"logged_in": False}, "warning", "nobody seems to be logged in", "tool login"),
         ({"unwritable": ("~/.tool",)}, "fault", "~/.tool cannot be written", "ls -ld ~/.tool"),
         ({"unwritable": ("$T/x",)}, "fault", "$T/x cannot be written", 'ls -ld "$T/x"'),
+        ({"unwritable": ("~/.tool.json*",)}, "fault", "~/.tool.json* cannot be written", "ls -ld ~"),
+        (
+            {"unwritable": ("${T:-~/x}/y*",)},
+            "fault",
+            "${T:-~/x}/y* cannot be written",
+            'ls -ld "${T:-$HOME/x}"',
+        ),
         ({"empty": ("KEY",)}, "warning", "KEY is set, but empty", "unset KEY"),
     ],
 )

@@ -14,8 +14,13 @@ def test_what_claude_can_do() -> None:
     assert Capabilities(
         name="claude", prompt="stdin", output="stream-json", resume=True, session="fresh", tokens="live",
         cost=True, limits=True, permission="work", permissions=("work", "read", "all"), account="claude",
-        writes=("${CLAUDE_CONFIG_DIR:-~/.claude}",),
+        writes=("${CLAUDE_CONFIG_DIR:-~/.claude}", "${CLAUDE_CONFIG_DIR:-~}/.claude.json*"),
     ) == capabilities(BOOK.get("claude"))  # fmt: skip
+
+
+def test_what_stands_in_the_place_of_a_permission_at_a_step_cannot_be_chosen() -> None:
+    """codex may write elsewhere when it commits."""
+    assert ("work", "read", "all") == capabilities(BOOK.get("codex")).permissions
 
 
 def test_when_tokens_are_told() -> None:

@@ -37,6 +37,16 @@ def test_nothing_is_wrong_with_what_ships(name: str) -> None:
         ({"argv": ["x", "{permissions}"]}, "permission", "is needed with {permissions} in argv"),
         ({"permissions": {"all": ["-y"]}, "permission": "al"}, "permission", "there is no permission 'al'"),
         (
+            {"permissions": {"all@a": ["-y"]}, "permission": "all@a"},
+            "permission",
+            "there is no permission 'all@a'",
+        ),
+        (
+            {"permissions": {"all": [], "al@commit": ["-y"]}, "permission": "all"},
+            "permissions.al@commit",
+            "stands in the place of a permission that there is not: 'al'",
+        ),
+        (
             {"argv": ["x", "{session}"]},
             "argv.1",
             'there may be no session: write it as a list, [--session, "{session}"]',

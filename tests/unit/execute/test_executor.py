@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from handoffd.errors import ConfigurationError
@@ -68,6 +70,17 @@ def test_the_words_of_the_chosen_permission_are_filled_in() -> None:
     assert ("tool", "--allow", "{model}", "-") == invocation(tool, HERE).argv
     none = tool.model_copy(update={"permission": "none"})
     assert ("tool", "-") == invocation(none, HERE).argv
+
+
+def test_a_permission_may_be_another_one_at_a_step() -> None:
+    """At that step alone, and only in the place of the one that is chosen."""
+    words = {"work": ("--work",), "work@commit": ("--commit",), "read": ("--read",)}
+    tool = Executor(name="tool", argv=("tool", "{permissions}"), permissions=words, permission="work")
+    commit = replace(HERE, step="commit")
+
+    assert ("tool", "--work") == invocation(tool, replace(HERE, step="impl")).argv
+    assert ("tool", "--commit") == invocation(tool, commit).argv
+    assert ("tool", "--read") == invocation(tool.model_copy(update={"permission": "read"}), commit).argv
 
 
 def test_who_can_continue_a_session_says_where_its_id_is_told() -> None:

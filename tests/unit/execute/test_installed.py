@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.layout import undeclared
 
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import Installation, find_program, found_at, is_own, look, program_of
+from handoffd.execute.registry import load_book, shipped_layer
 
 
 def tool(folder: Path, text: str = "echo 'tool 1.2'") -> dict[str, str]:
@@ -99,6 +101,52 @@ def test_folders_must_be_such_that_can_be_written_or_made(tmp_path: Path) -> Non
 
     found = look(executor(writes=folders), environment).unwritable
     assert ("~/file", "~/file/inside", "relative") == found
+
+
+def test_of_files_that_are_replaced_the_folder_counts(tmp_path: Path) -> None:
+    """They may be there or not; what replaces them is written beside them."""
+    environment = tool(tmp_path)
+    (tmp_path / ".tool.json").touch()
+    (tmp_path / "file").touch()
+
+    found = look(executor(writes=["~/.tool.json*", "~/new/deep*", "~/file/inside*"]), environment).unwritable
+    assert ("~/file/inside*",) == found
+
+
+CLAUDE_OWN = (".claude/projects", ".claude.json", ".claude.json.lock", ".claude.json.tmp.4711.0a1b2c3d")
+
+
+@pytest.mark.parametrize(
+    ("name", "moved", "written"),
+    [
+        ("claude", {}, CLAUDE_OWN),
+        ("claude", {"CLAUDE_CONFIG_DIR": "/moved"}, ("/moved/projects", "/moved/.claude.json.lock")),
+        ("codex", {}, (".codex/state_5.sqlite", ".codex/sessions/2026", ".codex/tmp/arg0-linux")),
+        ("codex", {"CODEX_HOME": "/moved"}, ("/moved/state_5.sqlite",)),
+        ("gemini", {}, (".gemini/projects.json", ".gemini/tmp/project")),
+        ("opencode", {}, (".local/share/opencode/log", ".local/state/opencode/locks", ".cache/opencode/bin")),
+        ("opencode", {"XDG_STATE_HOME": "/moved"}, ("/moved/opencode/locks", ".config/opencode/.gitignore")),
+    ],
+)
+def test_what_each_cli_writes_outside_the_project_is_declared(
+    name: str, moved: dict[str, str], written: tuple[str, ...]
+) -> None:
+    """As it was seen on the CLIs themselves: `tests/real` looks there again."""
+    shipped = load_book(shipped_layer()).get(name)
+    paths = [path if path.startswith("/") else f"/home/me/{path}" for path in written]
+
+    assert () == undeclared(shipped, {"HOME": "/home/me", **moved}, paths)
+
+
+def test_whoever_is_logged_in_today_is_so_tomorrow(tmp_path: Path) -> None:
+    """Nothing moves what claude keeps in HOME, unless a person says so."""
+    claude = load_book(shipped_layer()).get("claude").model_copy(update={"version": None})
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/.credentials.json").touch()
+    (tmp_path / ".claude.json").touch()
+
+    assert look(claude, tool(tmp_path)).logged_in
+    assert not look(claude, {**tool(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "new")}).logged_in
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
