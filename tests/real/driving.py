@@ -63,6 +63,7 @@ def driven(
     fallback: Agent | None = None,
     login: Login | None = None,
     preset: str | None = None,
+    settings: Json | None = None,
 ) -> Iterator[Driven]:
     """Lend a daemon whose executor is `agent`, else `fallback`, with a sample project, and a silent model.
 
@@ -89,7 +90,8 @@ def driven(
             return {
                 "executor": [one.name for one in agents],
                 "executors": {one.name: {"model": one.model} for one in agents if one.model is not None},
-                "execute": {"env_allow": allowed, "min_free_mb": 0},
+                **(settings or {}),
+                "execute": {"env_allow": allowed, "min_free_mb": 0, **(settings or {}).get("execute", {})},
             }
 
         with running(base, configured) as daemon:

@@ -10,8 +10,8 @@ from typing import Literal
 class Silence:
     """For how long a process tree has shown no sign of life, and the signs that were looked at.
 
-    `output_bytes` is all it has printed so far; `cpu_s` and `written_bytes` what it used and wrote during
-    the silence, less than an idle program does.
+    `output_bytes` is all it has printed so far; `cpu_s`, `written_bytes` and `received_bytes` (without pings)
+    what it used, wrote and was sent during the silence, no more than an idle program.
     """
 
     quiet_min: float
@@ -19,13 +19,18 @@ class Silence:
     output_bytes: int
     cpu_s: float
     written_bytes: int
+    received_bytes: int | None = None
+    """None: an older release did not look."""
 
     @property
     def signs(self) -> str:
         """The signs of life that were looked for, with what was there of each."""
+        received = (
+            "" if self.received_bytes is None else f", {self.received_bytes:,} bytes of content received"
+        )
         return (
             f"no output (after {self.output_bytes:,} bytes), {self.cpu_s:.1f} s of processor time,"
-            f" {self.written_bytes:,} bytes written"
+            f" {self.written_bytes:,} bytes written{received}"
         )
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+if TYPE_CHECKING:
+    from handoffd.execute.runner.sockets import Received
 
 SignalName = Literal["INT", "TERM", "KILL"]
 By = Literal["itself", "deadline", "stop", "lost"]
@@ -93,6 +96,8 @@ class RunSpec(_Record):
     head_bytes: int = 512 * 1024
     tail_bytes: int = 512 * 1024
     drain_s: float = 0.3
+    partial: tuple[str, ...] = ()
+    """How lines of the output begin that show that it works, and are not kept."""
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -107,6 +112,7 @@ class RunSpec(_Record):
         try:
             known["argv"] = tuple(known["argv"])
             known["ladder"] = tuple(Rung(**rung) for rung in known["ladder"])
+            known["partial"] = tuple(known.get("partial", ()))
             return cls(**known)
         except KeyError as error:
             raise ValueError(f"RunSpec: {error} is missing") from error
@@ -193,3 +199,7 @@ class Vitals:
     """Given to write calls, whatever they wrote to: idle runtimes wake their own threads that way."""
     stored_bytes: int = 0
     """Written into files on a disk; those of a file system in memory are not counted here."""
+    heard_ns: int = 0
+    """When it printed something last, also what is not kept; since 1970. 0: nothing yet."""
+    received: tuple[Received, ...] = ()
+    """What each of its TCP connections has received."""

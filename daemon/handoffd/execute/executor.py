@@ -60,6 +60,19 @@ class EndRule(_Model):
     end: End = Field(alias="is")
 
 
+class Idle(_Model):
+    """What its processes do, a second, while it waits for an answer. What is not more is no sign of life."""
+
+    cpu: float = Field(0.01, ge=0)
+    """Of one core. Node with ten timers a second and some garbage uses 0.0027, Python's event loop 0.003."""
+    written: float = Field(1024, ge=0)
+    """Bytes. Node's threads wake each other with 8 bytes a time, some 300 bytes a second when idle."""
+    stored: float = Field(0, ge=0)
+    """Bytes, on a disk."""
+    ping: int = Field(64, ge=0)
+    """The most bytes that a ping of its provider has, with what encryption and framing add."""
+
+
 class Executor(_Model):
     """One agent CLI. An empty argv makes it a pattern that others extend."""
 
@@ -78,6 +91,7 @@ class Executor(_Model):
     """Found in an error, they tell of a limit; the group `reset` is when it is over, `wait` in how long."""
     ends: tuple[EndRule, ...] = ()
     ladder: tuple[LadderRung, ...] = (LadderRung(signal="TERM"), LadderRung(signal="KILL"))
+    idle: Idle = Idle()
     env: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     """Folders outside the project, or with a `*` at the end what begins so in a folder; may begin with `~` or
@@ -130,6 +144,8 @@ class Invocation:
     """Names of the environment variables it may see beside the daemon's allow-list."""
     ladder: tuple[Rung, ...]
     prompt: Literal["stdin", "file"]
+    partial: tuple[str, ...] = ()
+    """How lines of its output begin that are not kept."""
 
 
 def invocation(executor: Executor, context: InvocationContext) -> Invocation:
@@ -142,6 +158,7 @@ def invocation(executor: Executor, context: InvocationContext) -> Invocation:
         env=executor.env,
         ladder=tuple(Rung(signal=rung.signal, grace_s=rung.grace_s) for rung in executor.ladder),
         prompt=executor.prompt,
+        partial=executor.stream.partial if executor.stream is not None else (),
     )
 
 

@@ -35,6 +35,17 @@ def output_bytes(run_dir: Path) -> int:
     return position.total if position else 0
 
 
+def heard_ns(run_dir: Path) -> int:
+    """Return when the run printed something last, since 1970; 0 when it was not started.
+
+    Its shim notes the position at each write, also of what is not kept.
+    """
+    try:
+        return (run_dir / base.POSITION).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def read_from(run_dir: Path, output: Path | str, position: int, limit: int = _PIECE_BYTES) -> Chunk:
     """Return up to `limit` bytes from byte `position` of the whole output on.
 

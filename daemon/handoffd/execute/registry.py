@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from handoffd.errors import InvalidFile, NotFound, Problem
 from handoffd.execute.contradictions import contradictions, keys_of
-from handoffd.execute.executor import Executor
+from handoffd.execute.executor import Executor, Idle
 from handoffd.protocol import yamltext
 from handoffd.resources import shared
 
@@ -49,6 +49,11 @@ class ExecutorBook:
     def names(self) -> tuple[str, ...]:
         """The names that can be chosen, sorted."""
         return tuple(sorted(name for name, executor in self.executors.items() if executor.argv))
+
+    def idle(self, name: str) -> Idle:
+        """Return what an executor does while it waits; one that is not known (any more) does little."""
+        executor = self.executors.get(name)
+        return Idle() if executor is None else executor.idle
 
     def get(self, name: str) -> Executor:
         """Return the executor `name`; raises NotFound, with the names there are."""

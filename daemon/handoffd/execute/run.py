@@ -18,7 +18,7 @@ import structlog
 
 from handoffd.execute import base
 from handoffd.execute.environment import MARK
-from handoffd.execute.output import output_bytes, read_output
+from handoffd.execute.output import heard_ns, output_bytes, read_output
 from handoffd.execute.remains import end_remains
 from handoffd.execute.runner import proc, records, tree
 from handoffd.execute.witness import ALONE, Witness
@@ -119,13 +119,16 @@ class Run:
         seen = [stat for member in members if (stat := proc.stat(member.pid))]
         shim = proc.stat(self.shim_pid) if members else None
         # The shim reaps orphans, so what they used up is found with it; its own use is no sign of life.
-        written = witness.written([member.pid for member in members]).values()
+        pids = [member.pid for member in members]
+        written = witness.written(pids).values()
         ticks = sum(stat.cpu + stat.reaped_cpu for stat in seen) + (shim.reaped_cpu if shim else 0)
         return base.Vitals(
             output_bytes=output_bytes(self.run_dir),
             cpu_s=ticks / proc.TICKS_PER_SECOND,
             written_bytes=sum(one.calls for one in written),
             stored_bytes=sum(one.stored for one in written),
+            heard_ns=heard_ns(self.run_dir),
+            received=witness.received(pids),
         )
 
     def is_running(self) -> bool:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from handoffd.execute.runner import proc, witnessing
+from handoffd.execute.runner import proc, sockets, witnessing
 
 _LIMIT_S = 2.0
 _PACKET_BYTES = 64 * 1024
@@ -42,6 +42,14 @@ class Witness:
             pid_text, calls, stored = word.split(b":")
             seen[int(pid_text)] = proc.Written(calls=int(calls), stored=int(stored))
         return seen
+
+    def received(self, pids: Sequence[int]) -> tuple[sockets.Received, ...]:
+        """Return what the TCP connections of processes have received; nothing where nobody can tell."""
+        try:
+            return sockets.received(pids)
+        except OSError:
+            words = self._words(b"received", pids) or ()
+        return tuple(sockets.Received(*map(int, word.split(b":"))) for word in words)
 
     def marked(self, pids: Sequence[int]) -> bool | None:
         """Return whether one of `pids` was given a run's id; None when there is no one to ask."""

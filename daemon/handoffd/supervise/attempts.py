@@ -127,6 +127,7 @@ class Attempts:
             output=output_path(self._key.project, order.dispatch),
             deadline_s=order.timeout_min * 60 or None,
             ladder=call.ladder,
+            partial=call.partial,
         )
 
     async def follow(self, dispatch: str, run: Run, track: Callable[[], Track]) -> None:
@@ -156,7 +157,8 @@ class Attempts:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._until_over, run, tasks.cancel_scope)
             witness, clock = self._services.launcher.witness, self._services.clock
-            await until_settled(run, dispatch, self._handoffs, clock, grace_s, witness)
+            idle = self._services.executors.idle(dispatch.executor)
+            await until_settled(run, dispatch, self._handoffs, clock, grace_s, witness=witness, idle=idle)
             self._post(HandoffSettled(dispatch=dispatch.id, quiet_s=grace_s))
             tasks.cancel_scope.cancel()
 

@@ -12,6 +12,7 @@ from anyio import to_thread
 from handoffd.clock import Clock
 from handoffd.engine.track import Dispatch
 from handoffd.execute.base import Vitals
+from handoffd.execute.executor import Idle
 from handoffd.execute.process import Run
 from handoffd.execute.witness import Witness
 from handoffd.protocol.handoff import Found
@@ -22,9 +23,16 @@ SAMPLES_PER_GRACE = 10
 
 
 async def until_settled(
-    run: Run, dispatch: Dispatch, handoffs: HandoffFiles, clock: Clock, grace_s: float, witness: Witness
+    run: Run,
+    dispatch: Dispatch,
+    handoffs: HandoffFiles,
+    clock: Clock,
+    grace_s: float,
+    *,
+    witness: Witness,
+    idle: Idle,
 ) -> None:
-    """Return when a valid hand-off has been there, and the tree at rest, for `grace_s` seconds.
+    """Return when a valid hand-off has been there, and the tree no busier than `idle`, for `grace_s` seconds.
 
     Ends only by that or by cancellation: the caller cancels it when the run has ended.
     """
@@ -34,7 +42,7 @@ async def until_settled(
     while True:
         await anyio.sleep(pause_s)  # first, too: whoever ends at once costs no look
         now = await to_thread.run_sync(run.vitals, witness)
-        at_rest = last is not None and is_at_rest(last, now, pause_s)
+        at_rest = last is not None and is_at_rest(last, now, pause_s, idle)
         last = now
         if not at_rest or not await to_thread.run_sync(_handed_over, handoffs, dispatch):
             quiet_since = None

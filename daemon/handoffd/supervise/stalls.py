@@ -15,9 +15,10 @@ from anyio import to_thread
 from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Dispatch, Phase, TrackKey
 from handoffd.execute.base import Vitals
+from handoffd.execute.executor import Idle
 from handoffd.execute.process import Run
 from handoffd.supervise.services import Services
-from handoffd.supervise.stillness import is_at_rest
+from handoffd.supervise.stillness import content_bytes, is_at_rest
 from handoffd.supervise.track import TrackSupervisor
 
 LONGEST_GAP = 2.0
@@ -34,14 +35,14 @@ class Watch:
     quiet_s: float = 0.0
     warned: bool = False
 
-    def after(self, vitals: Vitals, now: float, longest_s: float) -> Watch:
+    def after(self, vitals: Vitals, now: float, longest_s: float, idle: Idle) -> Watch:
         """Return the watch after one more look, at second `now`; a gap counts for `longest_s` at most."""
         quiet_s = self.quiet_s + min(max(now - self.looked_at, 0.0), longest_s)
-        if is_at_rest(self.since, vitals, quiet_s):
+        if is_at_rest(self.since, vitals, quiet_s, idle):
             return replace(self, looked_at=now, quiet_s=quiet_s)
         return replace(self, since=vitals, looked_at=now, quiet_s=0.0)
 
-    def silence(self, vitals: Vitals, limit_min: float) -> Silence:
+    def silence(self, vitals: Vitals, limit_min: float, idle: Idle) -> Silence:
         """Return what people are told of the time since the last sign of life."""
         return Silence(
             quiet_min=self.quiet_s / 60,
@@ -49,6 +50,7 @@ class Watch:
             output_bytes=vitals.output_bytes,
             cpu_s=abs(vitals.cpu_s - self.since.cpu_s),
             written_bytes=abs(vitals.written_bytes - self.since.written_bytes),
+            received_bytes=content_bytes(self.since, vitals, idle),
         )
 
 
@@ -68,18 +70,21 @@ class Stalls:
             self._watches.pop(track.key, None)
             return
         vitals = await to_thread.run_sync(run.vitals, self._services.launcher.witness)
-        watch = self._watches[track.key] = self._look(track.key, dispatch.id, vitals)
+        idle = self._services.executors.idle(dispatch.executor)
+        watch = self._watches[track.key] = self._look(track.key, dispatch.id, vitals, idle)
         if watch.quiet_s >= limit_min * 60:
-            track.post(ExecutorStalled(dispatch=dispatch.id, silence=watch.silence(vitals, limit_min)))
+            silence = watch.silence(vitals, limit_min, idle)
+            track.post(ExecutorStalled(dispatch=dispatch.id, silence=silence))
         elif watch.quiet_s >= limit_min * 30 and not watch.warned:
             self._watches[track.key] = replace(watch, warned=True)
-            track.post(ExecutorQuiet(dispatch=dispatch.id, silence=watch.silence(vitals, limit_min)))
+            silence = watch.silence(vitals, limit_min, idle)
+            track.post(ExecutorQuiet(dispatch=dispatch.id, silence=silence))
 
-    def _look(self, key: TrackKey, dispatch: str, vitals: Vitals) -> Watch:
+    def _look(self, key: TrackKey, dispatch: str, vitals: Vitals, idle: Idle) -> Watch:
         now, known = self._services.clock.monotonic(), self._watches.get(key)
         if known is None or known.dispatch != dispatch:
             return Watch(dispatch=dispatch, since=vitals, looked_at=now)
-        return known.after(vitals, now, LONGEST_GAP * self._services.settings.schedule.poll_s)
+        return known.after(vitals, now, LONGEST_GAP * self._services.settings.schedule.poll_s, idle)
 
 
 def _executing(track: TrackSupervisor, dispatch: Dispatch | None) -> Run | None:

@@ -14,6 +14,7 @@ class Anthropic:
     """`POST /v1/messages`, streamed or whole."""
 
     name = "anthropic"
+    ping = sse.named([{"type": "ping"}])
 
     def asked(self, path: str, body: Json) -> Asked:
         """Return what the request asks."""
@@ -52,11 +53,11 @@ class Anthropic:
             "usage": usage,
         }
         if asked.stream:
-            return sse.STREAM, sse.named(_events(message))
+            return sse.STREAM, sse.named(_events(message, turn))
         return sse.PLAIN, json.dumps(message).encode()
 
 
-def _events(message: Json) -> Iterator[Json]:
+def _events(message: Json, turn: Turn) -> Iterator[Json]:
     started = {
         **message,
         "content": [],
@@ -67,17 +68,18 @@ def _events(message: Json) -> Iterator[Json]:
     for index, block in enumerate(message["content"]):
         empty = {**block, "text": ""} if block["type"] == "text" else {**block, "input": {}}
         yield {"type": "content_block_start", "index": index, "content_block": empty}
-        yield {"type": "content_block_delta", "index": index, "delta": _delta(block)}
+        for delta in _deltas(block, turn):
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": ended, "usage": message["usage"]}
     yield {"type": "message_stop"}
 
 
-def _delta(block: Json) -> Json:
+def _deltas(block: Json, turn: Turn) -> list[Json]:
     if block["type"] == "text":
-        return {"type": "text_delta", "text": block["text"]}
-    return {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        return [{"type": "text_delta", "text": piece} for piece in turn.pieces]
+    return [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
 
 
 def _blocks(content: str | list[Json]) -> list[Json]:

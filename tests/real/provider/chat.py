@@ -14,6 +14,7 @@ class Chat:
     """`POST /v1/chat/completions`, streamed or whole."""
 
     name = "chat"
+    ping = sse.COMMENT
 
     def asked(self, path: str, body: Json) -> Asked:
         """Return what the request asks."""
@@ -47,16 +48,18 @@ class Chat:
         said: Json = {"role": "assistant", "content": turn.text, **({"tool_calls": calls} if calls else {})}
         end = "tool_calls" if calls else "stop"
         if asked.stream:
-            return sse.STREAM, sse.bare(_chunks(whole, said, end, _usage(turn)), end=b"data: [DONE]\n\n")
+            return sse.STREAM, sse.bare(_chunks(whole, said, end, turn), end=b"data: [DONE]\n\n")
         choice = {"index": 0, "message": said, "finish_reason": end}
         return sse.PLAIN, json.dumps({**whole, "choices": [choice], "usage": _usage(turn)}).encode()
 
 
-def _chunks(whole: Json, said: Json, end: str, usage: Json) -> Iterator[Json]:
+def _chunks(whole: Json, said: Json, end: str, turn: Turn) -> Iterator[Json]:
     chunk = {**whole, "object": "chat.completion.chunk"}
-    yield {**chunk, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
+    first, *others = turn.pieces
+    for delta in ({**said, "content": first}, *({"content": piece} for piece in others)):
+        yield {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     yield {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": end}]}
-    yield {**chunk, "choices": [], "usage": usage}
+    yield {**chunk, "choices": [], "usage": _usage(turn)}
 
 
 def _usage(turn: Turn) -> Json:

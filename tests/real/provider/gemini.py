@@ -12,6 +12,7 @@ class Gemini:
     """`POST /v1beta/models/NAME:streamGenerateContent?alt=sse` and `:generateContent`."""
 
     name = "gemini"
+    ping = sse.COMMENT
 
     def asked(self, path: str, body: Json) -> Asked:
         """Return what the request asks."""
@@ -30,7 +31,8 @@ class Gemini:
 
     def answer(self, asked: Asked, turn: Turn) -> tuple[str, bytes]:
         """Return content type and body."""
-        parts: list[Json] = [{"text": turn.text}] if turn.text else []
+        *early, last = turn.pieces
+        parts: list[Json] = [{"text": last}] if last else []
         parts += [{"functionCall": {"name": c.tool, "args": dict(c.arguments)}} for c in turn.calls]
         given = turn.tokens.input + turn.tokens.cached
         whole: Json = {
@@ -45,4 +47,10 @@ class Gemini:
             },
             "modelVersion": asked.model,
         }
-        return (sse.STREAM, sse.bare([whole])) if asked.stream else (sse.PLAIN, json.dumps(whole).encode())
+        if not asked.stream:
+            return sse.PLAIN, json.dumps(whole).encode()
+        return sse.STREAM, sse.bare([*map(_said, early), whole])
+
+
+def _said(piece: str) -> Json:
+    return {"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": piece}]}}]}

@@ -14,6 +14,7 @@ class Responses:
     """`POST /v1/responses`, streamed or whole."""
 
     name = "responses"
+    ping = sse.COMMENT
 
     def asked(self, path: str, body: Json) -> Asked:
         """Return what the request asks."""
@@ -46,11 +47,11 @@ class Responses:
             },
         }
         if asked.stream:
-            return sse.STREAM, sse.named(_events(response))
+            return sse.STREAM, sse.named(_events(response, turn))
         return sse.PLAIN, json.dumps(response).encode()
 
 
-def _events(response: Json) -> Iterator[Json]:
+def _events(response: Json, turn: Turn) -> Iterator[Json]:
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     for index, item in enumerate(response["output"]):
@@ -58,7 +59,8 @@ def _events(response: Json) -> Iterator[Json]:
         if item["type"] == "message":
             text = item["content"][0]["text"]
             at = {"item_id": item["id"], "output_index": index, "content_index": 0}
-            yield {"type": "response.output_text.delta", **at, "delta": text}
+            for piece in turn.pieces:
+                yield {"type": "response.output_text.delta", **at, "delta": piece}
             yield {"type": "response.output_text.done", **at, "text": text}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     yield {"type": "response.completed", "response": response}

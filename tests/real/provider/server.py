@@ -16,7 +16,7 @@ from tests.real.provider.chat import Chat
 from tests.real.provider.gemini import Gemini
 from tests.real.provider.responses import Responses
 from tests.real.provider.sse import PLAIN
-from tests.real.provider.turns import Answer, Asked, Dialect, Fault, Json, Model, Silence
+from tests.real.provider.turns import Answer, Asked, Dialect, Fault, Json, Model, Silence, Slow, Turn
 
 _SUFFIXES: tuple[tuple[str, Dialect], ...] = (
     ("/messages", Anthropic()),
@@ -96,9 +96,27 @@ def _handler(provider: Provider, model: Model) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
             elif isinstance(answer, Fault):
                 self._send(answer.status, PLAIN, json.dumps(answer.body).encode(), dict(answer.headers))
+            elif isinstance(answer, Slow):
+                self._drip(dialect, asked, answer)
             else:
                 kind, content = dialect.answer(asked, answer)
                 self._send(200, kind, content, {})
+
+        def _drip(self, dialect: Dialect, asked: Asked, slow: Slow) -> None:
+            kind, content = dialect.answer(asked, Turn(slow.text, by_word=True))
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            ping_s = slow.ping_s or slow.pause_s
+            for event in content.split(b"\n\n")[:-1]:
+                left = slow.pause_s
+                while left > 0 and not provider.over.wait(min(ping_s, left)):
+                    left -= ping_s
+                    if slow.ping_s is not None:
+                        self.wfile.write(dialect.ping)
+                self.wfile.write(event + b"\n\n")
 
         def _send(self, status: int, kind: str, content: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -9,6 +9,8 @@ from tests.real.provider.turns import Json
 
 STREAM = "text/event-stream"
 PLAIN = "application/json"
+COMMENT = b": keep-alive\n\n"
+"""An event that readers pass over."""
 
 
 def named(events: Iterable[Json]) -> bytes:

@@ -6,6 +6,7 @@ the bytes that its provider would send.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -38,6 +39,13 @@ class Turn:
     text: str = ""
     calls: tuple[Call, ...] = ()
     tokens: Tokens = Tokens()
+    by_word: bool = False
+    """Whether each word of the text is an event of its own."""
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text as it is streamed."""
+        return re.findall(r"\S+\s*", self.text) if self.by_word else [self.text]
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,16 @@ class Silence:
     seconds: float = 120
 
 
-Answer = Turn | Fault | Silence
+@dataclass(frozen=True)
+class Slow:
+    """An answer whose events are `pause_s` seconds apart, with a ping every `ping_s` seconds between them."""
+
+    text: str
+    pause_s: float
+    ping_s: float | None = None
+
+
+Answer = Turn | Fault | Silence | Slow
 
 
 @dataclass(frozen=True)
@@ -79,6 +96,8 @@ class Dialect(Protocol):
     """How one provider's API is spoken."""
 
     name: str
+    ping: bytes
+    """What the provider sends to keep a connection open."""
 
     def asked(self, path: str, body: Json) -> Asked:
         """Return what the request asks."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.runs import run_spec
 
-from handoffd.execute.runner.capture import Capture
+from handoffd.execute.output import heard_ns
+from handoffd.execute.runner.capture import Capture, Sieve
 
 
 @pytest.fixture
@@ -90,3 +94,39 @@ def test_run_that_never_began_has_no_output(capture: Capture) -> None:
     capture.finish()
 
     assert (0, "", None) == (capture.total, capture.tail, capture.error)
+
+
+PARTIAL = b'{"type":"stream_event"'
+LINES = (b'{"type":"system"}', b'{"type":"stream_event","event":1}', b"", b'{"type":"st', b"plain", PARTIAL)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12), st.data())
+def test_lines_of_one_kind_are_taken_out_however_the_pieces_fall(
+    lines: list[bytes], data: st.DataObject
+) -> None:
+    """And all others are whole, in their order; no more is held than the beginning of a line."""
+    whole, sieve, kept, at = b"\n".join(lines), Sieve((PARTIAL,)), [], 0
+    while at < len(whole):
+        size = data.draw(st.integers(1, 40))
+        kept.append(sieve.sift(whole[at : at + size]))
+        at += size
+    kept.append(sieve.rest())
+
+    expected = b"".join(line for line in whole.splitlines(keepends=True) if not line.startswith(PARTIAL))
+    assert expected == b"".join(kept)
+
+
+def test_what_is_not_kept_is_a_sign_of_life(capture: Capture, tmp_path: Path) -> None:
+    """The output does not grow by it, but it can be seen when the run was heard last."""
+    spec = run_spec(tmp_path, "r1", "true", output=str(tmp_path / "output.log"))
+    capture.open(str(tmp_path), replace(spec, partial=(PARTIAL.decode(),)))
+    os.utime(tmp_path / "output.pos", (1, 1))
+
+    os.write(capture.write_end, PARTIAL + b',"event":1}\n')
+    capture.read()
+    assert 1 < heard_ns(tmp_path) // 10**9
+    os.write(capture.write_end, b"kept\n")
+    capture.close_write_end()
+    capture.finish()
+
+    assert (5, "kept\n") == (capture.total, (tmp_path / "output.log").read_text())

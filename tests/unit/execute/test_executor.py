@@ -83,6 +83,14 @@ def test_a_permission_may_be_another_one_at_a_step() -> None:
     assert ("tool", "--read") == invocation(tool.model_copy(update={"permission": "read"}), commit).argv
 
 
+def test_the_lines_that_are_not_kept_are_told_to_the_shim() -> None:
+    """It alone sees them."""
+    tool = Executor(name="tool", argv=("tool",), stream=StreamFormat(partial=('{"t":"delta"',)))
+
+    assert ('{"t":"delta"',) == invocation(tool, HERE).partial
+    assert () == invocation(tool.model_copy(update={"stream": None}), HERE).partial
+
+
 def test_who_can_continue_a_session_says_where_its_id_is_told() -> None:
     """And has a place for it in argv."""
     argv = ("tool", ("--resume", "{session}"))

@@ -76,8 +76,8 @@ def test_single_keys_of_what_ships_can_be_changed() -> None:
         "  claude: {model: sonnet}\n"
     )
 
-    assert ("--model", "sonnet") == invocation(found.get("claude"), HERE).argv[5:7]
-    assert ("--model", "opus") == invocation(found.get("best"), HERE).argv[5:7]
+    assert ("--model", "sonnet") == invocation(found.get("claude"), HERE).argv[6:8]
+    assert ("--model", "opus") == invocation(found.get("best"), HERE).argv[6:8]
     assert ((), "stream-json") == (found.get("best").env, found.get("best").output)
     assert ("claude", "--version") == found.get("best").version
 
@@ -120,8 +120,8 @@ def test_an_unknown_executor_names_the_known_ones() -> None:
         (
             "{argv: [a], promt: stdin}",
             "settings.yaml:2: executors.x.promt: unknown key (allowed: account, argv, ends, env, "
-            "extends, install, ladder, limits, login, model, notes, output, permission, permissions, prompt, "
-            "session, stream, version, writes)",
+            "extends, idle, install, ladder, limits, login, model, notes, output, permission, permissions, "
+            "prompt, session, stream, version, writes)",
         ),
         ("{argv: a}", "settings.yaml:2: executors.x.argv: must be a list"),
         ("{argv: [a, 1]}", "settings.yaml:2: executors.x.argv.1: must be text, or a list of texts"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.namespaces import in_user_namespace
+from tests.unit.execute.test_sockets import connected, send
 
 from handoffd.execute.runner import proc, witnessing
 from handoffd.execute.witness import ALONE, Witness
@@ -26,6 +27,13 @@ from handoffd.execute.witness import ALONE, Witness
 pid = int(sys.argv[1])
 witness = Witness(Path(sys.argv[2])) if sys.argv[2] else ALONE
 print(json.dumps([witness.written([pid]), inside_executor(pid, witness)]))
+"""
+
+CONNECTIONS = """
+import json, sys
+from pathlib import Path
+from handoffd.execute.witness import Witness
+print(json.dumps(Witness(Path(sys.argv[2])).received([int(sys.argv[1])])))
 """
 
 
@@ -95,6 +103,20 @@ def test_from_inside_a_user_namespace_the_launcher_sees(tmp_path: Path) -> None:
 
         assert [({str(agent): [*proc.shown_written(agent)]}, True)] == seen[:1]
         assert [({str(person): [*proc.shown_written(person)]}, False)] == seen[1:]
+
+
+def test_connections_are_seen_from_inside_a_user_namespace(tmp_path: Path) -> None:
+    """By the launcher; without one that can tell, nothing is."""
+    with connected() as (pid, ours):
+        send(ours, b"x" * 100)
+        with launcher(tmp_path / "l"):
+            told = json.loads(in_user_namespace(CONNECTIONS, str(pid), str(tmp_path / "l")))
+        with launcher(tmp_path / "old", older=True):
+            untold = json.loads(in_user_namespace(CONNECTIONS, str(pid), str(tmp_path / "old")))
+
+        assert [list(one) for one in ALONE.received([pid])] == told
+        assert [100] == [data_bytes for _, data_bytes, _ in told]
+    assert [] == untold
 
 
 @pytest.mark.parametrize("older", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -25,6 +26,23 @@ def test_it_tells_what_processes_have_written() -> None:
     assert (b"written", os.getpid()) == (verb, pid)
     assert 0 <= calls <= seen.calls
     assert 0 <= stored <= seen.stored
+
+
+def test_it_tells_what_connections_have_received() -> None:
+    """Of all processes together, by the number of the socket."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+    ):
+        other, _ = server.accept()
+        with other:
+            other.sendall(b"x" * 100)
+            one.recv(100)
+            said = answer(b"received", b"%d 4194305" % os.getpid()) or b""
+            number = os.fstat(one.fileno()).st_ino
+
+    assert b"%d:100:1" % number in said.split()
+    assert b"received" == answer(b"received", b"4194305")
 
 
 def test_it_tells_who_belongs_to_a_run() -> None:

@@ -10,6 +10,7 @@ from tests.support.runs import run_spec
 from tests.unit.supervise.making import at, dispatch_of, house, make_project
 
 from handoffd.engine.track import Dispatch
+from handoffd.execute.executor import Idle
 from handoffd.execute.witness import ALONE
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.supervise.handoffs import HandoffFiles
@@ -42,7 +43,7 @@ async def test_it_settles_once_a_valid_handoff_lies_there(tmp_path: Path) -> Non
         handoffs, settled = Looks(root), anyio.Event()
 
         async def wait() -> None:
-            await until_settled(run, dispatch_of(), handoffs, here.clock, 0.2, ALONE)
+            await until_settled(run, dispatch_of(), handoffs, here.clock, 0.2, witness=ALONE, idle=Idle())
             settled.set()
 
         tasks.start_soon(wait)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
+import pytest
+from anyio import to_thread
 from tests.support.eventually import eventually
 from tests.unit.supervise.living import living, shown
 from tests.unit.supervise.making import House, house, make_project
@@ -13,6 +19,9 @@ from tests.unit.supervise.making import House, house, make_project
 from handoffd.engine.requests import Initialised, Noted, Started
 from handoffd.engine.track import Phase
 from handoffd.execute.base import Vitals
+from handoffd.execute.executor import Idle
+from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.execute.stream.format import StreamFormat
 from handoffd.supervise.project import Project
 from handoffd.supervise.stalls import Stalls, Watch
 
@@ -23,27 +32,32 @@ START = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)
 def test_silence_adds_up_and_a_sign_of_life_ends_it() -> None:
     """What was seen last is what the next looks are compared with."""
     watch = Watch(dispatch="d1", since=START, looked_at=100.0)
-    quiet = watch.after(START, 130.0, 60).after(START, 160.0, 60)
+    quiet = watch.after(START, 130.0, 60, Idle()).after(START, 160.0, 60, Idle())
     assert 60.0 == quiet.quiet_s
 
     busy = Vitals(output_bytes=11, cpu_s=1.0, written_bytes=20)
-    assert Watch(dispatch="d1", since=busy, looked_at=190.0) == quiet.after(busy, 190.0, 60)
+    assert Watch(dispatch="d1", since=busy, looked_at=190.0) == quiet.after(busy, 190.0, 60, Idle())
 
 
 def test_a_gap_between_two_looks_is_no_long_silence() -> None:
     """The machine slept, or the daemon was stopped; a clock that goes back counts for nothing."""
     watch = Watch(dispatch="d1", since=START, looked_at=100.0)
-    assert 60.0 == watch.after(START, 100_000.0, 60).quiet_s
-    assert 0.0 == watch.after(START, 50.0, 60).quiet_s
+    assert 60.0 == watch.after(START, 100_000.0, 60, Idle()).quiet_s
+    assert 0.0 == watch.after(START, 50.0, 60, Idle()).quiet_s
 
 
 @asynccontextmanager
 async def at_work(
-    tmp_path: Path, agent: str = "exec sleep 600", settings: str | None = None
+    tmp_path: Path, agent: str = "exec sleep 600", settings: str | None = None, **more: Any
 ) -> AsyncIterator[tuple[House, Project]]:
-    """Lend a project whose executor is at work on bdd, and has begun with the commands `agent`."""
+    """Lend a project whose executor is at work on bdd, and has begun with the commands `agent`.
+
+    `more` is added to the executor's definition.
+    """
     root = make_project(tmp_path, rules=UNHURRIED, settings=settings)
     async with house(tmp_path, f"touch {tmp_path}/begun\n{agent}") as here, living(here, root) as project:
+        executors = here.services.executors.executors
+        executors["agent"] = executors["agent"].model_copy(update=more)  # type: ignore[index]
         await project.main.give(Initialised(project="shop"))
         await project.main.give(Started(story="US-001"))
         await eventually((tmp_path / "begun").exists)
@@ -90,6 +104,113 @@ async def test_a_sign_of_life_starts_the_time_anew(tmp_path: Path) -> None:
 
         assert ["executor_quiet"] == await minutes_pass(here, project, 9)
         assert "running" == shown(project)["status"]
+
+
+CLIENT = """
+import os, socket, sys, time
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+database = os.open("database", os.O_WRONLY | os.O_CREAT)
+while said := peer.recv(65536):
+    verb, _, number = said.strip().partition(b" ")
+    if verb == b"work":
+        until = time.process_time() + float(number)
+        while time.process_time() < until:
+            pass
+    elif verb == b"store":
+        os.pwrite(database, b"x" * int(number), 0)
+        os.fsync(database)
+    elif verb == b"print":
+        print('{"type":"stream_event","event":{"type":"content_block_delta"}}', flush=True)
+    peer.sendall(b".")
+"""
+"""An agent that waits for its provider, and does with each segment what that says, as the real ones do."""
+
+
+class Provider:
+    """Our end of an agent's connection."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._peer: socket.socket | None = None
+        self.agent = f"exec {sys.executable} -I -S -c {quote(CLIENT)} {self._server.getsockname()[1]}"
+
+    async def sends(self, text: str, *, size: int = 0, times: int = 1) -> None:
+        """Send segments of at least `size` bytes, each when the one before was dealt with."""
+        await to_thread.run_sync(self._send, text.ljust(size).encode(), times)
+
+    def _send(self, data: bytes, times: int) -> None:
+        if self._peer is None:
+            self._peer, _ = self._server.accept()
+        for _ in range(times):
+            self._peer.sendall(data)
+            assert b"." == self._peer.recv(1)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._server.close()
+        if self._peer is not None:
+            self._peer.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    """Lend a provider that an agent may call."""
+    lent = Provider()
+    yield lent
+    lent.close()
+
+
+def idle_of(name: str) -> Idle:
+    """Return the rates of an executor that ships."""
+    return load_book(shipped_layer()).get(name).idle
+
+
+WORDS = StreamFormat(partial=('{"type":"stream_event"',))
+STALL_2_MIN = "stall_min: 2\n"
+PING, WORD = 42, 211
+"""Bytes of a ping and of one word of an answer, both as they were measured, and encrypted."""
+
+
+async def test_a_slow_answer_of_which_nothing_is_printed_is_life(tmp_path: Path, provider: Provider) -> None:
+    """A word every twenty seconds, with the pings between: the connections tell."""
+    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("codex")) as (here, project):
+        for _ in range(6):
+            await provider.sends("pass", size=WORD, times=3)
+            await provider.sends("pass", size=PING, times=4)
+            assert [] == await minutes_pass(here, project, 1)
+
+
+async def test_a_slow_answer_that_is_printed_by_word_is_life(tmp_path: Path, provider: Provider) -> None:
+    """Though its words are not kept, for there may be more of them than there is room."""
+    async with at_work(tmp_path, provider.agent, STALL_2_MIN, stream=WORDS) as (here, project):
+        (run,) = project.main.attempts.live.values()
+        for _ in range(6):
+            before = run.vitals().heard_ns
+            await provider.sends("print", size=PING)
+            await eventually(lambda before=before: run.vitals().heard_ns > before)  # type: ignore[misc]
+            assert [] == await minutes_pass(here, project, 1)
+        assert 0 == run.vitals().output_bytes
+
+
+async def test_pings_are_no_life_though_the_agent_works_at_each(tmp_path: Path, provider: Provider) -> None:
+    """Two a second cost claude more than 1 % of a core, for ever."""
+    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("claude")) as (here, project):
+        told: list[str] = []
+        for _ in range(3):
+            await provider.sends("work 0.01", size=PING, times=120)
+            told = await minutes_pass(here, project, 1)
+        assert ["executor_quiet", "executor_stalled"] == told
+
+
+async def test_an_idle_agent_that_tidies_its_database_is_at_rest(tmp_path: Path, provider: Provider) -> None:
+    """codex does once a minute, which is neither more nor less work than nothing."""
+    async with at_work(tmp_path, provider.agent, STALL_2_MIN, idle=idle_of("codex")) as (here, project):
+        told: list[str] = []
+        for _ in range(3):
+            await provider.sends("store 24576", times=1)
+            await provider.sends("pass", size=PING, times=120)
+            told = await minutes_pass(here, project, 1)
+        assert ["executor_quiet", "executor_stalled"] == told
 
 
 async def test_without_a_limit_silence_is_nothing(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Capture:
         self._buffer = memoryview(bytearray(_READ_BYTES))
         # Until there is a file, output is counted and its end remembered.
         self._ring = ring.Ring(None, -1, 0, 1, base.TAIL_BYTES)
+        self._sieve = Sieve(())
 
     def open(self, run_dir: str, spec: base.RunSpec) -> None:
         """Make the output file and its position file; what fails is noted and costs output only."""
@@ -41,6 +42,7 @@ class Capture:
             fault = spawn.explain(f"output {spec.output!r}", error)
         self._ring = ring.Ring(output, position, spec.head_bytes, spec.tail_bytes, base.TAIL_BYTES)
         self._ring.error = fault or self._ring.error
+        self._sieve = Sieve(tuple(beginning.encode() for beginning in spec.partial))
 
     def close_write_end(self) -> None:
         """Leave the writing to the program; from then on the pipe ends with the last writer."""
@@ -60,7 +62,12 @@ class Capture:
         if count == 0:
             os.close(self.pipe)
             self.pipe = -1
-        self._ring.write(self._buffer[:count])
+        if not self._sieve.beginnings:
+            self._ring.write(self._buffer[:count])
+        elif kept := self._sieve.sift(bytes(self._buffer[:count])):
+            self._ring.write(memoryview(kept))
+        elif count:
+            self._ring.heard()
         return count
 
     def finish(self) -> None:
@@ -71,11 +78,12 @@ class Capture:
             if count == 0:
                 break
             taken += count
+        self._ring.write(memoryview(self._sieve.rest()))
         self._ring.close()
 
     @property
     def total(self) -> int:
-        """How many bytes have been written."""
+        """How many bytes have been written, without what is not kept by intention."""
         return self._ring.total
 
     @property
@@ -91,6 +99,43 @@ class Capture:
             if end[start] & 0xC0 != 0x80:
                 return end[start:].decode("utf-8", "replace")
         return end.decode("utf-8", "replace")
+
+
+class Sieve:
+    """Takes out of an output the lines that begin in one of some ways. Holds no more than a beginning.
+
+    Agents that report their answers word by word print so many lines of that kind that nothing else would be
+    left in a bounded output.
+    """
+
+    def __init__(self, beginnings: tuple[bytes, ...]) -> None:
+        self.beginnings = beginnings
+        self._held = b""
+        self._is_partial: bool | None = None
+        """Of the line that has begun; None while its beginning may be either."""
+
+    def sift(self, data: bytes) -> bytes:
+        """Return what of the next `data` is to be kept."""
+        *ended, rest = data.split(b"\n")
+        kept = [self._take(line + b"\n", ended=True) for line in ended]
+        return b"".join([*kept, self._take(rest, ended=False)])
+
+    def rest(self) -> bytes:
+        """Return what is held of a line that has no more to come."""
+        held, self._held = self._held, b""
+        return held
+
+    def _take(self, part: bytes, *, ended: bool) -> bytes:
+        if self._is_partial is None:
+            part, self._held = self._held + part, b""
+            self._is_partial = part.startswith(self.beginnings)
+            if not (ended or self._is_partial) and any(one.startswith(part) for one in self.beginnings):
+                self._held, self._is_partial = part, None
+                return b""
+        kept = b"" if self._is_partial else part
+        if ended:
+            self._is_partial = None
+        return kept
 
 
 def _enlarge(pipe: int) -> None:

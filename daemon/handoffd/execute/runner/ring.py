@@ -143,6 +143,10 @@ class Ring:
         for start in range(0, len(data), self._chunk):
             self._write_chunk(data[start : start + self._chunk])
 
+    def heard(self) -> None:
+        """Take note that something came which is not kept: others see when the position was noted last."""
+        self._note_position()
+
     def close(self) -> None:
         """Put the file in reading order under its name; a failure leaves the ring, still readable."""
         output = self._output

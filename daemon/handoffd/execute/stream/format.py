@@ -110,6 +110,8 @@ class StreamFormat(_Model):
     """Where the agent's own session id stands, in whatever line."""
     model: Paths = ()
     lines: tuple[LineRule, ...] = ()
+    partial: tuple[str, ...] = ()
+    """How lines begin that tell an answer word by word: signs of life, which are not kept."""
 
     @cached_property
     def for_objects(self) -> Mapping[object, tuple[LineRule, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from handoffd.engine.usage import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import Part
 from handoffd.execute.stream.reading import MAX_ERRORS, MAX_FILES, Seen, StreamReader
 from handoffd.execute.stream.splitting import MOST_LINE_BYTES
@@ -264,3 +266,25 @@ def test_pieces_make_no_difference_and_no_line_is_fatal(
     texts = (whole.session, whole.model, whole.activity, whole.limit, *whole.files, *whole.errors)
     assert all(text.isprintable() for text in texts if text is not None)
     assert min(whole.usage.input_tokens, whole.usage.output_tokens, whole.usage.cost_usd or 0) >= 0
+
+
+def test_words_of_an_answer_in_between_change_nothing() -> None:
+    """A shim of an older release keeps them: they are passed over, and tokens are counted once."""
+    message = {"id": "m-1", "usage": {"input_tokens": 7, "output_tokens": 5}}
+    begun = line(type="stream_event", event={"type": "message_start", "message": message}, session_id="s-1")
+    word = line(type="stream_event", event={"type": "content_block_delta", "delta": {"text": "Hel"}})
+    whole = assistant({"type": "text", "text": "Hello"}, **message)
+    result = line(
+        type="result", is_error=False, result="Hello", usage={"input_tokens": 7, "output_tokens": 5}
+    )
+
+    assert seen(whole, result) == replace(seen(begun, *[word] * 5000, whole, result), lines=2)
+
+
+def test_what_is_not_kept_of_an_output_is_what_tells_an_answer_by_word() -> None:
+    """As claude prints it, without a blank."""
+    kept = b'{"type":"assistant","message":{}}', b'{"type":"system","subtype":"init"}'
+    partial = tuple(beginning.encode() for beginning in (CLAUDE.stream or StreamFormat()).partial)
+
+    assert b'{"type":"stream_event","event":{"type":"ping"}}'.startswith(partial)
+    assert not any(one.startswith(partial) for one in kept)
