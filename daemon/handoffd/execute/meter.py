@@ -139,6 +139,8 @@ class Meter:
             left -= len(chunk.data)
         if self._position != start:
             self.live = Live(seen=self._source.priced(reader.seen), heard_at=heard_at(self._run_dir))
+        else:  # words of an answer may have come that are not kept
+            self.live = replace(self.live, heard_at=heard_at(self._run_dir))
         return self._position != start
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,15 @@ def test_what_is_read_has_its_cost_where_the_agent_does_not_tell_it(agent: Agent
 
     for usage in (meter.live.seen.usage, meter.finish().usage):
         assert (2.0, "table") == (usage.cost_usd, usage.priced)
+
+
+def test_what_is_not_kept_is_heard(agent: Agent) -> None:
+    """Its shim notes the position for that, too: `status` tells when the agent said something last."""
+    meter = agent.meter()
+    agent.prints(turn(1, "Hello."))
+    meter.look()
+    os.utime(agent.run_dir / "output.pos", (1_800_000_000, 1_800_000_000))
+    meter.look()
+
+    assert datetime.fromtimestamp(1_800_000_000, UTC) == meter.live.heard_at
+    assert "says Hello." == meter.live.seen.activity
