@@ -138,7 +138,7 @@ def test_what_each_cli_writes_outside_the_project_is_declared(
     assert () == undeclared(shipped, {"HOME": "/home/me", **moved}, paths)
 
 
-def test_whoever_is_logged_in_today_is_so_tomorrow(tmp_path: Path) -> None:
+def test_a_login_that_is_there_today_counts_tomorrow(tmp_path: Path) -> None:
     """Nothing moves what claude keeps in HOME, unless a person says so."""
     claude = load_book(shipped_layer()).get("claude").model_copy(update={"version": None})
     (tmp_path / ".claude").mkdir()

@@ -51,7 +51,8 @@ class Received(NamedTuple):
 def received(pids: Iterable[int]) -> tuple[Received, ...]:
     """Return what the TCP connections of `pids` have received; of those that may be looked at.
 
-    Raises PermissionError when that is none of them, and OSError when the kernel does not tell.
+    Raises PermissionError when that is none of them, and OSError when this process may not ask the kernel.
+    A kernel that knows no connections of a kind (IPv6, say) tells nothing of them.
     """
     numbers = _numbers(pids)
     return tuple(told for told in _told() if told.number in numbers) if numbers else ()
