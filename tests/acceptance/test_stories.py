@@ -155,7 +155,7 @@ def test_a_reopened_story_goes_further_back_once(daemon: Daemon, tmp_path: Path)
     assert ["impl", "verify", "scaffold", "impl", "verify", "impl", "verify", "update-memory"] == steps
     assert "Cents are lost." in prompts(project, "impl")[1]
     history = (project / ".ai/history.md").read_text()
-    assert 1 == history.count("### Reopen US-001 at impl")
+    assert 1 == history.count("### Reopen — US-001 → impl\n")
     assert "Cents are lost." in history
 
 

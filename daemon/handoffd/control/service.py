@@ -33,6 +33,7 @@ from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.results import Result
 from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.naming import project_name
 from handoffd.mending import remedies
@@ -272,7 +273,8 @@ class Service(Reads):
             return
         if name is None:
             name = await to_thread.run_sync(project_name, root)
-        result = await self._supervision.give(root, Initialised(project=name))
+        done = await to_thread.run_sync(finished_before, root)
+        result = await self._supervision.give(root, Initialised(project=name, done=done))
         adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before us
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))

@@ -54,7 +54,7 @@ EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
     "resume": lambda _, by: Resumed(by=by),
     "note": lambda given, by: Noted(text=given["text"], by=by),
     "rollback": lambda given, by: RolledBack(step=given["step"], force=given["force"], by=by),
-    "reopen": lambda given, by: Reopened(step=given["step"], note=given["note"], by=by),
+    "reopen": lambda given, by: Reopened(step=given["step"], note=given["note"], entry=2, by=by),
     "use": lambda given, by: ExecutorChosen(executor=given["executor"], by=by),
     "budget": lambda given, by: BudgetRaised(
         scope="attempt" if given["attempt"] else "story" if given["story"] else "project",

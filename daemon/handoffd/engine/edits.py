@@ -11,7 +11,7 @@ from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, ground, row
 from handoffd.engine.events import Restored, StateEdited
 from handoffd.engine.requests import EditConfirmed
-from handoffd.engine.routing import lasting
+from handoffd.engine.routing import lasting, with_done
 from handoffd.engine.track import HeldEdit, Track
 from handoffd.engine.verbs import moved_by_person
 from handoffd.engine.wording import accept, ask_human, notice, refuse
@@ -25,7 +25,7 @@ _SHUT = frozenset({Status.PENDING, Status.NEEDS_HUMAN, Status.FAILING})
 def state_edited(situation: Situation, event: StateEdited) -> Decision:
     """Adopt, hold or undo an edit that was valid in itself."""
     if situation.track.state is None:
-        return _adopt(situation, event.state, "found in the project")
+        return _adopt(situation, event.state, "found in the project", event.done)
     if situation.ledger.dispatch is not None or event.dispatch is not None or event.overtaken:
         return _undo(
             situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
@@ -44,8 +44,8 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
             "STATE.json was changed from outside, and was restored (external_edits: refuse)",
         )
     if event.policy == "hold_gates" and (gate := _gate_passed(situation, event.state)) is not None:
-        return _hold(situation, event.state, gate)
-    return _adopt(situation, event.state, "changed from outside")
+        return _hold(situation, event, gate)
+    return _adopt(situation, event.state, "changed from outside", event.done)
 
 
 def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
@@ -57,7 +57,7 @@ def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
     if situation.ledger.dispatch is not None:
         return refuse(situation, "ALREADY_RUNNING", "an executor runs: confirm when it has ended", advice)
     confirmed = situation.at(moved_by_person(situation.track))
-    return _adopt(confirmed, held.state, f"confirmed by {event.by}")
+    return _adopt(confirmed, held.state, f"confirmed by {event.by}", held.done)
 
 
 def restored(situation: Situation, event: Restored) -> Decision:
@@ -73,13 +73,15 @@ def restored(situation: Situation, event: Restored) -> Decision:
     return accept(held, message, do="look at the status, then resume it")
 
 
-def _adopt(situation: Situation, state: State, why: str) -> Decision:
+def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...]) -> Decision:
     before = situation.track.state
     if state.step == DONE:
         state = state.with_(status=Status.PASS)  # the end of a pipeline has no other status
     same_story = before is not None and before.story == state.story
     ledger = situation.ledger if same_story else lasting(situation.ledger)
-    track = Track(state=state, ledger=ledger).with_ledger(held_edit=None, told=None, handed_out=None)
+    track = Track(state=state, ledger=with_done(ledger, done)).with_ledger(
+        held_edit=None, told=None, handed_out=None
+    )
     if before is None or before.step != state.step:
         track = track.with_ledger(free_repeats=0, timeouts=0, session=None, asking=None)  # of one step
     if state.status is not Status.RUNNING:
@@ -94,9 +96,10 @@ def _undo(situation: Situation, code: str, message: str) -> Decision:
     return decision.also(notice(situation.track, "warning", message, why=why, action=events))
 
 
-def _hold(situation: Situation, state: State, gate: str) -> Decision:
+def _hold(situation: Situation, event: StateEdited, gate: str) -> Decision:
+    state = event.state
     why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
-    track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why))
+    track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why, done=event.done))
     held = ask_human(situation.at(track), why, why="a gate opens only through a verb")
     return held.because(row(gate, "requires_human", True), ground("settings.external_edits", "hold_gates"))
 

@@ -243,12 +243,14 @@ class StateEdited:
 
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
+    `done` names the stories that were brought to their end elsewhere, as far as that is known.
     """
 
     state: State
     policy: Literal["hold_gates", "adopt", "refuse"] = "hold_gates"
     dispatch: str | None = None
     overtaken: bool = False
+    done: tuple[str, ...] = ()
     kind: Literal["state_edited"] = "state_edited"
 
 

@@ -12,9 +12,10 @@ from handoffd.protocol.state import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialised:
-    """The project was given its first STATE."""
+    """The project was given its first STATE. `done` names the stories that were done before."""
 
     project: str
+    done: tuple[str, ...] = ()
     kind: Literal["initialised"] = "initialised"
 
 
@@ -179,10 +180,14 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopened:
-    """A story that was done is taken up again at `step`."""
+    """A story that was done is taken up again at `step`.
+
+    `entry` is the form of what is appended to the history: 1 as releases before wrote it, 2 as the reference.
+    """
 
     step: str
     note: str | None = None
+    entry: Literal[1, 2] = 1
     by: str = "cli"
     kind: Literal["reopened"] = "reopened"
 

@@ -257,6 +257,14 @@ def lasting(ledger: Ledger) -> Ledger:
     )  # fmt: skip
 
 
+def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
+    """Return the ledger in which `stories` are done, too, the last of them last."""
+    if not stories:
+        return ledger
+    others = tuple(name for name in ledger.stories_done if name not in stories)
+    return changed(ledger, stories_done=(*others, *stories))
+
+
 def _only_project(ledger: Ledger) -> dict[Scope, Cap]:
     return {scope: cap for scope, cap in ledger.granted.items() if scope == "project"}
 

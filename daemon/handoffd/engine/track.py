@@ -231,6 +231,8 @@ class HeldEdit:
 
     state: State
     why: str
+    done: tuple[str, ...] = ()
+    """The stories that it brings to their end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from handoffd.engine.advice import approving, way_on
 from handoffd.engine.backlog import startable
 from handoffd.engine.commands import command
@@ -23,7 +25,7 @@ from handoffd.engine.requests import (
     RolledBack,
     Skipped,
 )
-from handoffd.engine.routing import MAX_ATTEMPTS, enter, next_parked
+from handoffd.engine.routing import MAX_ATTEMPTS, enter, next_parked, with_done
 from handoffd.engine.track import StopReason, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.rules import DONE
@@ -34,7 +36,8 @@ def initialise(situation: Situation, event: Initialised) -> Decision:
     """Give the track its first STATE."""
     state = State(project=event.project)
     bootstrap = situation.rules.pipelines["story"].bootstrap or situation.rules.pipelines["story"].first
-    track = enter(Track(state=state, ledger=situation.ledger), bootstrap, situation.rules)
+    ledger = with_done(situation.ledger, event.done)
+    track = enter(Track(state=state, ledger=ledger), bootstrap, situation.rules)
     return accept(track, f"{event.project} is initialised", do=f"next: {command('start', 'STORY')}")
 
 
@@ -251,10 +254,21 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
     track = moved_by_person(entered.with_note(event.note)).with_ledger(
         escalated=False, stories_done=_others_done(situation)
     )
-    day = situation.now.date().isoformat()
-    entry = f"\n### Reopen {state.story} at {event.step} ({day})\n\n{event.note or 'No note was given.'}\n"
-    return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(
-        AppendHistory(text=entry)
+    order = AppendHistory(text=_entry_of(situation, event))
+    return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)
+
+
+def _entry_of(situation: Situation, event: Reopened) -> str:
+    """Return the entry of the history for a reopening: other tools count and read them by their form."""
+    story, at = situation.state.story, situation.now
+    if event.entry == 1:  # recorded by a release that wrote it so
+        note = event.note or "No note was given."
+        return f"\n### Reopen {story} at {event.step} ({at.date().isoformat()})\n\n{note}\n"
+    moment = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    note = " ".join((event.note or "N/A").split())
+    return (
+        f"### Reopen — {story or 'null'} → {event.step}\n- **Date**: {moment}\n"
+        f"- **From**: {DONE} → {event.step}\n- **Note**: {note}\n"
     )
 
 

@@ -15,4 +15,5 @@ def append_history(root: str, text: str) -> None:
     seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
     if seen is not None and seen.content.endswith(text.encode()):
         return
-    append_project_file(Path(root), HISTORY, text)
+    unended = seen is not None and seen.content and not seen.content.endswith(b"\n")
+    append_project_file(Path(root), HISTORY, f"\n{text}" if unended else text)

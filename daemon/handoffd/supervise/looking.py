@@ -18,9 +18,11 @@ from handoffd.clock import Clock
 from handoffd.engine.events import HandoffArrived, StateEdited
 from handoffd.engine.track import Dispatch, Track
 from handoffd.errors import HandoffdError, InvalidFile
+from handoffd.inspection.finished import finished_before
 from handoffd.protocol.document import parse_state
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
+from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.store.projection import Seen, read_state
 from handoffd.supervise.handoffs import HandoffFiles
@@ -111,12 +113,17 @@ class Look:
             raise  # at rest it is left as it is, for a person to mend, and the project is marked
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
+        if track.track.state is None:
+            done = await to_thread.run_sync(finished_before, self._root, parsed.state)
+        else:
+            done = (parsed.state.story,) if parsed.state.story and parsed.state.step == DONE else ()
         await track.give(
             StateEdited(
                 state=parsed.state,
                 policy=self._files.settings.external_edits,
                 dispatch=dispatch.id if dispatch is not None else None,
                 overtaken=track.standing.overtook(seen.mtime_ns),
+                done=done,
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)

@@ -18,6 +18,7 @@ from handoffd.engine.requests import (
     Resumed,
     Retried,
     RolledBack,
+    Started,
 )
 from handoffd.engine.track import Facts, Ledger, Track
 from handoffd.protocol.state import State, Status
@@ -37,6 +38,24 @@ def test_a_state_found_in_a_project_is_adopted() -> None:
     """handoffd may be added to a project that other tools began."""
     play = Playbook(Track()).given(edited("impl", Status.RUNNING)).expect(result="accepted", orders="")
     assert state_at("impl", Status.RUNNING) == play.state
+
+
+def test_a_story_that_was_done_before_is_done() -> None:
+    """Nobody does it again, others may wait for it, and a project that has done one needs no bootstrap."""
+    found = StateEdited(state=state_at("done", Status.PASS), done=("US-0", "US-1"))
+    play = Playbook(Track()).given(found)
+    assert ("US-0", "US-1") == play.ledger.stories_done
+    play.refused(Started(story="US-0"), "ALREADY_COMPLETED")
+    play.given(Started(story="US-2", blocked_by=("US-0",), bootstrapped=False)).expect(step="bdd")
+
+
+def test_an_edit_that_is_held_brings_no_story_to_its_end_before_it_is_confirmed() -> None:
+    """What others claim opens no gate, and nothing that waits for the story."""
+    play = Playbook(track_at("contract")).given(
+        StateEdited(state=state_at("done", Status.PASS), done=("US-1",))
+    )
+    assert () == play.ledger.stories_done
+    assert ("US-1",) == play.given(EditConfirmed()).ledger.stories_done
 
 
 @pytest.mark.parametrize("policy", ["hold_gates", "adopt"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -280,6 +281,20 @@ def test_kinds_of_tasks_without_a_pipeline_roll_back_like_stories() -> None:
     play.refused(RolledBack(step="bootstrap"), "NEEDS_FORCE")
 
 
+@pytest.mark.parametrize(("note", "told"), [("Cents\nare lost.", "Cents are lost."), (None, "N/A")])
+def test_the_entry_of_a_reopening_has_the_form_that_other_tools_read(note: str | None, told: str) -> None:
+    """A heading with story and step, and three fields."""
+    play = Playbook(track_at("done", Status.PASS)).given(Reopened(step="impl", note=note, entry=2))
+    (order,) = play.decision.effects
+    assert isinstance(order, AppendHistory)
+    heading, date, *fields = order.text.splitlines()
+    assert ("### Reopen — US-1 → impl", ["- **From**: done → impl", f"- **Note**: {told}"]) == (
+        heading,
+        fields,
+    )
+    assert re.fullmatch(r"- \*\*Date\*\*: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", date)
+
+
 # --- reopen ---------------------------------------------------------------------------------------
 def test_a_story_that_is_done_is_reopened_at_a_step() -> None:
     """It is not done any more, the history says why, and the note is in the next prompt."""
@@ -291,7 +306,7 @@ def test_a_story_that_is_done_is_reopened_at_a_step() -> None:
         step="impl", status=Status.PENDING, attempt=1, max_attempts=5, reopened_from="impl",
         human_note="Cents are lost.", completed_at=None,
     )  # fmt: skip
-    entry = "\n### Reopen US-1 at impl (2026-01-31)\n\nCents are lost.\n"
+    entry = "\n### Reopen US-1 at impl (2026-01-31)\n\nCents are lost.\n"  # of a recorded event, for replays
     assert (AppendHistory(text=entry),) == play.decision.effects
     assert Ledger(automatic=True, stories_done=("US-0",)) == play.ledger
 

@@ -23,6 +23,18 @@ def test_history_is_appended_to_once(tmp_path: Path) -> None:
     assert "# History\n\n### Reopen US-1\n" == file.read_text()
 
 
+def test_an_entry_begins_a_line_of_its_own(tmp_path: Path) -> None:
+    """Else a heading would not be one, where an agent left its last line without an end."""
+    root = make_project(tmp_path)
+    file = Path(root, ".ai/history.md")
+    file.write_text("- US-1 done")
+
+    append_history(root, "### Reopen\n")
+    append_history(root, "### Reopen\n")
+
+    assert "- US-1 done\n### Reopen\n" == file.read_text()
+
+
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     """Somebody could have us write anywhere."""
     root = make_project(tmp_path)
