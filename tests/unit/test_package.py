@@ -18,6 +18,14 @@ def test_everything_is_to_be_had_from_the_package_itself() -> None:
         _ = handoffd.no_such_thing  # type: ignore[attr-defined]
 
 
+def test_a_star_brings_what_type_checkers_see() -> None:
+    """`__init__.pyi` has all of the library's names, and no others are public."""
+    brought: dict[str, object] = {}
+    exec("from handoffd import *", brought)
+    assert set(library.__all__) == {name for name in brought if not name.startswith("__")}
+    assert library.__all__ == vars(handoffd)["__all__"]
+
+
 def test_the_package_imports_nothing_before_it_is_asked() -> None:
     """Every command imports it, also those that must be quick."""
     code = "import sys, handoffd; print(sorted(name for name in sys.modules if name.startswith('handoffd')))"

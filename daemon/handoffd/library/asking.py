@@ -9,6 +9,8 @@ from handoffd.control.client import Json
 from handoffd.entrance import offline
 from handoffd.entrance.asking import either, give
 from handoffd.entrance.place import Place
+from handoffd.errors import NotFound
+from handoffd.inspection.query import parsed_state
 
 Root = str | os.PathLike[str]
 """A project's folder; a relative one is taken from where the process is."""
@@ -25,9 +27,19 @@ def place() -> Place:
 
 
 def verb(name: str, root: Root, /, **arguments: Any) -> Json:
-    """Return what became of a verb; arguments that are None are left out. Raises HandoffdError."""
+    """Return what became of a verb; arguments that are None are left out. Raises HandoffdError.
+
+    A folder with a STATE.json that is not supervised yet is added for it, at level 1.
+    """
     given = {key: value for key, value in arguments.items() if value is not None}
-    return give(place(), name, path_of(root), given).json
+    path = path_of(root)
+    try:
+        return give(place(), name, path, given).json
+    except NotFound:
+        if parsed_state(path) is None:
+            raise
+    give(place(), "add", path, {})
+    return give(place(), name, path, given).json
 
 
 def peeked(root: Root) -> Json:

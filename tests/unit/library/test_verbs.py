@@ -9,6 +9,7 @@ import pytest
 
 from handoffd import (
     Dispatched,
+    NotFound,
     Refused,
     Status,
     apply_handoff,
@@ -33,6 +34,38 @@ PASS = "---\nstatus: pass\n---\nDone.\n"
 def hand_over(root: Path) -> None:
     """Write a hand-off as an agent would."""
     (root / ".ai" / "HANDOFF.md").write_text(PASS)
+
+
+def test_a_folder_with_a_state_is_taken_in(shop: Path) -> None:
+    """As the reference's functions take any: what it had done counts, and what it has in hand goes on."""
+    state = (
+        '{"project": "shop", "story": "US-002", "step": "bdd", "status": "pending", "blocked_by": ["US-001"]}'
+    )
+    (shop / ".ai" / "STATE.json").write_text(state)
+    (shop / "PROJECT_MEMORY.md").write_text("## DONE\n- US-001: prices\n")
+
+    taken = dispatch(shop)
+
+    assert isinstance(taken, Dispatched)
+    assert "US-002" == taken.story
+
+
+def test_a_folder_without_a_state_is_not_taken_in(shop: Path) -> None:
+    """A dispatch begins nothing by itself."""
+    with pytest.raises(NotFound):
+        dispatch(shop)
+
+
+def test_a_story_that_was_done_before_is_not_begun_again(shop: Path) -> None:
+    """Also where a start initialises the project, and it needs no bootstrap then."""
+    (shop / "PROJECT_CONTEXT.md").unlink()
+    (shop / ".ai" / "history.md").write_text("### US-001 done\n")
+
+    with pytest.raises(Refused) as refused:
+        start_story(shop, "US-001")
+
+    assert "ALREADY_COMPLETED" == refused.value.code
+    assert "bdd" == start_story(shop, "US-002").step
 
 
 def test_a_story_by_hand(shop: Path) -> None:
