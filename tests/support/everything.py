@@ -146,7 +146,13 @@ def ledgers() -> Iterator[Ledger]:
     """Return what the journal may remember beside a STATE."""
     gone = Fault(executor="codex", end=End.MISSING_BINARY, since=T0)
     yield Ledger(automatic=True, faults=(gone,))
-    yield Ledger(automatic=True, paused_by="handoffd: gone", remedy="x", self_paused=True, faults=(gone,))
+    yield Ledger(
+        automatic=True,
+        paused_by="handoffd: gone",
+        remedy="handoffd executors check codex",
+        self_paused=True,
+        faults=(gone,),
+    )
     yield Ledger(automatic=True, paused_by="mei")
     yield Ledger(automatic=True, closed=True)
     yield Ledger(handed_out="d7")

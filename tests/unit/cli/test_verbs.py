@@ -91,8 +91,8 @@ ME = account()
             BacklogEdited(story="US-2", priority=7, blocked_by=("US-1",), by=ME),
         ),
         (
-            ["backlog", "edit", "shop", "US-2", "--unblock", "--complexity", "S", "--executor", "codex"],
-            BacklogEdited(story="US-2", blocked_by=(), complexity="S", executor=("codex",), by=ME),
+            ["backlog", "edit", "shop", "US-2", "--unblock", "--complexity", "S", "--executor", "claude"],
+            BacklogEdited(story="US-2", blocked_by=(), complexity="S", executor=("claude",), by=ME),
         ),
         (["backlog", "remove", "shop", "US-2", "US-3"], BacklogRemoved(stories=("US-2", "US-3"), by=ME)),
         (["backlog", "auto", "shop", "on"], AutoContinueChosen(on=True, by=ME)),
