@@ -50,7 +50,7 @@ ME = account()
         (["resume", "shop"], Resumed(by=ME)),
         (["note", "shop", "be quick"], Noted(text="be quick", by=ME)),
         (["rollback", "shop", "bdd", "--force"], RolledBack(step="bdd", force=True, by=ME)),
-        (["reopen", "shop", "bdd"], Reopened(step="bdd", by=ME)),
+        (["reopen", "shop", "bdd"], Reopened(step="bdd", entry=2, by=ME)),
         (["confirm", "shop"], EditConfirmed(by=ME)),
         (
             ["start", "shop", "US-2", "--queue", "--blocked-by", "US-1", "--blocked-by", "US-3"],
