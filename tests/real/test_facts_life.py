@@ -14,7 +14,7 @@ from tests.support.eventually import eventually_sync
 NAMES = ["claude", "codex", "gemini", "opencode"]
 LIMIT_S, POLL_S = 18, 2
 QUICK = {"execute": {"stall_min": LIMIT_S / 60}, "schedule": {"poll_s": POLL_S}}
-WORDS = "An answer of some words that take their time."
+WORDS = "An answer that takes time."
 LONG_S = 400
 
 
@@ -47,7 +47,7 @@ def test_a_cli_without_an_answer_stands_still(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_slow_answer_is_waited_for(name: str, tools: Path, tmp_path: Path, told: Told) -> None:
-    """Three times as long in all as silence may last, a word every third of that."""
+    """It takes longer in all than silence may last, with a word every third of that."""
     told(name, "a slow answer: it lives")
     with driven(AGENTS[name], tools, tmp_path, settings=QUICK) as house:
         house.behave(slowly(LIMIT_S / 3))
