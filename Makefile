@@ -1,12 +1,15 @@
-# Every target builds its own .venv when there is none, and again when pyproject.toml changes.
+# Every target makes .venv when there is none, and installs again when pyproject.toml changes: the demo only
+# what runs, the others the tools of development, too. What is made is said before, as it may take a while.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
 
-demo: $(READY)  ## One story, end to end, under the real daemon (YES=1 approves the review by itself)
+demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
 
 test: lint $(READY)  ## Everything CI checks
@@ -52,10 +55,24 @@ differential: $(READY)  ## The reference CLI and ours over the same project stat
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate
 
-$(READY): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+define virtual_environment
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "handoffd needs Python 3.11 or newer. Name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || { \
+		echo "Making a virtual environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+endef
+
+$(RUNS): pyproject.toml
+	$(virtual_environment)
+	@echo "Installing handoffd and what it needs to run into $(VENV) (once; half a minute, and the download) ..."
+	@$(PIP) -e '.[demo]'
 	@touch $@
+
+$(READY): pyproject.toml
+	$(virtual_environment)
+	@echo "Installing handoffd and the tools of development into $(VENV) (once; minutes, and the download) ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(RUNS)
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -5,6 +5,9 @@ The executor is the rehearsal: a real program that costs no token and writes rea
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,33 +25,80 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Approve the review instead of asking.")
+@click.option("--yes", is_flag=True, help="Let the review approve itself instead of asking.")
 @click.option(
     "--directory", type=click.Path(path_type=Path), help="Where to make the project (default: a new folder)."
 )
 @json_option
 def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
-    """Take a small real project through a whole story; costs nothing."""
+    """Take a small real project through a whole story; costs nothing.
+
+    At a terminal the review asks you; where there is none, it approves itself and says so.
+    """
     from handoffd.cli.playing import play, progress, tell
-    from handoffd.cli.storyline import can_ask
     from handoffd.rehearsal import sample
 
-    if not yes and not can_ask():
-        raise HandoffdError(
-            "the review asks a person, and there is no terminal",
-            hint="handoffd demo --yes  # or: make demo YES=1",
-        )
     base = Path(tempfile.mkdtemp(prefix="handoffd-demo-"))
-    project = str(sample.create(directory.absolute() if directory else base / "shop"))
-    progress.print(f"A small shop in [bold]{project}[/] gets the story [bold]{sample.STORY}[/].\n")
+    project = _new_project(directory.absolute() if directory else base / "shop")
+    progress.print(
+        f"A small shop, made for this in [bold]{project}[/], gets the story [bold]{sample.STORY}[/]: "
+        "discount codes.\nThe agent is a script, so nothing is paid for; daemon, tests and files are real.",
+        soft_wrap=True,
+    )
     settings = {
         "executor": "rehearsal", "schedule": {"poll_s": 1}, "execute": {"min_free_mb": 0},
         "scheduling": {"min_free_memory_mb": 0},
     }  # fmt: skip
-    played = play(project, sample.STORY, base=base, settings=settings, yes=yes, by="demo")
+    played = play(
+        project, sample.STORY, base=base, settings=settings, approved_by=_approved_by(yes=yes), by="demo"
+    )
     proof = tell(played, as_json=as_json, prove=_prove)
     if not as_json:
-        click.echo(f"\nThe project: {project}\nIts own pytest says: {proof['pytest']}")
+        click.echo("\n".join(_next_steps(project, str(proof["pytest"]))))
+
+
+def _new_project(directory: Path) -> str:
+    """Return the path of a sample project made in `directory`. Raises HandoffdError."""
+    from handoffd.rehearsal import sample
+
+    if importlib.util.find_spec("pytest") is None:
+        raise HandoffdError(
+            "the shop's tests are run by pytest, which is not installed beside handoffd",
+            code="NO_PYTEST", hint=f"{quote(sys.executable)} -m pip install pytest",
+        )  # fmt: skip
+    try:
+        return str(sample.create(directory))
+    except FileExistsError:
+        raise HandoffdError(
+            f"{directory} is not empty: the demo makes a project of its own",
+            code="NOT_EMPTY", hint=f"handoffd demo --directory {quote(str(directory / 'shop'))}",
+        ) from None  # fmt: skip
+
+
+def _approved_by(*, yes: bool) -> str | None:
+    """Return what approves the review in a person's place, in words; None where a person is asked."""
+    from handoffd.cli.reviewer import can_ask
+
+    if yes:
+        return "--yes was given"
+    return None if can_ask() else "there is no terminal at which a person could be asked"
+
+
+def _next_steps(project: str, tests: str) -> list[str]:
+    """Return where the result is to be seen, and what to type next."""
+    program = "handoffd" if shutil.which("handoffd") else os.path.relpath(sys.argv[0])
+    where = quote(project)
+    return [
+        "",
+        f"The project: {project}",
+        f"Its own pytest says: {tests}",
+        "",
+        "What the story changed:       " + f"git -C {where} status --short; git -C {where} diff",
+        "What each step handed over:   " + f"ls {where}/.ai/runs; cat {where}/.ai/history.md",
+        "The same on a copy of yours:  " + f"{program} rehearse PATH",
+        "With a real agent:            "
+        + f"cd PATH && {program} init   (README.md: In a minute, with claude)",
+    ]
 
 
 def _prove(played: Played) -> dict[str, object]:

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from handoffd.cli.asking import print_json
 from handoffd.cli.private_daemon import private_daemon
-from handoffd.cli.storyline import Json, Storyline, approve_always, ask_at_terminal, table_of
+from handoffd.cli.reviewer import Changes, approve_by_itself, ask_at_terminal
+from handoffd.cli.storyline import Json, Storyline, table_of
 from handoffd.errors import HandoffdError
 
 progress = Console(stderr=True)
@@ -48,12 +49,23 @@ class StoryFailed(HandoffdError):
         self.details = {key: value for key, value in details.items() if key != "type"}
 
 
-def play(project: str, story: str, *, base: Path, settings: Mapping[str, Any], yes: bool, by: str) -> Played:
-    """Return how a story of `project` went on a private daemon that keeps its records below `base`."""
-    ask = approve_always(progress) if yes else ask_at_terminal(progress, project)
+def play(
+    project: str, story: str, *, base: Path, settings: Mapping[str, Any], approved_by: str | None, by: str
+) -> Played:
+    """Return how a story of `project` went on a private daemon that keeps its records below `base`.
+
+    `approved_by` is what approves at human steps instead of a person at this terminal, in words; None asks.
+    """
+    changes = Changes(project)
+    ask = (
+        ask_at_terminal(progress, changes, f"handoffd {by} --yes")
+        if approved_by is None
+        else approve_by_itself(progress, changes, approved_by)
+    )
+    progress.print(f"Starting a daemon for this alone; it writes {base / 'daemon.log'}", soft_wrap=True)
     with private_daemon(base, settings) as client:
         client.post("/v1/verbs/start", {"project": project, "story": story, "by": by})
-        storyline = Storyline(client, project, progress, ask)
+        storyline = Storyline(client, project, progress, ask, by=by)
         track = storyline.follow()
         rows = storyline.rows()
     return Played(project=project, story=story, track=track, rows=rows, log=base / "daemon.log")

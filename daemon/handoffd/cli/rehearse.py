@@ -52,7 +52,8 @@ def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bo
         unmeasured = _unmeasured(base / source.name, rules)
     project = str(base / source.name)
     progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
-    played = play(project, story, base=base, settings=settings, yes=yes, by="rehearse")
+    approved_by = "--yes was given" if yes else None
+    played = play(project, story, base=base, settings=settings, approved_by=approved_by, by="rehearse")
     tell(replace(played, unmeasured=unmeasured), as_json=as_json)
     if not as_json:
         click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
@@ -60,7 +61,7 @@ def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bo
 
 def _require(path: Path, story: str, *, yes: bool) -> None:
     """Refuse what cannot be rehearsed before anything is copied. Raises HandoffdError."""
-    from handoffd.cli.storyline import can_ask
+    from handoffd.cli.reviewer import can_ask
     from handoffd.protocol.story import check_story_id
 
     check_story_id(story, hint=f"handoffd rehearse {quote(str(path))} --story US-001")

@@ -1,8 +1,7 @@
-"""Following one story to its end: live progress, the questions at human steps, the final table."""
+"""Following one story to its end: a line for each attempt, decisions at human steps, the final table."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from handoffd.cli.reviewer import Ask
 
 Json = dict[str, Any]
 
@@ -25,14 +26,6 @@ _MARKS = {
     "timeout": ("⏱", "red"),
     "needs_human": ("?", "yellow"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a person (or `--yes`) says at a human step."""
-
-    approve: bool
-    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +43,6 @@ class _Gate:
         return {"step": self.step, "attempt": 1, "seconds": None, "tests": None, "result": result}
 
 
-Ask = Callable[[Json], Answer]
-
-
 class Asking(Protocol):
     """What is asked of the daemon: `control.client.Client` fits."""
 
@@ -66,12 +56,14 @@ class Asking(Protocol):
 class Storyline:
     """One story of one project on one daemon, watched until it ends or waits for more than a gate."""
 
-    def __init__(self, client: Asking, project: str, console: Console, ask: Ask) -> None:
+    def __init__(self, client: Asking, project: str, console: Console, ask: Ask, *, by: str) -> None:
         self._client = client
         self._project = project
         self._console = console
         self._ask = ask
-        self._told: tuple[object, ...] = ()
+        self._by = by
+        self._seen: tuple[object, ...] = ()
+        self._told = 0
         self._gates: list[_Gate] = []
 
     def follow(self) -> Json:
@@ -82,37 +74,39 @@ class Storyline:
                 return track
             answer = self._ask(track)
             self._gates.append(_Gate(len(self._runs()), track["step"], answer.approve))
-            verb = "approve" if answer.approve else "reject"
             body: Json = {
-                "project": self._project, "story": track["story"], "note": answer.note, "by": "demo",
+                "project": self._project, "story": track["story"], "note": answer.note, "by": self._by,
             }  # fmt: skip
             if not answer.approve:
-                body["reason"] = "needs_clarification"
-            self._client.post(f"/v1/verbs/{verb}", body)
+                body["reason"] = answer.reason
+            self._client.post(f"/v1/verbs/{'approve' if answer.approve else 'reject'}", body)
 
     def _watch(self) -> Json:
         """Show progress until a person is needed or the story has ended."""
         if not self._console.is_terminal:
-            return self._watch_plainly()
+            return self._look_until_it_rests(lambda _: None)
         with Live(console=self._console, refresh_per_second=12, transient=True) as live:
-            while True:
-                track = self._track()
-                live.update(self._picture(track))
-                if _rests(track):
-                    return track
-                time.sleep(LOOK_S)
+            return self._look_until_it_rests(lambda track: live.update(self._picture(track)))
 
-    def _watch_plainly(self) -> Json:
+    def _look_until_it_rests(self, show: Callable[[Json], None]) -> Json:
         while True:
             track = self._track()
-            now = (track["step"], track["attempt"], track["status"], track["phase"])
-            if now != self._told:
-                self._told = now
-                phase = f" ({track['phase']})" if track["phase"] else ""
-                self._console.print(f"{track['step']} attempt {track['attempt']}: {track['status']}{phase}")
+            show(track)
+            seen = (track["step"], track["attempt"], track["status"], track["phase"])
+            if seen != self._seen:
+                self._seen = seen
+                self._tell_what_ended()
             if _rests(track):
                 return track
             time.sleep(LOOK_S)
+
+    def _tell_what_ended(self) -> None:
+        """Print a line for each attempt that has ended since the last time."""
+        for run in self._runs()[self._told :]:
+            if run["result"] is None:
+                return
+            self._console.print(_line(run))
+            self._told += 1
 
     def _track(self) -> Json:
         view = self._client.get("/v1/status", project=self._project)["projects"][0]
@@ -162,6 +156,19 @@ def _rests(track: Json) -> bool:
     return track["step"] == "done" or track["status"] in {"needs_human", "timeout"}
 
 
+def _line(run: Json) -> Text:
+    """Return one attempt that has ended: how, how long its executor took, what the daemon measured."""
+    mark, style = _MARKS.get(run["result"], ("…", "dim"))
+    again = f"attempt {run['attempt']}, " if run["attempt"] > 1 else ""
+    took = f"{run['seconds']:5.1f} s" if run["seconds"] is not None else " " * 7
+    line = Text(f"  {mark} {run['step']:<15}", style=style).append(
+        f"{took}   {again}{run['result']}", "default"
+    )
+    if (tests := run["tests"]) is not None:
+        line.append(f"; the daemon ran the tests: {_counts(tests)}", "default")
+    return line
+
+
 def _step(name: str, track: Json, done: bool) -> Text:
     if done:
         return Text(f"✓ {name}", style="green")
@@ -190,44 +197,14 @@ def _tests(row: Json, unmeasured: Container[str]) -> str:
     tests = row["tests"]
     if tests is None:
         return "not measured: no test command" if row["step"] in unmeasured else "–"
-    if not tests["verified"]:
-        return "exit code only"
-    return f"{tests['pass']} pass, {tests['fail']} fail"
+    return _counts(tests)
+
+
+def _counts(tests: Json) -> str:
+    return f"{tests['pass']} pass, {tests['fail']} fail" if tests["verified"] else "exit code only"
 
 
 def _result(row: Json) -> Text:
     result = row["result"] or "running"
     mark, style = _MARKS.get(result, ("…", "dim"))
     return Text(f"{mark} {result}", style=style)
-
-
-def ask_at_terminal(console: Console, project: str) -> Ask:
-    """Return how a person at this terminal is asked."""
-
-    def ask(track: Json) -> Answer:
-        console.print(f"[bold yellow]{track['step']}[/] of {track['story']} waits for your decision.")
-        console.print(f"  Look at: {project}/docs")
-        console.print(
-            "  Type [bold]y[/] to approve, [bold]n[/] to reject, anything else is a note with an approval."
-        )
-        said = console.input("> ").strip()
-        if said.lower() in {"n", "no"}:
-            return Answer(approve=False, note=console.input("What should change? ").strip() or None)
-        return Answer(approve=True, note=None if said.lower() in {"", "y", "yes"} else said)
-
-    return ask
-
-
-def approve_always(console: Console) -> Ask:
-    """Return a reviewer that approves; for demonstrations."""
-
-    def ask(track: Json) -> Answer:
-        console.print(f"[yellow]?[/] {track['step']} waits for a person: approved by --yes")
-        return Answer(approve=True)
-
-    return ask
-
-
-def can_ask() -> bool:
-    """Return whether there is a person at a terminal to ask."""
-    return sys.stdin is not None and sys.stdin.isatty()

@@ -78,7 +78,7 @@ def test_for_programs_it_is_one_object_also_when_it_fails(tmp_path: Path) -> Non
     ]
     assert told["project"].endswith("/shop")
     assert told["hint"].startswith("less ")
-    assert "bdd attempt 3" in done.stderr
+    assert "attempt 3, failing" in done.stderr
 
 
 def test_a_project_without_settings_is_measured(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console
 
-from handoffd.cli.storyline import Answer, Storyline, ask_at_terminal, table_of
+from handoffd.cli.reviewer import Answer
+from handoffd.cli.storyline import Storyline, table_of
+from handoffd.protocol.state import Reason
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ def follow(daemon: ScriptedDaemon, answer: Answer) -> tuple[Json, str]:
     """Return the last track, and all that was printed with the table."""
     output = io.StringIO()
     console = Console(file=output, width=100)
-    storyline = Storyline(daemon, "/shop", console, lambda _: answer)
+    storyline = Storyline(daemon, "/shop", console, lambda _: answer, by="demo")
     last = storyline.follow()
     console.print(table_of(storyline.rows()))
     return last, output.getvalue()
@@ -72,12 +73,12 @@ def test_a_gate_is_answered_and_the_story_followed_to_its_end() -> None:
 
 
 def test_a_rejection_carries_a_reason() -> None:
-    """A reviewer who says no sends the story back for clarification."""
+    """The reason that the reviewer named decides where the story goes back to."""
     daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
 
-    _, printed = follow(daemon, Answer(approve=False, note="Too vague."))
+    _, printed = follow(daemon, Answer(approve=False, reason=Reason.SCOPE_WARNING, note="Too vague."))
 
-    assert ("/v1/verbs/reject", "needs_clarification") == (daemon.given[0]["path"], daemon.given[0]["reason"])
+    assert ("/v1/verbs/reject", "scope_warning") == (daemon.given[0]["path"], daemon.given[0]["reason"])
     assert "✗ rejected" in printed
 
 
@@ -109,7 +110,8 @@ def test_the_table_tells_what_was_measured() -> None:
 def test_the_rows_are_the_same_for_programs() -> None:
     """What was measured is told as `runs --json` tells it; a decision took no executor and no time."""
     daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
-    storyline = Storyline(daemon, "/shop", Console(file=io.StringIO()), lambda _: Answer(approve=False))
+    no = Answer(approve=False, reason=Reason.SCOPE_WARNING)
+    storyline = Storyline(daemon, "/shop", Console(file=io.StringIO()), lambda _: no, by="demo")
     storyline.follow()
     daemon.runs = [{**run("impl", {"verified": False}), "executor": "rehearsal"}]
 
@@ -119,23 +121,16 @@ def test_the_rows_are_the_same_for_programs() -> None:
     ) == storyline.rows()
 
 
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    [
-        ("y", Answer(approve=True)),
-        ("", Answer(approve=True)),
-        ("Mind the cents.", Answer(approve=True, note="Mind the cents.")),
-        ("n\nToo vague.", Answer(approve=False, note="Too vague.")),
-    ],
-)
-def test_a_person_is_asked_where_progress_is_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, answer: Answer
-) -> None:
-    """Standard output is for the answer of a program: no question stands in it."""
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+def test_each_attempt_that_ends_is_a_line_with_what_was_measured() -> None:
+    """As it ends, once; without a terminal this is all the progress there is."""
+    daemon = ScriptedDaemon(
+        track("bdd", "running"), track("impl", "running"), track("impl", "running", phase="tests"),
+        track("done", "pass"),
+    )  # fmt: skip
+    daemon.runs = [run("bdd"), run("impl", {"verified": True, "pass": 11, "fail": 0, "skip": 0})]
 
-    assert answer == ask_at_terminal(Console(stderr=True), "/shop")(track("review", "needs_human"))
+    _, printed = follow(daemon, Answer(approve=True))
 
-    out, err = capsys.readouterr()
-    assert "" == out
-    assert "waits for your decision" in err
+    lines = printed.splitlines()
+    assert ["bdd", "impl"] == [line.split()[1] for line in lines if line.startswith("  ✓ ")]
+    assert "2.0 s   pass; the daemon ran the tests: 11 pass, 0 fail" in printed
