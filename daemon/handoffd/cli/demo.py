@@ -86,7 +86,7 @@ def _approved_by(*, yes: bool) -> str | None:
 
 def _next_steps(project: str, tests: str) -> list[str]:
     """Return where the result is to be seen, and what to type next."""
-    program = "handoffd" if shutil.which("handoffd") else os.path.relpath(sys.argv[0])
+    program = "handoffd" if shutil.which("handoffd") else os.path.abspath(sys.argv[0])
     where = quote(project)
     return [
         "",

@@ -129,7 +129,9 @@ def approve_by_itself(console: Console, changes: Changes, why: str) -> Ask:
 
     def ask(track: Json) -> Answer:
         _show(console, track, changes)
-        console.print(f"{track['step']} is approved by itself: {why}\n", markup=False, highlight=False)
+        console.print(
+            f"{track['step']} is approved by itself: {why}\n", markup=False, highlight=False, soft_wrap=True
+        )
         return Answer(approve=True)
 
     return ask
