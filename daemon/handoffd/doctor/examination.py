@@ -35,6 +35,7 @@ from handoffd.doctor import (
 )
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.openness import open_to_others
+from handoffd.doctor.patience import Begun
 from handoffd.doctor.service import Service, service_of
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
@@ -81,6 +82,16 @@ class _Seen:
     projects: Sequence[Json] = ()
     silent: frozenset[str] = frozenset()
     known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looks:
+    """What is being looked at, at once: programs that tell their version, sinks, git, others' hooks."""
+
+    executors: Begun[executors.Chosen]
+    notices: Begun[notices.SinkFacts]
+    git: Begun[git.GitFacts]
+    hooks: Begun[hooks.HookFacts]
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
@@ -156,6 +167,7 @@ def _rest(
         return
     yield from _state(settings, facts)
     seen = _seen(subject, settings, asked, facts)
+    begun = _begin(subject, settings, seen, asked.pid)
     if seen.known:
         yield from projects.check(seen.projects, seen.silent)
     yield from watches.check(_watch_facts(settings, seen, asked.pid))
@@ -165,29 +177,36 @@ def _rest(
             projects=len(seen.projects), slots=slots, most=most, service=service, pid=asked.pid
         )
     )
-    yield from _executors(subject, settings, seen, asked.pid, service)
-    there = subject.environ if asked.pid is None else executors.environment_of(asked.pid)
-    yield from _notices(settings, there)
-    yield from _surroundings(subject, seen, asked.pid, service)
+    yield from _executors(begun, settings, seen, service)
+    yield from _notices(begun, settings)
+    yield from _surroundings(begun, subject, asked.pid, service)
 
 
-def _notices(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    looks = {
-        name: partial(notices.gather, name, sink, environ) for name, sink in settings.notify.named().items()
-    }
-    found = patience.answers(looks, notices.APPRISE_S + _GRACE_S)
-    facts = (found.get(name) or notices.silent(name) for name in looks)
+def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -> _Looks:
+    """Begin every look that has to wait for a program or a disk, so that they take their time together."""
+    there = subject.environ if pid is None else executors.environment_of(pid)
+    sinks = settings.notify.named()
+    roots = [one["project"] for one in seen.projects if one["project"] not in seen.silent]
+    home = str(default_home(subject.environ))
+    return _Looks(
+        executors=Begun(_executor_looks(subject, settings, seen, pid)),
+        notices=Begun({name: partial(notices.gather, name, sink, there) for name, sink in sinks.items()}),
+        git=Begun({"git": partial(git.gather, roots, subject.environ)}),
+        hooks=Begun({"hooks": partial(hooks.gather, home, roots)}),
+    )
+
+
+def _notices(begun: _Looks, settings: Settings) -> tuple[Finding, ...]:
+    found = begun.notices.within(notices.APPRISE_S + _GRACE_S)
+    facts = (found.get(name) or notices.silent(name) for name in settings.notify.named())
     return notices.check(settings.notify, tuple(facts))
 
 
-def _surroundings(subject: Subject, seen: _Seen, pid: int | None, service: Service) -> Iterator[Finding]:
+def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Service) -> Iterator[Finding]:
     """Yield what was found about the machine and the account, and what agents could do to projects."""
-    roots = [one["project"] for one in seen.projects if one["project"] not in seen.silent]
-    looks = {"git": partial(git.gather, roots, subject.environ)}
-    found = patience.answers(looks, subject.answer_s).get("git")
+    found = begun.git.within(subject.answer_s).get("git")
     yield from git.check(found) if found is not None else ()
-    home = str(default_home(subject.environ))
-    scan = patience.answers({"hooks": partial(hooks.gather, home, roots)}, FOLDER_S).get("hooks")
+    scan = begun.hooks.within(FOLDER_S).get("hooks")
     yield from hooks.check(scan) if scan is not None else ()
     yield from account.check(account.gather(pid, service))
     yield from sandbox.check(sandbox.gather(executors.environment_of(pid).get("PATH")))
@@ -246,21 +265,24 @@ def _watch_facts(settings: Settings, seen: _Seen, pid: int | None) -> watches.Wa
     )
 
 
-def _executors(
-    subject: Subject, settings: Settings, seen: _Seen, pid: int | None, service: Service
-) -> tuple[Finding, ...]:
+def _executor_looks(
+    subject: Subject, settings: Settings, seen: _Seen, pid: int | None
+) -> dict[str, Callable[[], executors.Chosen]]:
     try:
         book = _book(settings)
     except InvalidFile:
-        return ()  # told of with the settings
+        return {}  # the findings about the settings name it
     keys = dict.fromkeys(settings.execute.keys, "given by the settings")
     environments = ({**executors.environment_of(pid), **keys}, subject.environ)
     users = executors.users_of(settings.executor, seen.projects)
-    looks = {
+    return {
         name: partial(executors.look_for, name, roots, book, settings.execute.env_allow, environments)
         for name, roots in users.items()
     }
-    chosen = patience.answers(looks, VERSION_S + _GRACE_S)
-    silent = tuple(executors.silent(name) for name in users if name not in chosen)
+
+
+def _executors(begun: _Looks, settings: Settings, seen: _Seen, service: Service) -> tuple[Finding, ...]:
+    chosen = begun.executors.within(VERSION_S + _GRACE_S)
+    silent = tuple(executors.silent(name) for name in begun.executors.names if name not in chosen)
     choices = executors.choices_of(settings.executor, seen.projects)
     return (*executors.check(tuple(chosen.values()), service, choices), *silent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -31,19 +31,35 @@ class _Look(Generic[_T]):
             self.ended.set()
 
 
-def answers(looks: Mapping[str, Callable[[], _T]], limit_s: float) -> dict[str, _T]:
-    """Return what those of `looks` found that ended within `limit_s` seconds; they are taken at once.
+class Begun(Generic[_T]):
+    """Looks that are being taken, all at once, while their caller does something else."""
 
-    Raises what the first of them raised.
-    """
-    begun = {name: _Look(take) for name, take in looks.items()}
-    for look in begun.values():
-        threading.Thread(target=look.run, name="look", daemon=True).start()
-    give_up_at = time.monotonic() + limit_s
-    found = {}
-    for name, look in begun.items():
-        if look.ended.wait(max(give_up_at - time.monotonic(), 0)):
-            if look.error is not None:
-                raise look.error
-            found[name] = look.found[0]
-    return found
+    def __init__(self, looks: Mapping[str, Callable[[], _T]]) -> None:
+        self._began = time.monotonic()
+        self._looks = {name: _Look(take) for name, take in looks.items()}
+        for look in self._looks.values():
+            threading.Thread(target=look.run, name="look", daemon=True).start()
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the looks."""
+        return self._looks.keys()
+
+    def within(self, limit_s: float) -> dict[str, _T]:
+        """Return what the looks found that end within `limit_s` seconds of the beginning.
+
+        Raises what the first of them raised.
+        """
+        give_up_at = self._began + limit_s
+        found = {}
+        for name, look in self._looks.items():
+            if look.ended.wait(max(give_up_at - time.monotonic(), 0)):
+                if look.error is not None:
+                    raise look.error
+                found[name] = look.found[0]
+        return found
+
+
+def answers(looks: Mapping[str, Callable[[], _T]], limit_s: float) -> dict[str, _T]:
+    """Take all `looks` at once and return what they found within `limit_s` seconds; see `Begun.within`."""
+    return Begun(looks).within(limit_s)
