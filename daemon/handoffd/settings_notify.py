@@ -35,6 +35,9 @@ FORMS = ("command", "webhook", "ntfy", "apprise")
 GROUP = "group:"
 """How a pattern begins that means the projects of a group."""
 
+EXAMPLE_TOPIC: Final = "a-name-that-nobody-guesses"
+"""The ntfy topic of the README's example: everybody can read along there."""
+
 _T = TypeVar("_T")
 
 _SINK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -201,6 +204,13 @@ class SinkSettings(Forms):
         """Whether many notices at once are folded into one."""
         return self.burst if self.burst is not None else bool(self.ntfy or self.apprise)
 
+    @property
+    def switched_off(self) -> str | None:
+        """Why nothing is sent by it; None when it is in use."""
+        if self.ntfy is None or self.ntfy.topic.get_secret_value().strip() != EXAMPLE_TOPIC:
+            return None
+        return f"its topic is {EXAMPLE_TOPIC}, the one of the example, which everybody can read"
+
 
 class RouteSettings(Section):
     """Which notices go to which sinks. What is left out is no condition."""
@@ -322,6 +332,16 @@ class NotifySettings(Forms):
             for form, value in simple.items()
         }
         return {**made, **self.sinks}
+
+    def in_use(self) -> dict[str, SinkSettings]:
+        """Return the sinks by which notices are sent, by name."""
+        return {name: sink for name, sink in self.named().items() if sink.switched_off is None}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which sinks are switched off, and why, in words."""
+        off = ((name, sink.switched_off) for name, sink in self.named().items())
+        return tuple(f"the sink {name} is switched off: {why}" for name, why in off if why is not None)
 
 
 def _check_names(names: Iterable[str], info: ValidationInfo) -> None:

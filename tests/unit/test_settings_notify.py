@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
 
 NTFY = {"topic": "shop-4711"}
 NIGHT = {"start": "22:00", "end": "07:00"}
@@ -112,3 +112,15 @@ def test_secrets_are_not_shown_by_accident() -> None:
     )  # fmt: skip
 
     assert "key" not in f"{settings!r} {settings}"
+
+
+def test_a_sink_with_the_topic_of_the_example_is_switched_off_by_name() -> None:
+    """It stays a sink that routes may name; nothing is sent by it, and the warning says which it is."""
+    example = {"topic": EXAMPLE_TOPIC}
+    settings = notify(ntfy=example, sinks={"phone": {"ntfy": NTFY}}, routes=[{"to": ["ntfy"]}])
+
+    assert ["ntfy", "phone"] == list(settings.named())
+    assert ["phone"] == list(settings.in_use())
+    (warning,) = settings.warnings
+    assert warning.startswith("the sink ntfy is switched off: its topic is a-name-that-nobody-guesses")
+    assert () == notify(ntfy=NTFY).warnings

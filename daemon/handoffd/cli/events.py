@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import json_option
+from handoffd.cli.asking import json_option, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -19,7 +19,7 @@ _WIDTH = 400
 
 
 @click.command()
-@click.argument("project", required=False)
+@project_argument
 @click.option("--project", "-p", "named", metavar="PROJECT", help="The same as PROJECT.")
 @click.option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Those with a number above SEQ.")
 @click.option(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.entrance.asking import account
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
@@ -22,7 +22,7 @@ def journal() -> None:
 
 
 @journal.command()
-@click.argument("project", required=False)
+@project_argument
 @click.option("--project", "-p", "named", metavar="PROJECT", help="The same as PROJECT.")
 @json_option
 @click.pass_obj

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +19,9 @@ import handoffd
 from handoffd.control.vocabulary import VERBS
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 PROGRAMS: Final = ("handoffd",)
 """The names under which this command line is installed. (`orchestrator` is a program of its own.)"""
@@ -85,6 +88,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     "service": ("handoffd.cli.service:service", "Install, remove or show the daemon as a systemd service."),
     "mcp": ("handoffd.cli.mcp:mcp", "Be an MCP server: reads and verbs as tools of a chat agent."),
     "skill": ("handoffd.cli.skill:skill", "Teach a chat agent how to use handoffd."),
+    "completion": (
+        "handoffd.cli.completion:completion",
+        "Print what makes bash, zsh or fish complete verbs and projects.",
+    ),
     "demo": ("handoffd.cli.demo:demo", "Watch one story go through all its steps, without any model."),
     "rehearse": (
         "handoffd.cli.rehearse:rehearse",
@@ -111,6 +118,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "metrics", "notify",
     ),
     "For agents": ("mcp", "skill"),
+    "Your shell": ("completion",),
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip
 
@@ -148,6 +156,14 @@ class LazyGroup(click.Group):
                 raise
             meant = f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, near))}?"
             raise click.UsageError(meant, ctx) from unknown
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without importing one of them."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=_help_line(name)) for name in names), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import called, moment, plain, styled, table, used
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -15,7 +15,7 @@ _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "
 
 
 @click.command()
-@click.argument("project", required=False)
+@project_argument
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
 )

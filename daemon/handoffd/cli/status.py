@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.status_report import report
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 
 
 @click.command()
-@click.argument("project", required=False)
+@project_argument
 @click.option("--watch", "-w", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @json_option
 @click.pass_obj

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import plain, shorten, table, used
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
@@ -20,7 +20,7 @@ _BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFE
 
 
 @click.command()
-@click.argument("project", required=False)
+@project_argument
 @click.option(
     "--by", type=click.Choice(GROUPINGS), default="step", show_default=True, help="What to sum up by."
 )

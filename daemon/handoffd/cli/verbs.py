@@ -6,7 +6,7 @@ Required parameters are words, the others are options; the project comes first a
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,9 @@ from handoffd.cli.wording import NO_DAEMON
 from handoffd.control.vocabulary import Parameter, VerbSpec
 from handoffd.entrance.asking import give
 from handoffd.entrance.place import Place
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def verb_command(spec: VerbSpec) -> click.Command:
@@ -36,7 +39,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
         callback=run,
         help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
-            click.Argument(["words"], nargs=-1, metavar=words),
+            click.Argument(["words"], nargs=-1, metavar=words, shell_complete=_complete),
             *(_option(one) for one in spec.parameters if not one.required and not one.trailing),
         ],
     )
@@ -47,6 +50,12 @@ BY_HAND: Final = frozenset({"applied", "stale", "pending", "missing", "checked"}
 """Answers to those who do steps themselves: they need no daemon, and are not told of one."""
 
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from handoffd.cli.completion import words_of_verb
+
+    return words_of_verb(context, parameter, incomplete)
 
 
 def _option(parameter: Parameter) -> click.Option:

@@ -36,6 +36,8 @@ def gather(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> Sin
     """Return how one sink is. Blocks on the disk, and on the worker of apprise."""
     file = None if settings.apprise is None else settings.apprise.config_file
     problems = [f"{file} cannot be read"] if file is not None and not os.access(file, os.R_OK) else []
+    if settings.switched_off is not None:
+        problems.append(f"it is switched off: {settings.switched_off}")
     if settings.command is not None and shutil.which(settings.command[0], path=environ.get("PATH")) is None:
         problems.append(f"{settings.command[0]} is not found")
     if settings.apprise is not None and not problems:
@@ -53,11 +55,11 @@ def check(settings: NotifySettings, facts: tuple[SinkFacts, ...]) -> tuple[Findi
     if not facts:
         why = "what waits for a person is in `handoffd status`, and nowhere else"
         action = "handoffd config show  # then set `notify` in the file it names"
-        return (warning(CHECK, "people are told of nothing", why, action),)
+        return (warning(CHECK, "no notices are sent", why, action),)
     found = [finding for one in facts for finding in _of(one)]
     if not settings.events:
         why = "`notify.events` names no kind of notice"
-        found.append(warning(CHECK, "people are told of nothing", why, "handoffd config show"))
+        found.append(warning(CHECK, "no notices are sent", why, "handoffd config show"))
     names = ", ".join(one.name for one in facts)
     return tuple(found) or (fine(CHECK, f"people are told by {names} (nothing was sent: {_TRY})"),)
 

@@ -105,7 +105,7 @@ class Notifier:
 
     def _wanted(self) -> Mapping[str, SinkSettings]:
         if self._given is None:
-            return self._settings.named()
+            return self._settings.in_use()
         return dict.fromkeys(self._given, SinkSettings(command=("given",), burst=False))
 
     def _made(self, name: str, settings: SinkSettings) -> Sink:

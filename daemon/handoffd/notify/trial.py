@@ -21,7 +21,7 @@ LIMIT_S = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What became of the sample. `why` is None when it was taken."""
+    """What became of the sample. `why` is None when it was taken, else why it was not, or was not sent."""
 
     sink: str
     form: str
@@ -56,6 +56,9 @@ async def try_sinks(
 async def _try(
     name: str, settings: SinkSettings, environ: Mapping[str, str], clock: Clock, place: str
 ) -> Trial:
+    form = next(form for form in FORMS if getattr(settings, form) is not None)
+    if settings.switched_off is not None:
+        return Trial(sink=name, form=form, why=f"switched off: {settings.switched_off}", seconds=0)
     sink = sink_of(name, settings, environ)
     began_s = clock.monotonic()
     why: str | None = f"it did not end within {LIMIT_S:g} s"
@@ -65,7 +68,6 @@ async def _try(
             why = None if failure is None else failure.why
     finally:
         sink.close()
-    form = next(form for form in FORMS if getattr(settings, form) is not None)
     return Trial(sink=name, form=form, why=why, seconds=round(clock.monotonic() - began_s, 3))
 
 

@@ -102,6 +102,11 @@ class Reloading:
         """Called with the settings that come into force: whoever keeps a part of them."""
         self.view = SettingsView(file=None if loaded_from is None else str(loaded_from))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know of the settings, in words: of the last reading, and of those in force."""
+        return (*self.view.warnings, *self._services.settings.notify.warnings)
+
     async def watch(self, changed: Callable[[SettingsView], object]) -> None:
         """Read the settings again whenever their file has changed, until cancelled; tell `changed` of it."""
         if self._given is None or await to_thread.run_sync(_flows_away, self.view.file):

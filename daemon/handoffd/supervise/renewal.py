@@ -35,7 +35,7 @@ class Renewal:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the settings, or not as they would have it, in words."""
-        return (*self._reloading.view.warnings, *self._enrolling.notes)
+        return (*self._reloading.warnings, *self._enrolling.notes)
 
     @property
     def trouble(self) -> str | None:

@@ -60,7 +60,7 @@ def test_nobody_to_tell_is_worth_a_warning() -> None:
     def told(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
         return [(one.severity, one.what) for one in findings]
 
-    nothing = ("warning", "people are told of nothing")
+    nothing = ("warning", "no notices are sent")
     assert [nothing] == told(check(NotifySettings(), ()))
     assert [nothing] == told(check(NotifySettings(events=()), (SinkFacts(name="x"),)))
     assert ["fault"] == [one.severity for one in check(NotifySettings(), (silent("x"),))]

@@ -16,7 +16,7 @@ from handoffd.clock import SystemClock
 from handoffd.notify.box import Opened, Parcel
 from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.sink import Undelivered
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
 
 
 async def test_every_sink_gets_every_notice_in_order() -> None:
@@ -279,3 +279,11 @@ async def test_the_settings_choose_the_sinks(tmp_path: Path) -> None:
                 group.cancel_scope.cancel()
 
     assert ["0", "1"] == [body["id"] for _, _, _, body in server.requests]
+
+
+async def test_a_sink_that_is_switched_off_is_not_there() -> None:
+    """Nothing is recorded for it, so nothing waits until it is switched on."""
+    settings = NotifySettings.model_validate({"command": ["true"], "ntfy": {"topic": EXAMPLE_TOPIC}})
+    notifier = Notifier(settings, SystemClock(), MemoryBox(), environ={})
+
+    assert ("command",) == notifier._lines.names

@@ -11,7 +11,7 @@ from tests.support.notices import serving
 from handoffd.clock import SystemClock
 from handoffd.errors import NotFound
 from handoffd.notify.trial import Trial, try_sinks
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
 
 
 async def tried(only: str | None = None, **values: Any) -> tuple[Trial, ...]:
@@ -56,3 +56,13 @@ async def test_without_a_sink_it_is_said_so(only: str | None, values: dict[str, 
     """With what there is."""
     with pytest.raises(NotFound, match=words):
         await tried(only, **values)
+
+
+async def test_a_sink_that_is_switched_off_gets_no_sample() -> None:
+    """The trial says why: everybody can read the topic of the example."""
+    with serving(200) as server:
+        (one,) = await tried(ntfy={"server": server.address(), "topic": EXAMPLE_TOPIC})
+
+    assert [] == server.requests
+    assert one.why is not None
+    assert "switched off: its topic is" in one.why
