@@ -22,6 +22,10 @@ if test -e {base}/$1-says; then
   rm {base}/$1-says
   exit 1
 fi
+if test -e {base}/$1-refuses; then
+  echo "API Error: 403 the zebra is not amused"
+  exit 1
+fi
 if test -e {base}/$1-is-limited; then
   echo "Claude AI usage limit reached|$(($(date +%s) + 3600))" >&2
   exit 1
@@ -64,9 +68,9 @@ def make_project(base: Path, name: str) -> Path:
 
 
 @contextmanager
-def at_its_limit(base: Path, name: str) -> Iterator[None]:
+def at_its_limit(base: Path, name: str, how: str = "is-limited") -> Iterator[None]:
     """Have an agent answer with a limit."""
-    mark = base / f"{name}-is-limited"
+    mark = base / f"{name}-{how}"
     mark.touch()
     try:
         yield
@@ -185,3 +189,60 @@ def test_where_nobody_waits_a_limit_is_a_failed_attempt(tmp_path: Path) -> None:
         track = daemon.wait_at(project, "bdd", "needs_human")
         assert ([1, 2], []) == ([run["attempt"] for run in daemon.runs(project)], limits(daemon))
         assert "usage limit reached" in track["last_error"]
+
+
+def refused(daemon: Daemon, project: Path, times: int) -> Json:
+    """Return the track once the first agent's provider has refused it so often, and it waits again."""
+
+    def waits(track: Json) -> bool:
+        return "first's refusing provider, until" in (track["waits_for"] or "")
+
+    eventually_sync(lambda: times == len(daemon.runs(project)))
+    return daemon.wait_for(project, waits)
+
+
+def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rarely(tmp_path: Path) -> None:
+    """A person is told at the second; a restart begins no pause anew; another project goes on."""
+    clock, project, other = (
+        WallClock(tmp_path),
+        make_project(tmp_path, "shop"),
+        make_project(tmp_path, "other"),
+    )
+    with running(tmp_path, settings(tmp_path)) as daemon:
+        daemon.kill()
+        daemon.environment.update(clock.environment)
+        daemon.start()
+        with at_its_limit(tmp_path, "first", "refuses"):
+            start(daemon, project)
+            assert 1 == refused(daemon, project, 1)["attempt"]
+            assert [] == daemon.told(project)
+            clock.set_off(31)
+            assert 1 == refused(daemon, project, 2)["attempt"]
+            eventually_sync(lambda: ["warning"] == [notice["kind"] for notice in daemon.told(project)])
+            assert "API Error: 403 the zebra is not amused" == daemon.told(project)[0]["why"]
+            [limit] = limits(daemon)
+            daemon.kill()
+            daemon.start()
+            refused(daemon, project, 2)
+            assert limit["until"] == limits(daemon)[0]["until"]
+            clock.set_off(31 + 121)
+            assert 1 == refused(daemon, project, 3)["attempt"]
+            [third] = limits(daemon)
+            assert ("refusal", limit["since"]) == (third["kind"], third["since"])
+        start(daemon, other)
+        daemon.wait_at(other, "review", "needs_human")
+        clock.set_off(31 + 121 + 601)
+        assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
+        assert [1, 1, 1, 1] == [run["attempt"] for run in daemon.runs(project)]
+
+
+def test_at_a_refusal_the_next_executor_takes_over(tmp_path: Path) -> None:
+    """At once, and nothing waits."""
+    project = make_project(tmp_path, "shop")
+    with (
+        running(tmp_path, settings(tmp_path, executor=["first", "second"])) as daemon,
+        at_its_limit(tmp_path, "first", "refuses"),
+    ):
+        start(daemon, project)
+        assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
+        assert ["first", "second"] == [run["executor"] for run in daemon.runs(project)]

@@ -15,7 +15,7 @@ from handoffd.entrance.place import Place
 
 _HEAD = ("ACCOUNT", "WHAT", "SINCE", "NEXT TRY", "WAITING", "WHY")
 _WHY_WIDTH = 60
-_KINDS = {"limit": "usage limit", "overload": "overloaded"}
+_KINDS = {"limit": "usage limit", "overload": "overloaded", "refusal": "refused"}
 
 
 @click.group(invoke_without_command=True)

@@ -40,6 +40,8 @@ class End(StrEnum):
     """The account's quota is used up, or it asks too often."""
     OVERLOAD = "overload"
     """The provider cannot answer just now."""
+    REFUSED = "refused"
+    """The provider answered with an error before any work: no tool was called, no file changed."""
     SESSION_GONE = "session_gone"
     """The session that was to be continued is not there any more."""
 
@@ -146,6 +148,7 @@ POLICIES: Final[Mapping[AnyEnd, Policy]] = {
     ),
     End.LIMIT: Policy(then=Then.PARK),
     End.OVERLOAD: Policy(then=Then.PARK),
+    End.REFUSED: Policy(then=Then.PARK, fresh=True),
     End.SESSION_GONE: Policy(then=Then.FAILING, free=1, fresh=True),
     OwnEnd.TIMEOUT: Policy(then=Then.TIMEOUT),
     OwnEnd.STALL: Policy(then=Then.FAILING),

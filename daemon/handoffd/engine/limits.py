@@ -6,7 +6,7 @@ journal keeps it, so whoever wants to know which accounts are limited looks at a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -16,7 +16,8 @@ from handoffd.engine.ends import End
 LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
 """Ends that say nothing about the work, only that the account cannot be asked now."""
 
-LimitKind = Literal["limit", "overload"]
+LimitKind = Literal["limit", "overload", "refusal"]
+"""A refusal concerns the track that met it; the others everything that uses the account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,13 @@ class Limit:
     """Whether a person was told that it lasts long."""
 
 
+_WORDS: Final[Mapping[LimitKind, str]] = {
+    "limit": "usage limit",
+    "overload": "overloaded provider",
+    "refusal": "refusing provider",
+}
+
+
 def limit_of(limits: Iterable[Limit], account: str) -> Limit | None:
     """Return what is known of an account's limit."""
     return next((limit for limit in limits if limit.account == account), None)
@@ -51,8 +59,8 @@ def without(limits: Iterable[Limit], account: str) -> tuple[Limit, ...]:
 
 
 def named(account: str, kind: LimitKind) -> str:
-    """Return `claude's usage limit`, or that its provider is overloaded."""
-    return f"{account}'s usage limit" if kind == "limit" else f"{account}'s overloaded provider"
+    """Return `claude's usage limit`, or that its provider is overloaded or refuses."""
+    return f"{account}'s {_WORDS[kind]}"
 
 
 def until_words(until: datetime, now: datetime) -> str:

@@ -1,25 +1,28 @@
 """A usage limit is a schedule, not a failure: the attempt waits, unspent, until its account answers again.
 
-Nothing here asks for a person. When the agent says when its limit is over, that is when it is tried
-again; else it is tried ever more rarely, up to a longest pause. The pauses have no chance in them:
-`decide` is a function, and only one track of an account tries at a time.
+When the agent says when its limit is over, that is when it is tried again; else it is tried ever more
+rarely, up to a longest pause. The pauses have no chance in them: `decide` is a function, and only one track
+of an account tries at a time. A provider's refusal is treated alike, but what it refuses may be wrong: after
+some hours of it a person is asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Final
 
 from handoffd.engine.advice import way_on
 from handoffd.engine.decision import Decision, Situation, ground
 from handoffd.engine.effects import Notify
-from handoffd.engine.ends import End, Standby
+from handoffd.engine.ends import POLICIES, End, Standby, Then
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.limits import LIMITS, Limit, LimitKind, limit_of, named, span, until_words, without
 from handoffd.engine.requests import LimitLifted
 from handoffd.engine.track import Dispatch, Track
-from handoffd.engine.wording import accept, notice, refuse, said_last
+from handoffd.engine.wording import accept, ask_human, notice, refuse, said_last
 from handoffd.protocol.handoff import Found
 from handoffd.protocol.state import Status
 
@@ -31,6 +34,19 @@ PAUSES: Final = {
 
 LONGEST: Final = timedelta(days=8)
 """No limit is believed to last longer: those of a week are the longest there are."""
+
+REFUSAL_PAUSES: Final = (
+    timedelta(seconds=30),
+    *(timedelta(minutes=minutes) for minutes in (2, 10, 30, 60)),
+)
+"""The pauses after a refusal, one after the other; the last one again and again."""
+
+REFUSAL_TOLD_AT: Final = 2
+"""A single refusal is nothing to tell of: at which one in a row a person is told."""
+
+REFUSED_FOR: Final = timedelta(hours=6)
+"""A provider that has refused for so long is not waited for any more. After such a time without any answer,
+refusals are counted anew."""
 
 OVERLOAD_TOLD_AFTER: Final = timedelta(minutes=15)
 """An overload that is over sooner is nobody's business."""
@@ -51,7 +67,10 @@ def park(situation: Situation, exit_: Exit, standby: Standby | None = None) -> D
     state, dispatch = situation.state, situation.dispatch
     if standby is not None and standby.instead is not None and standby.until is None:
         return _taken_over(situation, _met(situation, exit_), standby.instead)
-    limit, notices = _telling(situation, _met(situation, exit_))
+    met = _met(situation, exit_)
+    if _is_hopeless(situation, met, standby):
+        return _handed_to_a_person(situation, met)
+    limit, notices = _telling(situation, met)
     message = _wait_of(limit, situation.now)
     track = (
         situation.track.without_dispatch()
@@ -64,6 +83,31 @@ def park(situation: Situation, exit_: Exit, standby: Standby | None = None) -> D
     return told.because(rule).also(*notices)
 
 
+def _is_hopeless(situation: Situation, limit: Limit, standby: Standby | None) -> bool:
+    """Return whether a provider has refused for too long, and no other executor can be waited for instead."""
+    if limit.kind != "refusal" or situation.now - limit.since < REFUSED_FOR:
+        return False
+    instead = standby.instead if standby is not None else None
+    refuse_too = {other.executor for other in situation.ledger.limited if other.kind == "refusal"}
+    return instead is None or instead in refuse_too
+
+
+def _handed_to_a_person(situation: Situation, limit: Limit) -> Decision:
+    """Ask a person, who has seen notices of it before. No attempt is spent, and refusals are counted anew."""
+    state, lasted = situation.state, span(situation.now - limit.since)
+    track = (
+        situation.track.without_dispatch()
+        .with_state(
+            status=Status.NEEDS_HUMAN, completed_at=situation.over_at, last_error=limit.why or "refused"
+        )
+        .with_ledger(limited=without(situation.ledger.limited, limit.account), told=None)
+    )
+    message = f"{limit.executor}'s provider has refused {state.step} of {state.story} for {lasted}"
+    rule = ground("limits.refusal", f"since {limit.since.isoformat()}, answer {limit.answers}")
+    why = f"{limit.why}; no attempt was spent" if limit.why else "no attempt was spent"
+    return ask_human(situation.at(track), message, why=why).because(rule)
+
+
 def _taken_over(situation: Situation, limit: Limit, instead: str) -> Decision:
     """Leave the attempt to the next executor that is named, which can begin at once: nothing waits."""
     state = situation.state
@@ -72,17 +116,27 @@ def _taken_over(situation: Situation, limit: Limit, instead: str) -> Decision:
         f"{instead} takes over {state.step} of {state.story} at {named(limit.account, limit.kind)}; {back}"
     )
     others = without(situation.ledger.limited, limit.account)
-    known = replace(limit, told=True)
+    known = replace(limit, told=limit.told or _is_to_be_told(limit))
     track = (
         situation.track.without_dispatch()
         .with_state(status=Status.PENDING, completed_at=situation.now)
         .with_ledger(limited=(*others, known), told=None)
     )
     taken = accept(track, message).because(ground(f"limits.{limit.kind}", f"until {limit.until.isoformat()}"))
-    if limit.told:
+    if limit.told or not known.told:
         return taken
-    order = notice(track, "warning", message, why=limit.why or None, action=_look(situation))
+    order = notice(track, "warning", message, why=limit.why or None, action=_remedy(situation, limit))
     return taken.also(order)
+
+
+def _is_to_be_told(limit: Limit) -> bool:
+    return limit.kind != "refusal" or limit.answers >= REFUSAL_TOLD_AT
+
+
+def _remedy(situation: Situation, limit: Limit) -> str:
+    """Return what a person types: what is refused may be their own setting."""
+    refused = limit.kind == "refusal"
+    return f"handoffd executors check {quote(limit.executor)}" if refused else _look(situation)
 
 
 def _look(situation: Situation) -> str:
@@ -91,10 +145,19 @@ def _look(situation: Situation) -> str:
     return way_on(resting, situation.rules)
 
 
+_KINDS: Final[Mapping[End | None, LimitKind]] = {
+    End.LIMIT: "limit",
+    End.OVERLOAD: "overload",
+    End.REFUSED: "refusal",
+}
+
+
 def _met(situation: Situation, exit_: Exit) -> Limit:
     account, now = account_of(situation.dispatch), situation.now
+    kind = _KINDS[exit_.end]
     before = limit_of(situation.ledger.limited, account)
-    kind: LimitKind = "overload" if exit_.end is End.OVERLOAD else "limit"
+    if before is not None and not _continues(before, kind, now):
+        before = None
     answers = before.answers + 1 if before else 1
     return Limit(
         account=account,
@@ -109,6 +172,13 @@ def _met(situation: Situation, exit_: Exit) -> Limit:
     )
 
 
+def _continues(before: Limit, kind: LimitKind, now: datetime) -> bool:
+    """Return whether an answer of a kind is one more in the row of those known."""
+    if "refusal" not in {before.kind, kind}:
+        return True
+    return before.kind == kind and now - before.until < REFUSED_FOR
+
+
 def _again_at(kind: LimitKind, answers: int, now: datetime, told: datetime | None) -> datetime:
     """Return when to ask again.
 
@@ -121,6 +191,8 @@ def _again_at(kind: LimitKind, answers: int, now: datetime, told: datetime | Non
 
 
 def _pause(kind: LimitKind, answers: int) -> timedelta:
+    if kind == "refusal":
+        return REFUSAL_PAUSES[min(answers, len(REFUSAL_PAUSES)) - 1]
     first, longest = PAUSES[kind]
     doublings = min(answers - 1, 16)  # far beyond the longest pause, and no number grows without end
     return min(first * (1 << doublings), longest)
@@ -133,8 +205,9 @@ def _wait_of(limit: Limit, now: datetime) -> str:
 def _telling(situation: Situation, limit: Limit) -> tuple[Limit, tuple[Notify, ...]]:
     """Return what a person is told of a limit: once, and once more when it lasts long."""
     track, now, lasting = situation.track, situation.now, situation.now - limit.since
-    look = _look(situation)
-    if not limit.told and (limit.kind == "limit" or lasting >= OVERLOAD_TOLD_AFTER):
+    look = _remedy(situation, limit)
+    overloaded_for_short = limit.kind == "overload" and lasting < OVERLOAD_TOLD_AFTER
+    if not limit.told and _is_to_be_told(limit) and not overloaded_for_short:
         text = f"{situation.state.step} of {situation.state.story} waits for {_wait_of(limit, now)}"
         order = notice(track, "warning", text, why=limit.why or None, action=look)
         return replace(limit, told=True), (order,)
@@ -155,7 +228,16 @@ def heard_from(situation: Situation, event: ExecutorExited) -> Track:
     others = without(situation.ledger.limited, account_of(situation.dispatch))
     if event.exit.end in LIMITS and isinstance(event.reading, Found):
         return situation.track.with_ledger(limited=(*others, _met(situation, event.exit)))
-    return situation.track.with_ledger(limited=others) if let_in(event) else situation.track
+    before = limit_of(situation.ledger.limited, account_of(situation.dispatch))
+    ended_otherwise = before is not None and before.kind == "refusal" and _is_judged(event.exit.end)
+    return (
+        situation.track.with_ledger(limited=others) if let_in(event) or ended_otherwise else situation.track
+    )
+
+
+def _is_judged(end: End | None) -> bool:
+    """Return whether an end is one of the agent's own, to be judged as an attempt."""
+    return end is not None and POLICIES[end].then in {Then.FAILING, Then.ASK}
 
 
 def let_in(event: ExecutorExited) -> bool:
@@ -166,7 +248,9 @@ def let_in(event: ExecutorExited) -> bool:
     exit_ = event.exit
     if exit_.end in LIMITS:
         return False
-    lasted = exit_.by != "lost" and exit_.seconds >= WORKS_AFTER.total_seconds()
+    lasted = (
+        exit_.by != "lost" and exit_.end is not End.REFUSED and exit_.seconds >= WORKS_AFTER.total_seconds()
+    )
     return isinstance(event.reading, Found) or exit_.end is End.CLEAN or lasted
 
 

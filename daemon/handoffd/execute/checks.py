@@ -25,6 +25,7 @@ from handoffd.settings import TestSettings
 REPORT = "report"
 OUTPUT = "output.log"
 MAX_FILES = 2000
+MAX_LOOKS = 20_000
 
 _KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
 _LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
@@ -33,6 +34,7 @@ _STORY = re.compile(r"(?P<prefix>US-)?(?<!\$)\{story\}")
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py", re.DOTALL)
 # File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
 _TICK_NS = 20_000_000
+_KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,26 @@ def files_changed_since(root: Path, files: Iterable[str], since_ns: int) -> froz
         if moments and max(moments) >= since_ns - _TICK_NS:
             changed.add(file)
     return frozenset(changed)
+
+
+def any_changed_since(root: Path, since_ns: int) -> bool:
+    """Return whether anything in a project was written, made or removed at or after `since_ns`.
+
+    What handoffd, version control and package managers keep for themselves is left out, and of a very large
+    project what is found late.
+    """
+    left, folders = MAX_LOOKS, [str(root)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as found:
+                entries = [one for one in islice(found, left) if one.name not in _KEPT_BY_TOOLS]
+        except OSError:
+            continue
+        left -= len(entries)
+        if any((_changed_at(one.path) or 0) >= since_ns - _TICK_NS for one in entries):
+            return True
+        folders += [one.path for one in entries if one.is_dir(follow_symlinks=False)]
+    return False
 
 
 def detect_test_command(names: frozenset[str], tools: frozenset[str] = frozenset()) -> TestSettings | None:

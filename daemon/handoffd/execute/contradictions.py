@@ -111,8 +111,12 @@ def _patterns(executor: Executor) -> Iterator[Contradiction]:
             message = f"there is no use for a group named {group!r}"
             yield Contradiction(f"limits.{index}", message, _LIMIT_GROUPS)
     for index, rule in enumerate(executor.ends):
-        if rule.match is None and rule.code is None:
-            yield Contradiction(f"ends.{index}", "must have `match` or `code`")
+        if rule.match is None and rule.code is None and rule.cause is None:
+            yield Contradiction(f"ends.{index}", "must have `match`, `cause` or `code`")
+        elif rule.cause is not None and (rule.match is not None or rule.code is not None):
+            yield Contradiction(f"ends.{index}", "`cause` stands alone")
+        elif rule.end is End.REFUSED and rule.cause is None and rule.match is None:
+            yield Contradiction(f"ends.{index}", "an exit code alone tells of no provider")
         if rule.end is End.CLEAN:
             allowed = tuple(end for end in End if end is not End.CLEAN)
             yield Contradiction(f"ends.{index}.is", "no error tells of a clean end", allowed)

@@ -3,21 +3,23 @@
 Exit codes lie and subtypes lie, so the classes are told apart by what is said where errors stand: in the
 result of the stream, in its error lines, and in the last lines that belong to no stream (standard error).
 What an agent says in its own words never counts, or one that works on a rate limiter would be parked. Which
-words and codes mean what is data: `ends` and `limits` of `config/executors.yaml`.
+words and codes mean what is data: `ends` and `limits` of `config/executors.yaml`. A cause that the stream
+names for programs goes before all words. A refusal comes last: it is an error of the provider's that nothing
+else explains.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from handoffd.engine.ends import End
 from handoffd.execute import resets
 from handoffd.execute.base import ExitRecord
-from handoffd.execute.executor import Executor
+from handoffd.execute.executor import EndRule, Executor
 from handoffd.execute.stream.reading import Seen
 from handoffd.execute.stream.words import plain_lines
 
@@ -61,7 +63,10 @@ def ending_of(executor: Executor, ended: Ended, now: datetime, local: tzinfo) ->
     by, met = ended.record.by, ended.seen.limit
     if by == "lost" or (by != "itself" and met is None):
         return Ending(end=None)
-    end = _meaning(executor, met, ended) if by != "itself" else _class_of(executor, ended)
+    if by == "itself":
+        end: End | None = _class_of(executor, ended)
+    else:
+        end = _named(executor, ended) or _meaning(executor, met, ended)
     return Ending(end=end, retry_at=_retry_at(executor, ended, now, local) if end is End.LIMIT else None)
 
 
@@ -70,13 +75,38 @@ def _class_of(executor: Executor, ended: Ended) -> End:
         return End.OUT_OF_MEMORY
     if _is_clean(ended):
         return End.CLEAN
-    told = next(filter(None, (_meaning(executor, text, ended) for text in _errors(ended))), None)
-    return told or _meaning(executor, None, ended) or _unexplained(ended)
+    texts = tuple(_errors(ended))
+    told = next(filter(None, (_meaning(executor, text, ended) for text in texts)), None)
+    known = _named(executor, ended) or told or _meaning(executor, None, ended)
+    return known or (End.REFUSED if _is_refused(executor, ended, texts) else _unexplained(ended))
+
+
+def _named(executor: Executor, ended: Ended) -> End | None:
+    """Return what the cause that the stream names for programs means; a text may be worded anew any day."""
+    return next((rule.end for rule in _by_cause(executor, ended) if rule.end is not End.REFUSED), None)
+
+
+def _by_cause(executor: Executor, ended: Ended) -> Iterator[EndRule]:
+    cause = ended.seen.cause
+    return (rule for rule in executor.ends if cause and rule.cause is not None and rule.cause.search(cause))
+
+
+def _is_refused(executor: Executor, ended: Ended, texts: Iterable[str]) -> bool:
+    """Return whether the provider answered with an error that nothing else explains, before any work."""
+    if ended.seen.tools or ended.seen.files or ended.record.signal is not None:
+        return False
+    if any(rule.end is End.REFUSED for rule in _by_cause(executor, ended)):
+        return True
+    code = ended.record.code
+    rules = [rule for rule in executor.ends if rule.end is End.REFUSED and rule.code in {None, code}]
+    return any(rule.match.search(text) for text in texts for rule in rules if rule.match is not None)
 
 
 def _meaning(executor: Executor, text: str | None, ended: Ended) -> End | None:
     """Return what an error means, or without a `text` what the exit code alone does; None if nothing."""
     for rule in executor.ends:
+        if rule.cause is not None or rule.end is End.REFUSED:
+            continue
         by_code = rule.code is None or rule.code == ended.record.code
         by_text = rule.match is None if text is None else rule.match is not None and rule.match.search(text)
         if by_code and by_text:

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.engine.ends import End
+from handoffd.engine.limits import LIMITS
 from handoffd.errors import ConfigurationError
 from handoffd.execute.base import Rung, SignalName
 from handoffd.execute.stream.format import StreamFormat
@@ -53,9 +54,13 @@ class Login(_Model):
 
 
 class EndRule(_Model):
-    """What kind of end it is when `match` is found in an error or the last lines, or by its exit code."""
+    """What kind of end it is when `match` is found in an error or the last lines, or by its exit code.
+
+    Of an executor that names the cause of an error for programs, `cause` is found in that name.
+    """
 
     match: re.Pattern[str] | None = None
+    cause: re.Pattern[str] | None = None
     code: int | None = None
     end: End = Field(alias="is")
 
@@ -111,6 +116,11 @@ class Executor(_Model):
     def overloads(self) -> tuple[re.Pattern[str], ...]:
         """What tells, found in an error, that the provider cannot answer just now."""
         return tuple(rule.match for rule in self.ends if rule.end is End.OVERLOAD and rule.match is not None)
+
+    @property
+    def waits(self) -> tuple[re.Pattern[str], ...]:
+        """What tells, found in the cause of an error, that the account cannot be asked just now."""
+        return tuple(rule.cause for rule in self.ends if rule.end in LIMITS and rule.cause is not None)
 
     @property
     def can_resume(self) -> bool:

@@ -41,6 +41,8 @@ class Source:
     """What earlier runs of the session that it continues have used: some agents count that again."""
     prices: PriceTable = field(default_factory=PriceTable)
     """What tokens cost where the agent does not tell."""
+    project: Path | None = None
+    """The folder that the run works in, where that is known."""
 
     def priced(self, seen: Seen) -> Seen:
         """Return what was seen with its cost, as far as that is known."""

@@ -5,12 +5,14 @@ a restart forgets nothing. A track that wants an account while it is limited sta
 the time has come, one track tries; the others go on waiting until that has worked for a minute, or
 has ended well, without meeting the limit again. When it ends otherwise, the next one tries.
 
+A provider's refusal concerns only the track that met it: one project's wrong setting stops no other.
+
 Nothing here reads a clock or waits: `now` is given, and `look` is called every few seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -25,6 +27,13 @@ STALE_AFTER: Final = timedelta(hours=1)
 """A limit that was over for so long when a daemon started tells nothing of the account now."""
 
 Wake = Callable[[], None]
+
+
+class Quota(NamedTuple):
+    """What is asked: an account, or an account as far as the one track goes that it has refused."""
+
+    account: str
+    refused: TrackKey | None = None
 
 
 class Wait(NamedTuple):
@@ -58,78 +67,84 @@ class Accounts:
     """Every account that answered with a limit and is not known to have worked since."""
 
     def __init__(self) -> None:
-        self._met: dict[str, dict[TrackKey, Limit]] = {}
-        self._worked: dict[str, datetime] = {}
+        self._met: dict[Quota, dict[TrackKey, Limit]] = {}
+        self._worked: dict[Quota, datetime] = {}
         """When an account was last known to work: limits that were over by then say nothing any more."""
-        self._lifted: dict[tuple[str, TrackKey], Limit] = {}
+        self._lifted: dict[tuple[Quota, TrackKey], Limit] = {}
         """The limits that a person lifted: they say nothing, also in a ledger that could not be told."""
-        self._trials: dict[str, _Trial] = {}
-        self._lines: dict[str, dict[TrackKey, Wake]] = {}
-        self._places: dict[TrackKey, str] = {}
+        self._trials: dict[Quota, _Trial] = {}
+        self._lines: dict[Quota, dict[TrackKey, Wake]] = {}
+        self._places: dict[TrackKey, Quota] = {}
         """In which account's line a track stands."""
 
     # --- what is known ---------------------------------------------------------------------------
     def learn(self, key: TrackKey, track: Track, now: datetime, event: Event | None = None) -> None:
         """Take in how a track stands: at the start, and after each decision on an event of it."""
-        mine = {limit.account: limit for limit in track.ledger.limited}
-        for account in [name for name, met in self._met.items() if key in met and name not in mine]:
-            self._forget(account, key)
-        for account, limit in mine.items():
-            if self._says_something(key, limit, now):
-                self._met.setdefault(account, {})[key] = limit
-        for account in [name for name, trial in self._trials.items() if trial.key == key]:
-            self._follow_trial(account, track, now, event)
+        mine = {_quota_of(key, limit): limit for limit in track.ledger.limited}
+        for quota in [known for known, met in self._met.items() if key in met and known not in mine]:
+            self._forget(quota, key)
+        for quota, limit in mine.items():
+            if self._says_something(quota, key, limit, now):
+                self._met.setdefault(quota, {})[key] = limit
+        for quota in [known for known, trial in self._trials.items() if trial.key == key]:
+            self._follow_trial(quota, track, now, event)
 
-    def _says_something(self, key: TrackKey, limit: Limit, now: datetime) -> bool:
+    def _says_something(self, quota: Quota, key: TrackKey, limit: Limit, now: datetime) -> bool:
         """Return whether a limit in a ledger is news, or was believed before."""
-        if self._worked.get(limit.account, now) > now:
-            del self._worked[limit.account]  # the clock was wrong then
-        worked = self._worked.get(limit.account)
+        if self._worked.get(quota, now) > now:
+            del self._worked[quota]  # the clock was wrong then
+        worked = self._worked.get(quota)
         if worked is not None and limit.until <= worked:
             return False
-        if self._lifted.get((limit.account, key)) == limit:
+        if self._lifted.get((quota, key)) == limit:
             return False
-        return not _is_stale(limit, now) or key in self._met.get(limit.account, {})
+        return not _is_stale(limit, now) or key in self._met.get(quota, {})
 
-    def _forget(self, account: str, key: TrackKey) -> None:
-        del self._met[account][key]
-        if not self._met[account]:
-            del self._met[account]
+    def _forget(self, quota: Quota, key: TrackKey) -> None:
+        del self._met[quota][key]
+        if not self._met[quota]:
+            del self._met[quota]
 
-    def _follow_trial(self, account: str, track: Track, now: datetime, event: Event | None) -> None:
-        trial, dispatch = self._trials[account], track.ledger.dispatch
-        runs = (
-            dispatch is not None and account_of(dispatch) == account and dispatch.phase is not Phase.CHECKING
-        )
+    def _follow_trial(self, quota: Quota, track: Track, now: datetime, event: Event | None) -> None:
+        trial, dispatch = self._trials[quota], track.ledger.dispatch
+        asks = dispatch is not None and account_of(dispatch) == quota.account
+        runs = asks and dispatch is not None and dispatch.phase is not Phase.CHECKING
         if runs:
             trial.dispatched = True
             if dispatch is not None and dispatch.phase is Phase.EXECUTING and trial.began is None:
                 trial.began = now
         elif trial.dispatched:
-            del self._trials[account]
-            if isinstance(event, ExecutorExited) and let_in(event) and not self._is_limited(account, now):
-                self._works(account, now)
+            del self._trials[quota]
+            if isinstance(event, ExecutorExited) and let_in(event) and not self._is_limited(quota, now):
+                self._works(quota, now)
 
-    def _is_limited(self, account: str, now: datetime) -> bool:
-        return any(_holds(limit, now) for limit in self._met.get(account, {}).values())
+    def _is_limited(self, quota: Quota, now: datetime) -> bool:
+        return any(_holds(limit, now) for limit in self._met.get(quota, {}).values())
 
-    def _works(self, account: str, now: datetime) -> None:
+    def _works(self, quota: Quota, now: datetime) -> None:
         """Let everybody in."""
-        self._met.pop(account, None)
-        self._trials.pop(account, None)
-        self._worked[account] = now
-        self._wake_all(account)
+        self._met.pop(quota, None)
+        self._trials.pop(quota, None)
+        self._worked[quota] = now
+        self._wake_all(quota)
 
     def wait_for(self, account: str, key: TrackKey, now: datetime) -> Wait | None:
         """Return why a track must not ask an account now; None when it may."""
-        met = self._met.get(account)
+        return max(self._waits(account, key, now).values(), key=_end_of, default=None)
+
+    def _waits(self, account: str, key: TrackKey, now: datetime) -> dict[Quota, Wait]:
+        found = {quota: self._wait(quota, key, now) for quota in _asked(account, key)}
+        return {quota: wait for quota, wait in found.items() if wait is not None}
+
+    def _wait(self, quota: Quota, key: TrackKey, now: datetime) -> Wait | None:
+        met = self._met.get(quota)
         if not met:
             return None
-        latest, trial = _latest(met.values(), now), self._trials.get(account)
+        latest, trial = _latest(met.values(), now), self._trials.get(quota)
         if _holds(latest, now):
-            return Wait(account, latest.kind, latest.until, None)
+            return Wait(quota.account, latest.kind, latest.until, None)
         if trial is not None and trial.key != key:
-            return Wait(account, latest.kind, min(latest.until, now), trial.key)
+            return Wait(quota.account, latest.kind, min(latest.until, now), trial.key)
         return None
 
     # --- the lines -------------------------------------------------------------------------------
@@ -139,13 +154,17 @@ class Accounts:
         The first one after a limit is over tries alone; it gives that back by `leave`, or by its dispatch.
         """
         self.leave(key, but=account)
-        if self.wait_for(account, key, now) is not None:
-            self._lines.setdefault(account, {})[key] = wake
-            self._places[key] = account
+        waits = self._waits(account, key, now)
+        longest = max(waits, key=lambda quota: _end_of(waits[quota]), default=None)
+        if self._places.get(key) != longest:
+            self._step_out(key)
+        if longest is not None:
+            self._lines.setdefault(longest, {})[key] = wake
+            self._places[key] = longest
             return False
-        self._step_out(key)
-        if account in self._met:
-            self._trials.setdefault(account, _Trial(key))
+        for quota in _asked(account, key):
+            if quota in self._met:
+                self._trials.setdefault(quota, _Trial(key))
         return True
 
     def leave(self, key: TrackKey, but: str | None = None) -> None:
@@ -153,19 +172,20 @@ class Accounts:
 
         What it has with the account `but` stays.
         """
-        if self._places.get(key) != but:
+        place = self._places.get(key)
+        if place is not None and place.account != but:
             self._step_out(key)
-        for account, trial in list(self._trials.items()):
-            if trial.key == key and account != but and not trial.dispatched:
-                del self._trials[account]
-                self._wake_one(account)
+        for quota, trial in list(self._trials.items()):
+            if trial.key == key and quota.account != but and not trial.dispatched:
+                del self._trials[quota]
+                self._wake_one(quota)
 
     def _step_out(self, key: TrackKey) -> None:
-        account = self._places.pop(key, None)
-        if account is not None:
-            del self._lines[account][key]
-            if not self._lines[account]:
-                del self._lines[account]
+        quota = self._places.pop(key, None)
+        if quota is not None:
+            del self._lines[quota][key]
+            if not self._lines[quota]:
+                del self._lines[quota]
 
     def waits(self, key: TrackKey) -> bool:
         """Return whether a track stands in a line."""
@@ -173,79 +193,104 @@ class Accounts:
 
     def wait_of(self, key: TrackKey, now: datetime) -> Wait | None:
         """Return what a track in line waits for."""
-        account = self._places.get(key)
-        if account is None:
+        quota = self._places.get(key)
+        if quota is None:
             return None
-        kinds = [limit.kind for limit in self._met.get(account, {}).values()]
-        return self.wait_for(account, key, now) or Wait(account, kinds[0] if kinds else "limit", now, None)
+        kinds = [limit.kind for limit in self._met.get(quota, {}).values()]
+        kind = kinds[0] if kinds else "limit"
+        return self._wait(quota, key, now) or Wait(quota.account, kind, now, None)
 
     def look(self, now: datetime) -> None:
         """Let those in line know whose time has come."""
-        for account, trial in list(self._trials.items()):
+        for quota, trial in list(self._trials.items()):
             if trial.began is not None and trial.began > now:
                 trial.began = now  # the clock was put back
             if trial.began is not None and now - trial.began >= WORKS_AFTER:
-                self._works(account, now)
-        for account in list(self._lines):
-            if account not in self._met:
-                self._wake_all(account)
-            elif not self._is_limited(account, now) and account not in self._trials:
-                self._wake_one(account)
+                self._works(quota, now)
+        for quota in list(self._lines):
+            if quota not in self._met:
+                self._wake_all(quota)
+            elif not self._is_limited(quota, now) and quota not in self._trials:
+                self._wake_one(quota)
 
-    def _wake_one(self, account: str) -> None:
+    def _wake_one(self, quota: Quota) -> None:
         """Let the first in line try: one that met the limit itself, as it knows how often that was.
 
         It steps out, so that one that does not ask after all keeps nobody waiting.
         """
-        line = self._lines.get(account)
+        line = self._lines.get(quota)
         if line:
-            met = self._met.get(account, {})
+            met = self._met.get(quota, {})
             first = next((key for key in line if key in met), next(iter(line)))
             wake = line[first]
             self._step_out(first)
             wake()
 
-    def _wake_all(self, account: str) -> None:
-        for key, wake in self._lines.pop(account, {}).items():
+    def _wake_all(self, quota: Quota) -> None:
+        for key, wake in self._lines.pop(quota, {}).items():
             del self._places[key]
             wake()
 
     # --- for people ------------------------------------------------------------------------------
     def tracks(self, account: str) -> tuple[TrackKey, ...]:
         """Return the tracks that met an account's limit; none: it is not limited."""
-        return tuple(self._met.get(account, ()))
+        return tuple(key for quota in self._limits_of(account) for key in self._met[quota])
+
+    def _limits_of(self, account: str) -> tuple[Quota, ...]:
+        return tuple(quota for quota in self._met if quota.account == account)
 
     def lift(self, account: str, now: datetime) -> None:
         """Let everybody ask an account now, and those choose again that wait for others.
 
         What the ledgers say of its limit is believed no more, until a track meets it again.
         """
-        self._lifted.update({(account, key): limit for key, limit in self._met.get(account, {}).items()})
-        self._works(account, now)
+        for quota in self._limits_of(account):
+            self._lifted.update({(quota, key): limit for key, limit in self._met[quota].items()})
+            self._works(quota, now)
         for other in list(self._lines):
             self._wake_all(other)
 
     def views(self, now: datetime) -> tuple[AccountView, ...]:
-        """Return every limited account, by name; not one whose limit is long over and that nobody wants."""
-        return tuple(self._view(account, now) for account in sorted(self._met) if self._matters(account, now))
+        """Return every limited account, by name; not one whose limit is long over and that nobody wants.
 
-    def _matters(self, account: str, now: datetime) -> bool:
-        wanted = account in self._trials or account in self._lines
-        return wanted or not all(_is_stale(limit, now) for limit in self._met[account].values())
+        Refusals are told apart: of them, each track waits for its own.
+        """
+        found: dict[tuple[str, bool], list[Quota]] = {}
+        for quota in self._met:
+            if self._matters(quota, now):
+                found.setdefault((quota.account, quota.refused is not None), []).append(quota)
+        return tuple(self._view(found[which], now) for which in sorted(found))
 
-    def _view(self, account: str, now: datetime) -> AccountView:
-        met, trial = self._met[account], self._trials.get(account)
-        latest = _latest(met.values(), now)
+    def _matters(self, quota: Quota, now: datetime) -> bool:
+        wanted = quota in self._trials or quota in self._lines
+        return wanted or not all(_is_stale(limit, now) for limit in self._met[quota].values())
+
+    def _view(self, quotas: Sequence[Quota], now: datetime) -> AccountView:
+        met = [limit for quota in quotas for limit in self._met[quota].values()]
+        trials = [self._trials[quota].key.project for quota in quotas if quota in self._trials]
+        latest = _latest(met, now)
         return AccountView(
-            account=account,
+            account=quotas[0].account,
             kind=latest.kind,
-            since=min(limit.since for limit in met.values()),
+            since=min(limit.since for limit in met),
             until=latest.until if _holds(latest, now) else min(latest.until, now),
             why=latest.why,
-            executors=tuple(sorted({limit.executor for limit in met.values()})),
-            tried_by=trial.key.project if trial is not None else None,
-            waiting=len(self._lines.get(account, ())),
+            executors=tuple(sorted({limit.executor for limit in met})),
+            tried_by=trials[0] if trials else None,
+            waiting=sum(len(self._lines.get(quota, ())) for quota in quotas),
         )
+
+
+def _end_of(wait: Wait) -> datetime:
+    return wait.until
+
+
+def _quota_of(key: TrackKey, limit: Limit) -> Quota:
+    return Quota(limit.account, key if limit.kind == "refusal" else None)
+
+
+def _asked(account: str, key: TrackKey) -> tuple[Quota, ...]:
+    return Quota(account), Quota(account, key)
 
 
 def _holds(limit: Limit, now: datetime) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from handoffd.engine.ends import End
 from handoffd.engine.events import Exit
@@ -16,6 +17,7 @@ from handoffd.engine.track import Dispatch, Track
 from handoffd.engine.usage import Usage
 from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
+from handoffd.execute.checks import any_changed_since
 from handoffd.execute.ending import Ended, Ending, ending_of
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, heard_at
@@ -43,6 +45,7 @@ def source_of(track: Track, project: str, services: Services) -> Source | None:
         output=output_path(project, dispatch.id),
         before=last.used if last is not None and last.id == dispatch.session else None,
         prices=services.prices,
+        project=Path(project),
     )
 
 
@@ -59,7 +62,16 @@ def ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, service
     ending = ending_of(source.executor, run, said_at, said_at.astimezone().tzinfo or UTC)
     if ending.end in LIMITS and not services.settings.limits.wait:
         ending = Ending(end=End.FAILED)  # nobody waits for it: a failure as any other
+    if ending.end is End.REFUSED and source.executor.output == "text" and _has_worked(record, source):
+        ending = Ending(end=End.FAILED)
     return exit_of(record, tail=_last_words(source.executor, run), seen=run.seen, ending=ending)
+
+
+def _has_worked(record: ExitRecord, source: Source) -> bool:
+    """Return whether a file changed while a run went on: plain output need not tell of a tool's call."""
+    if source.project is None or record.ended_ns is None:
+        return False
+    return any_changed_since(source.project, record.ended_ns - int(record.seconds * 1e9))
 
 
 def _went_well(run: Ended) -> bool:

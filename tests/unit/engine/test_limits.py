@@ -29,6 +29,7 @@ def test_a_limit_and_an_overload_are_two_things() -> None:
     """The one is about what was paid for, the other is nobody's fault here."""
     assert "claude's usage limit" == named("claude", "limit")
     assert "claude's overloaded provider" == named("claude", "overload")
+    assert "claude's refusing provider" == named("claude", "refusal")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.playbook import DISPATCH, T0, Playbook, dispatched, found, handoff, track_at
 
 from handoffd.engine.ends import End, Standby
 from handoffd.engine.events import DeadlinePassed, ExecutorExited, Exit
 from handoffd.engine.limits import Limit
 from handoffd.engine.parking import LONGEST
-from handoffd.engine.requests import Aborted, LimitLifted, Started
+from handoffd.engine.requests import Aborted, LimitLifted, Retried, Started
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -237,3 +239,123 @@ def test_an_executor_that_takes_over_at_once_is_told_of_and_nothing_waits() -> N
     assert "rehearsal is back" in notice.text
     assert "waits" not in notice.text
     assert play.ledger.told is None
+
+
+# --- refusals -------------------------------------------------------------------------------------
+FORBIDDEN = "API Error: 403 the zebra is not amused"
+
+
+def refused(play: Playbook, standby: Standby | None = None) -> Playbook:
+    """Have the provider refuse before any work, at once."""
+    exit_ = Exit(code=1, end=End.REFUSED, tail=FORBIDDEN, line=FORBIDDEN, stream_error=True)
+    event = ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=standby)
+    return play.given(event)
+
+
+def refused_again(play: Playbook, standby: Standby | None = None) -> Playbook:
+    """Have the track try again when the time has come, and be refused once more."""
+    play.now = play.ledger.limited[0].until
+    return refused(play.turn(executor="claude", account="claude"), standby)
+
+
+def test_refusals_cost_no_attempt_and_the_pauses_between_them_grow() -> None:
+    """At the second one a person is told, once, with what the provider said and what to look at."""
+    play = refused(Playbook(on_account(attempt=2)))
+    pauses, told = [waits(play)], [len(play.notices)]
+    for _ in range(6):
+        pauses.append(waits(refused_again(play)))
+        told.append(len(play.notices))
+        play.expect(status=Status.PENDING, attempt=2)
+    assert [0.5, 2, 10, 30, 60, 60, 60] == [pause / timedelta(minutes=1) for pause in pauses]
+    assert [0, 1, 0, 0, 0, 0, 0] == told
+    assert ("claude's refusing provider" in str(play.ledger.told), 0) == (True, play.ledger.free_repeats)
+
+
+def test_the_notice_of_a_refusal_names_the_error_and_a_command() -> None:
+    """The setting at fault may be the reader's own."""
+    (notice,) = refused_again(refused(Playbook(on_account()))).notices
+    assert ("warning", FORBIDDEN) == (notice.notice, notice.why)
+    assert "handoffd executors check claude" == notice.action
+    assert "waits for claude's refusing provider, until" in notice.text
+
+
+def test_after_six_hours_of_refusals_a_person_is_asked_and_they_are_counted_anew() -> None:
+    """The attempt is still unspent; a retry begins with the shortest pause."""
+    play = refused(Playbook(on_account()))
+    while play.track.state is not None and play.state.status is Status.PENDING:
+        assert play.now - T0 < timedelta(hours=6)
+        refused_again(play)
+    play.expect(status=Status.NEEDS_HUMAN, attempt=1)
+    (notice,) = play.notices
+    assert "claude's provider has refused bdd of " in notice.text
+    assert FORBIDDEN in (notice.why or "")
+    assert ((), {}) == (play.ledger.limited, play.ledger.facts.attempts)
+    play.given(Retried()).turn(executor="claude", account="claude")
+    assert timedelta(seconds=30) == waits(refused(play))
+
+
+def test_at_a_refusal_the_next_executor_takes_over_and_is_told_of_at_the_second() -> None:
+    """However long it goes on: with another one at work no person is needed."""
+    next_one = Standby(instead="codex")
+    play = refused(Playbook(on_account()), next_one)
+    play.expect(status=Status.PENDING, attempt=1)
+    assert ((), None) == (play.notices, play.ledger.told)
+    (notice,) = refused_again(play, next_one).notices
+    assert "codex takes over bdd of" in notice.text
+    for _ in range(9):
+        refused_again(play, next_one).expect(status=Status.PENDING, attempt=1)
+        assert () == play.notices
+
+
+def test_when_all_that_are_named_refuse_a_person_is_asked_as_well() -> None:
+    """Of two that only wait for each other none would be told of; one at its usage limit is waited for."""
+    until = T0 + timedelta(hours=9)
+    for kind, status in (("refusal", Status.NEEDS_HUMAN), ("limit", Status.PENDING)):
+        other = Limit(account="codex", executor="codex", kind=kind, since=T0, until=until)  # type: ignore[arg-type]
+        play = Playbook(on_account().with_ledger(limited=(other,)))
+        before = replace(other, account="claude", executor="claude", kind="refusal", answers=7)
+        play.track = play.track.with_ledger(limited=(replace(before, until=T0 + timedelta(hours=5)), other))
+        play.now = T0 + timedelta(hours=5, minutes=59)
+        play.given(
+            ExecutorExited(
+                dispatch=DISPATCH,
+                exit=Exit(code=1, end=End.REFUSED),
+                reading=Absent(),
+                standby=Standby(instead="codex", until=until),
+            ),
+            after_min=1,
+        ).expect(status=status, attempt=1)
+
+
+@pytest.mark.parametrize("end", [End.CLEAN, End.FAILED, End.CRASH])
+def test_an_end_of_another_kind_ends_the_row_of_refusals(end: End) -> None:
+    """A limit that is known stays through it."""
+    play = refused(Playbook(on_account(attempt=1)))
+    play.turn(executor="claude", account="claude").exits(code=1, end=end, after_min=0)
+    assert () == play.ledger.limited
+
+
+def test_refusals_are_counted_apart_from_limits_and_anew_after_a_long_time() -> None:
+    """What was refused last week says nothing of now."""
+    play = limited(Playbook(on_account()))
+    assert ("refusal", 1) == (refused_again(play).ledger.limited[0].kind, play.ledger.limited[0].answers)
+    assert ("limit", 1) == (again(play).kind, play.ledger.limited[0].answers)
+    play = refused_again(refused(Playbook(on_account())))
+    play.now = play.ledger.limited[0].until + timedelta(hours=6)
+    refused(play.turn(executor="claude", account="claude"))
+    assert (1, play.now) == (play.ledger.limited[0].answers, play.ledger.limited[0].since)
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=30))
+def test_refusals_alone_never_spend_an_attempt_and_end_with_a_person(minutes: list[int]) -> None:
+    """Whenever it is tried again."""
+    play = refused(Playbook(on_account()))
+    for late in minutes:
+        since, before = play.ledger.limited[0].since, play.ledger.limited[0].until
+        play.now = before + timedelta(minutes=late)
+        refused(play.turn(executor="claude", account="claude"))
+        hopeless = play.now - since >= timedelta(hours=6)
+        play.expect(status=Status.NEEDS_HUMAN if hopeless else Status.PENDING, attempt=1)
+        if hopeless:
+            return
+        assert timedelta(seconds=30) <= waits(play) <= timedelta(hours=1)

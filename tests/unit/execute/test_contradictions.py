@@ -72,7 +72,9 @@ def test_nothing_is_wrong_with_what_ships(name: str) -> None:
             "must have either `when`, for a JSON object, or `match`, for a plain line",
         ),
         ({"limits": ["(?P<reset>.)(?P<rest>.)"]}, "limits.0", "there is no use for a group named 'rest'"),
-        ({"ends": [{"is": "crash"}]}, "ends.0", "must have `match` or `code`"),
+        ({"ends": [{"is": "crash"}]}, "ends.0", "must have `match`, `cause` or `code`"),
+        ({"ends": [{"match": "a", "cause": "b", "is": "limit"}]}, "ends.0", "`cause` stands alone"),
+        ({"ends": [{"code": 3, "is": "refused"}]}, "ends.0", "an exit code alone tells of no provider"),
         ({"ends": [{"code": 0, "is": "clean"}]}, "ends.0.is", "no error tells of a clean end"),
         ({"login": {"env": ["A B"]}}, "login.env.0", "'A B' is no name of an environment variable"),
     ],
@@ -97,7 +99,7 @@ def test_what_fits_together_is_left_alone() -> None:
 
 def test_the_keys_are_those_that_a_person_writes() -> None:
     """Not those of the program."""
-    assert ("code", "is", "match") == keys_of(EndRule)
+    assert ("cause", "code", "is", "match") == keys_of(EndRule)
     assert ("grace_s", "signal") == keys_of(LadderRung)
     assert {"extends", "stream"} <= set(keys_of(Executor))
     assert "name" not in keys_of(Executor)

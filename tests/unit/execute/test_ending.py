@@ -216,3 +216,92 @@ def test_a_program_that_was_ended_while_its_provider_was_overloaded_met_an_overl
     line = b'{"type":"system","subtype":"api_retry","attempt":%d,"error_status":529,"error":"overloaded"}\n'
     output = b"".join(line % attempt for attempt in range(8))
     assert Ending(end=End.OVERLOAD) == of(BOOK.executors["claude"], output, code=None, by=by)
+
+
+# --- refusals, and errors that have a name ---------------------------------------------------------
+REFUSALS = {
+    "claude": '{"type":"result","is_error":true,"api_error_status":403,"result":"The zebra is not amused"}',
+    "codex": '{"type":"turn.failed","error":{"message":"unexpected status 403 Forbidden: no zebras"}}',
+    "gemini": '{"type":"result","status":"error","error":{"message":"[API Error: no zebras]"}}',
+    "opencode": '{"type":"error","error":{"name":"APIError","data":{"message":"no","statusCode":403}}}',
+    "aider": "litellm.APIError: APIError: no zebras",
+    "command": "API Error: 403 no zebras",
+}
+WORK = {
+    "claude": '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{}}]}}',
+    "codex": '{"type":"item.started","item":{"type":"command_execution","command":"ls"}}',
+    "gemini": '{"type":"tool_use","tool_name":"ls","parameters":{}}',
+    "opencode": '{"type":"tool_use","part":{"tool":"bash","state":{"input":{}}}}',
+    "aider": "Applied edit to shop.py",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_an_error_of_the_provider_in_unknown_words_is_a_refusal(name: str) -> None:
+    """Whatever its text says."""
+    code = 0 if name == "aider" else 1
+    assert Ending(end=End.REFUSED) == of(BOOK.executors[name], REFUSALS[name].encode() + b"\n", code=code)
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_an_error_of_the_provider_after_some_work_is_a_failure(name: str) -> None:
+    """A tool was called, or a file changed: the attempt was one."""
+    output = f"{WORK[name]}\n{REFUSALS[name]}\n".encode()
+    assert Ending(end=End.FAILED) == of(BOOK.executors[name], output, code=0 if name == "aider" else 1)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSALS))
+def test_a_silent_end_is_no_refusal(name: str) -> None:
+    """No error of the provider's, no refusal: it counts as before."""
+    assert Ending(end=End.FAILED) == of(BOOK.executors[name], b"", code=1)
+
+
+@pytest.mark.parametrize(
+    ("named", "end"),
+    [
+        ("authentication_error", End.LOGGED_OUT),
+        ("billing_error", End.NO_CREDIT),
+        ("rate_limit_error", End.LIMIT),
+        ("overloaded_error", End.OVERLOAD),
+        ("api_error", End.OVERLOAD),
+        ("permission_error", End.REFUSED),
+        ("invalid_request_error", End.REFUSED),
+        ("a_name_of_tomorrow", End.REFUSED),
+    ],
+)
+@pytest.mark.parametrize("kind", ["result", "assistant", "system"])
+def test_the_name_of_an_error_goes_before_its_words(named: str, end: End, kind: str) -> None:
+    """In whichever line it comes; a text that no expression knows changes nothing."""
+    lines = {
+        "result": '{"type":"result","is_error":true,"api_error_type":"%s","result":"zebras"}\n',
+        "assistant": '{"type":"assistant","api_error_type":"%s","message":{"model":"<synthetic>"}}\n',
+        "system": '{"type":"system","subtype":"api_retry","api_error_type":"%s","error":"zebras"}\n',
+    }
+    result = b'{"type":"result","is_error":true,"result":"zebras"}\n'
+    output = (lines[kind] % named).encode() + result
+    assert Ending(end=end) == of(BOOK.executors["claude"], output, code=1)
+
+
+def test_the_name_of_an_error_that_the_agent_overcame_says_nothing() -> None:
+    """It went on, and failed by something else."""
+    output = (
+        b'{"type":"system","subtype":"api_retry","api_error_type":"overloaded_error","error":"zebras"}\n'
+        b'{"type":"assistant","message":{"content":[{"type":"text","text":"On with it."}]}}\n'
+        b'{"type":"result","is_error":true,"result":"Out of ideas"}\n'
+    )
+    assert Ending(end=End.FAILED) == of(BOOK.executors["claude"], output, code=1)
+
+
+def test_words_that_say_more_than_the_name_count_where_the_name_says_little() -> None:
+    """A lack of credit is an invalid request to the provider."""
+    line = (
+        b'{"type":"result","is_error":true,"api_error_type":"invalid_request_error","api_error_status":400,'
+        b'"result":"Credit balance is too low"}\n'
+    )
+    assert Ending(end=End.NO_CREDIT) == of(BOOK.executors["claude"], line, code=1)
+
+
+def test_a_named_limit_is_met_also_by_a_program_that_had_to_be_ended() -> None:
+    """It spent its time on trying again."""
+    line = b'{"type":"system","subtype":"api_retry","api_error_type":"overloaded_error","error":"zebras"}\n'
+    assert Ending(end=End.OVERLOAD) == of(BOOK.executors["claude"], line, code=None, by="deadline")

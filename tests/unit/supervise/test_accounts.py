@@ -317,3 +317,37 @@ def test_people_see_what_is_limited(lines: Lines) -> None:
     lines.asks(C, LATER)
     assert "/srv/c" == lines.accounts.views(LATER)[0].tried_by
     assert ((A,), ()) == (lines.accounts.tracks("claude"), lines.accounts.tracks("codex"))
+
+
+def test_a_refusal_holds_back_only_the_track_that_met_it() -> None:
+    """One project's wrong setting stops no other; when the time has come, the track tries again."""
+    lines = Lines()
+    lines.accounts.learn(A, limited(kind="refusal"), NOW)
+    assert [False, True, True] == [lines.asks(A, NOW), lines.asks(B, NOW), lines.asks(C, NOW)]
+    wait = lines.accounts.wait_of(A, NOW)
+    assert wait is not None
+    assert "claude's refusing provider, until" in wait.words(NOW)
+    lines.accounts.look(LATER)
+    assert [A] == lines.taken()
+    assert lines.asks(A, LATER)
+
+
+def test_refusals_are_listed_beside_the_limit_of_their_account_and_lifted_with_it(lines: Lines) -> None:
+    """One row for all that are refused, as each kind is counted."""
+    for key in (B, C):
+        lines.accounts.learn(key, limited(LATER + HOUR, kind="refusal"), NOW)
+        lines.asks(key, NOW)
+    assert [("limit", 0), ("refusal", 2)] == [(one.kind, one.waiting) for one in lines.accounts.views(NOW)]
+    assert {A, B, C} == set(lines.accounts.tracks("claude"))
+    lines.accounts.lift("claude", NOW)
+    assert ({B, C}, ()) == (set(lines.taken()), lines.accounts.views(NOW))
+    assert all(lines.asks(key, NOW) for key in (A, B, C))
+
+
+def test_who_is_refused_waits_for_the_limit_of_the_account_as_well(lines: Lines) -> None:
+    """Whichever is over last."""
+    lines.accounts.learn(B, limited(NOW + HOUR / 2, kind="refusal"), NOW)
+    assert not lines.asks(B, NOW)
+    lines.accounts.look(NOW + HOUR / 2)
+    assert [] == lines.taken()
+    assert not lines.asks(B, NOW + HOUR / 2)

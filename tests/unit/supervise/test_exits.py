@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from tests.unit.supervise.making import dispatch_of, house, make_project, track_of
 
 from handoffd.engine.ends import End
@@ -14,6 +17,7 @@ from handoffd.engine.track import AgentSession
 from handoffd.engine.usage import Usage
 from handoffd.execute.base import POSITION, ExitRecord
 from handoffd.execute.meter import Source
+from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.execute.runner import ring
 from handoffd.execute.stream.reading import Seen
 from handoffd.execute.stream.verdict import StreamVerdict
@@ -102,3 +106,32 @@ def printed(source: Source, at: int, text: bytes) -> ExitRecord:
         kept.close()
     os.utime(position, (at, at))
     return ExitRecord(run_id="d1", code=1, tail=text.decode(), output_bytes=len(text))
+
+
+@pytest.mark.parametrize(("written", "end"), [(False, End.REFUSED), (True, End.FAILED)])
+async def test_a_refusal_of_a_program_of_plain_text_is_one_only_if_no_file_changed(
+    tmp_path: Path, written: bool, end: End
+) -> None:
+    """Such an output need not tell of what was done; what handoffd keeps in .ai says nothing."""
+    project = Path(make_project(tmp_path))
+    async with house(tmp_path) as here:
+        here.services.executors = load_book(
+            shipped_layer(),
+            Layer(file="settings", definitions={"own": {"extends": "command", "argv": ["own"]}}),
+        )
+        dispatch = dispatch_of(executor="own")
+        source = source_of(track_of(dispatch=dispatch), str(project), here.services)
+        assert source is not None
+        source.run_dir.mkdir(parents=True)
+        ended_ns = time.time_ns() + 60_000_000_000
+        record = replace(
+            printed(source, round(ended_ns / 1e9), b"API Error: 403 no zebras\n"),
+            ended_ns=ended_ns,
+            seconds=30,
+        )
+        if written:
+            (project / "src").mkdir()
+            (project / "src/shop.py").write_text("1\n")
+            record = replace(record, seconds=120)
+
+        assert end is ended(dispatch, record, source, here.services).end

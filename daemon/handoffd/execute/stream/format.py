@@ -109,6 +109,8 @@ class StreamFormat(_Model):
     session: Paths = ()
     """Where the agent's own session id stands, in whatever line."""
     model: Paths = ()
+    cause: Paths = ()
+    """Where the name or the number of a provider's error stands, in whatever line."""
     lines: tuple[LineRule, ...] = ()
     partial: tuple[str, ...] = ()
     """How lines begin that tell an answer word by word: signs of life, which are not kept."""

@@ -49,6 +49,13 @@ def text_at(data: object, paths: Paths) -> str:
     return next((joined for path in paths if (joined := "\n".join(_texts(data, path)))), "")
 
 
+def word_at(data: object, paths: Paths) -> str:
+    """Return the text or the whole number at the first path that has one; else none."""
+    found = (first(data, path) for path in paths)
+    words = (str(one).strip() for one in found if isinstance(one, str | int) and not isinstance(one, bool))
+    return next(filter(None, words), "")
+
+
 def texts_at(data: object, paths: Paths) -> tuple[str, ...]:
     """Return all texts at all paths."""
     return tuple(text for path in paths for text in _texts(data, path))

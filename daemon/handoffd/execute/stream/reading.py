@@ -17,7 +17,7 @@ from handoffd.execute.executor import Executor
 from handoffd.execute.reports.report import printable
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import LineReading, Part, read_line
-from handoffd.execute.stream.lookup import text_at
+from handoffd.execute.stream.lookup import text_at, word_at
 from handoffd.execute.stream.splitting import LineSplitter
 from handoffd.execute.stream.tally import Counted, Tally
 from handoffd.execute.stream.verdict import MAX_NAME_CHARS, StreamVerdict, one_line
@@ -27,10 +27,10 @@ MAX_ERRORS: Final = 5
 MAX_ACTIVITY_CHARS: Final = 200
 _MAX_ID_CHARS = 128
 _MAX_PATH_CHARS = 500
-_GOES_ON: Final[Mapping[str, None]] = {"limit": None, "resets_at": None}
-"""What a sign of work says about a limit that was met before: it is over."""
+_GOES_ON: Final[Mapping[str, None]] = {"limit": None, "resets_at": None, "cause": None}
+"""What a sign of work says about a limit or an error that was met before: it is over."""
 
-_NOTED: Final = ("session", "model", "activity", "limit", "resets_at", "result")
+_NOTED: Final = ("session", "model", "activity", "limit", "resets_at", "cause", "result")
 """What is kept as it was said last; the rest is counted or listed."""
 
 
@@ -60,6 +60,8 @@ class Seen:
     """The error that tells of a usage limit or of an overload, unless the agent went on after it."""
     resets_at: float | None = None
     """When that will be over, in seconds since 1970, if the stream has it as a number."""
+    cause: str | None = None
+    """What the provider's last error is called (`rate_limit_error`, 403), unless it went on after it."""
     result: StreamVerdict | None = None
     """What its last result line says; None before there is one."""
 
@@ -83,6 +85,7 @@ class StreamReader:
         self._rules = executor.stream or StreamFormat()
         self._is_plain = executor.output == "text"
         self._waits = (*executor.limits, *executor.overloads)
+        self._causes = executor.waits
         self._lines = LineSplitter()
         self._torn = False
         self._tally = Tally(before)
@@ -172,6 +175,8 @@ class StreamReader:
             self._tally.take(reading.usage)
         if reading.error is not None:
             self._take_error(reading.error)
+        if cause := word_at(reading.data, self._rules.cause):
+            self._take_cause(printable(cause)[:_MAX_ID_CHARS], reading.error)
         if reading.resets_at is not None:
             self._note(resets_at=reading.resets_at)
         if reading.verdict is not None:
@@ -207,6 +212,11 @@ class StreamReader:
         self._note(activity=one_line(f"reports {error}", MAX_ACTIVITY_CHARS))
         if any(met.search(error) for met in self._waits):
             self._note(limit=error)
+
+    def _take_cause(self, cause: str, error: str | None) -> None:
+        self._note(cause=cause)
+        if any(met.search(cause) for met in self._causes):
+            self._note(limit=one_line(error or cause))
 
     def _take_verdict(self, verdict: StreamVerdict) -> None:
         if verdict.error is not None:
