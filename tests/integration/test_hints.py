@@ -27,8 +27,8 @@ MODULES = sorted(
     ]
 )
 SHELL = {
-    "${EDITOR:-vi}", "cat", "cd", "curl", "diff", "env", "export", "getent", "less", "ls", "mkdir", "mv", "pipx",
-    "printenv", "python3", "rm", "ss", "stat", "sudo",
+    "${EDITOR:-vi}", "cat", "cd", "curl", "diff", "env", "export", "getent", "less", "ls", "mkdir", "mv",
+    "pipx", "printenv", "python3", "rm", "ss", "stat", "sudo",
 }  # fmt: skip
 """Programs of others, and words of the shell itself, that a hint may begin with."""
 SAMPLE = "x"

@@ -38,11 +38,12 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     from handoffd.cli.playing import play, progress, tell
     from handoffd.rehearsal import sample
 
+    _require(directory)
     base = Path(tempfile.mkdtemp(prefix="handoffd-demo-"))
-    project = _new_project(directory.absolute() if directory else base / "shop")
+    project = str(sample.create(directory.absolute() if directory else base / "shop"))
     progress.print(
-        f"A small shop, made for this in [bold]{project}[/], gets the story [bold]{sample.STORY}[/]: "
-        "discount codes.\nThe agent is a script, so nothing is paid for; daemon, tests and files are real.",
+        f"A small shop, made in [bold]{project}[/] for this, gets the story [bold]{sample.STORY}[/], "
+        "discount codes.\nA script takes the agent's place and costs nothing; daemon and tests are real.",
         soft_wrap=True,
     )
     settings = {
@@ -57,22 +58,18 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
         click.echo("\n".join(_next_steps(project, str(proof["pytest"]))))
 
 
-def _new_project(directory: Path) -> str:
-    """Return the path of a sample project made in `directory`. Raises HandoffdError."""
-    from handoffd.rehearsal import sample
-
+def _require(directory: Path | None) -> None:
+    """Refuse what the demo cannot do before anything is made. Raises HandoffdError."""
     if importlib.util.find_spec("pytest") is None:
         raise HandoffdError(
             "the shop's tests are run by pytest, which is not installed beside handoffd",
             code="NO_PYTEST", hint=f"{quote(sys.executable)} -m pip install pytest",
         )  # fmt: skip
-    try:
-        return str(sample.create(directory))
-    except FileExistsError:
+    if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise HandoffdError(
-            f"{directory} is not empty: the demo makes a project of its own",
-            code="NOT_EMPTY", hint=f"handoffd demo --directory {quote(str(directory / 'shop'))}",
-        ) from None  # fmt: skip
+            f"{directory} is no empty folder: the demo makes a project of its own",
+            code="NOT_EMPTY", hint="handoffd demo  # makes a folder itself",
+        )  # fmt: skip
 
 
 def _approved_by(*, yes: bool) -> str | None:
@@ -86,18 +83,19 @@ def _approved_by(*, yes: bool) -> str | None:
 
 def _next_steps(project: str, tests: str) -> list[str]:
     """Return where the result is to be seen, and what to type next."""
-    program = "handoffd" if shutil.which("handoffd") else os.path.abspath(sys.argv[0])
-    where = quote(project)
+    program = "handoffd" if shutil.which("handoffd") else quote(os.path.abspath(sys.argv[0]))
     return [
         "",
         f"The project: {project}",
         f"Its own pytest says: {tests}",
         "",
-        "What the story changed:       " + f"git -C {where} status --short; git -C {where} diff",
-        "What each step handed over:   " + f"ls {where}/.ai/runs; cat {where}/.ai/history.md",
-        "The same on a copy of yours:  " + f"{program} rehearse PATH",
-        "With a real agent:            "
-        + f"cd PATH && {program} init   (README.md: In a minute, with claude)",
+        "Look at it:",
+        f"  cd {quote(project)}",
+        "  git status --short && git diff        # what the story changed",
+        "  cat .ai/HANDOFF.md .ai/history.md     # what the last step handed over; the stories that are done",
+        "Next, in a project of yours:",
+        f"  {program} rehearse     # the same on a copy of it, without an agent",
+        f"  {program} init         # then with an agent: README.md, In a minute",
     ]
 
 

@@ -60,6 +60,7 @@ class Changes:
     def told(self) -> list[str]:
         """Return lines for a person: each new or changed file with what is essential in it."""
         found = [(name, text) for name, text in _texts(self._root) if self._hashes.get(name) != hash(text)]
+        found.sort(key=lambda file: os.lstat(os.path.join(self._root, file[0])).st_mtime_ns)
         lines = []
         for name, text in found[:MOST_FILES]:
             old = self._texts.get(name)

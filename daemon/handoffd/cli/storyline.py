@@ -1,4 +1,4 @@
-"""Following one story to its end: a line for each attempt, decisions at human steps, the final table."""
+"""Following one story to its end: a line for each attempt, the decisions at human steps, the final table."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Storyline:
         for run in self._runs()[self._told :]:
             if run["result"] is None:
                 return
-            self._console.print(_line(run))
+            self._console.print(_line(run), soft_wrap=True)
             self._told += 1
 
     def _track(self) -> Json:
@@ -165,7 +165,9 @@ def _line(run: Json) -> Text:
         f"{took}   {again}{run['result']}", "default"
     )
     if (tests := run["tests"]) is not None:
-        line.append(f"; the daemon ran the tests: {_counts(tests)}", "default")
+        new = tests.get("new_failing") if run["result"] == "pass" else None
+        why = f" ({new} new, which must fail until there is code for them)" if new else ""
+        line.append(f"; the daemon ran the tests: {_counts(tests)}{why}", "default")
     return line
 
 

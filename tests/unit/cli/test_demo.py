@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
+import select
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
+
+LIMIT_S = 120
+PROMPT = b"\n> "
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +22,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_takes_a_story_to_its_end_and_proves_it(tmp_path: Path) -> None:
-    """Every step in the table, the files of the review, the project's own tests, what to type next."""
+    """Every step in the table, the review by --yes, and the produced project's own tests."""
     project = tmp_path / "shop"
 
     done = demo("--yes", "--directory", str(project))
@@ -30,9 +32,7 @@ def test_it_takes_a_story_to_its_end_and_proves_it(tmp_path: Path) -> None:
         assert f"│ {step} " in done.stdout
     assert f"The project: {project.resolve()}" in done.stdout
     assert "Its own pytest says: 11 passed" in done.stdout
-    assert "docs/bdd/US-001.md (new)" in done.stderr
     assert "review is approved by itself: --yes was given" in done.stderr
-    assert f"git -C {project.resolve()} diff" in done.stdout
 
 
 def test_for_programs_it_is_one_object(tmp_path: Path) -> None:
@@ -52,44 +52,78 @@ def test_for_programs_it_is_one_object(tmp_path: Path) -> None:
     assert "✓ impl" in done.stderr
 
 
-def test_without_a_terminal_the_review_approves_itself_and_says_so(tmp_path: Path) -> None:
-    """A pipe or a CI job sees the whole story; the reason stands where a person would have been asked."""
-    done = demo("--directory", str(tmp_path / "shop"))
+def test_without_a_terminal_it_ends_and_says_who_approved(tmp_path: Path) -> None:
+    """The review approves itself, the files of the review are shown, and so is what to look at next."""
+    project = tmp_path / "shop"
+
+    done = demo("--directory", str(project))
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "review is approved by itself: there is no terminal" in done.stderr
-    assert "✓ approved" in done.stdout
+    for shown in (
+        "docs/bdd/US-001.md (new)",
+        "### Scenario: a valid code",
+        "docs/api/openapi.yaml (changed)",
+    ):
+        assert shown in done.stderr
+    assert "scaffold" in done.stderr
+    assert "the daemon ran the tests: 5 pass, 6 fail" in done.stderr
+    for named in (f"  cd {project}", "git diff", "rehearse", "init"):
+        assert named in done.stdout
 
 
 def test_at_a_terminal_only_the_word_approves(tmp_path: Path) -> None:
-    """Return, a yes and a note decide nothing; `approve` does."""
-    person, terminal = pty.openpty()
-    command = [sys.executable, "-m", "handoffd", "demo", "--directory", str(tmp_path / "shop")]
-    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as process:
-        os.close(terminal)
-        os.write(person, b"\nyes\nlooks fine\napprove\n")
-        said = _all_of(person)
-        assert 0 == process.wait(300), said
-    os.close(person)
+    """An empty line, a yes and an ok are asked again; then the story goes on to its end."""
+    ended, shown = at_a_terminal(["\n", "yes\n", "ok\n", "approve\n"], tmp_path / "shop")
 
-    assert 3 == said.count("Nothing is decided"), said
-    assert "11 passed" in said
+    assert 0 == ended, shown
+    assert 3 == shown.count("Nothing is decided")
+    assert "approved by itself" not in shown
+    assert "11 passed" in shown
 
 
-def _all_of(terminal: int) -> str:
-    """Return what is printed to a terminal until its last writer is gone."""
-    said = b""
-    with suppress(OSError):  # EIO: no writer is left
-        while chunk := os.read(terminal, 4096):
-            said += chunk
-    return said.decode("utf-8", "replace")
+def test_at_a_terminal_the_end_of_the_input_approves_nothing(tmp_path: Path) -> None:
+    """Ctrl-D: the demo ends with an error, and no code was written."""
+    ended, shown = at_a_terminal(["\x04"], tmp_path / "shop")
+
+    assert (1, True) == (ended, "nothing is approved by that" in shown), shown
+    assert not (tmp_path / "shop/tests/test_discounts.py").exists()
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
-    """The demo writes into a project of its own only, and says how to name one."""
-    (tmp_path / "mine.txt").write_text("kept", "utf-8")
+    """The way on is named."""
+    (tmp_path / "mine").touch()
 
     done = demo("--json", "--directory", str(tmp_path))
 
-    assert (1, "NOT_EMPTY") == (done.returncode, json.loads(done.stdout)["code"])
-    assert ["mine.txt"] == [path.name for path in tmp_path.iterdir()]
+    assert 1 == done.returncode
+    assert "NOT_EMPTY" == json.loads(done.stdout)["code"]
+    assert ["mine"] == [path.name for path in tmp_path.iterdir()]
+
+
+def at_a_terminal(answers: list[str], project: Path) -> tuple[int, str]:
+    """Return exit code and screen of a demo whose every prompt gets the next answer."""
+    mine, theirs = os.openpty()
+    command = [sys.executable, "-m", "handoffd", "demo", "--directory", str(project)]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        seen, answered = b"", 0
+        try:
+            while select.select([mine], [], [], LIMIT_S)[0] and (more := _read(mine)):
+                seen += more
+                if answered < len(answers) and seen.count(PROMPT) > answered:
+                    os.write(mine, answers[answered].encode())
+                    answered += 1
+            return process.wait(LIMIT_S), seen.decode()
+        finally:
+            process.terminate()
+            os.close(mine)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody has the other side open any more
+        return b""

@@ -73,10 +73,10 @@ def test_a_gate_is_answered_and_the_story_followed_to_its_end() -> None:
 
 
 def test_a_rejection_carries_a_reason() -> None:
-    """The reason that the reviewer named decides where the story goes back to."""
+    """The reviewer's own, which selects where the story goes back to."""
     daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
 
-    _, printed = follow(daemon, Answer(approve=False, reason=Reason.SCOPE_WARNING, note="Too vague."))
+    _, printed = follow(daemon, Answer(approve=False, reason=Reason.SCOPE_WARNING, note="Too much."))
 
     assert ("/v1/verbs/reject", "scope_warning") == (daemon.given[0]["path"], daemon.given[0]["reason"])
     assert "✗ rejected" in printed
@@ -107,11 +107,32 @@ def test_the_table_tells_what_was_measured() -> None:
     assert "2.0" in printed
 
 
+def test_without_a_terminal_each_attempt_is_a_line_of_its_own() -> None:
+    """Once it has ended, once only, with its time and what the daemon measured."""
+    daemon = ScriptedDaemon(track("bdd", "running"), track("impl", "running"), track("done", "pass"))
+    red = {"verified": True, "pass": 5, "fail": 6, "skip": 0, "new_failing": 6}
+    daemon.runs = [run("bdd"), run("scaffold", red), run("impl", {**red, "fail": 0, "new_failing": 0})]
+
+    lines = follow(daemon, Answer(approve=True))[1].split("┏")[0].splitlines()
+
+    assert [
+        "  ✓ bdd              2.0 s   pass",
+        "  ✓ scaffold         2.0 s   pass; the daemon ran the tests: 5 pass, 6 fail "
+        "(6 new, which must fail until there is code for them)",
+        "  ✓ impl             2.0 s   pass; the daemon ran the tests: 5 pass, 0 fail",
+    ] == lines
+
+
 def test_the_rows_are_the_same_for_programs() -> None:
     """What was measured is told as `runs --json` tells it; a decision took no executor and no time."""
     daemon = ScriptedDaemon(track("review", "needs_human"), track("done", "pass"))
-    no = Answer(approve=False, reason=Reason.SCOPE_WARNING)
-    storyline = Storyline(daemon, "/shop", Console(file=io.StringIO()), lambda _: no, by="demo")
+    storyline = Storyline(
+        daemon,
+        "/shop",
+        Console(file=io.StringIO()),
+        lambda _: Answer(approve=False, reason=Reason.SCOPE_WARNING),
+        by="demo",
+    )
     storyline.follow()
     daemon.runs = [{**run("impl", {"verified": False}), "executor": "rehearsal"}]
 
@@ -119,18 +140,3 @@ def test_the_rows_are_the_same_for_programs() -> None:
         {"step": "review", "attempt": 1, "seconds": None, "tests": None, "result": "rejected"},
         {"step": "impl", "attempt": 1, "seconds": 2.04, "tests": {"verified": False}, "result": "pass"},
     ) == storyline.rows()
-
-
-def test_each_attempt_that_ends_is_a_line_with_what_was_measured() -> None:
-    """As it ends, once; without a terminal this is all the progress there is."""
-    daemon = ScriptedDaemon(
-        track("bdd", "running"), track("impl", "running"), track("impl", "running", phase="tests"),
-        track("done", "pass"),
-    )  # fmt: skip
-    daemon.runs = [run("bdd"), run("impl", {"verified": True, "pass": 11, "fail": 0, "skip": 0})]
-
-    _, printed = follow(daemon, Answer(approve=True))
-
-    lines = printed.splitlines()
-    assert ["bdd", "impl"] == [line.split()[1] for line in lines if line.startswith("  ✓ ")]
-    assert "2.0 s   pass; the daemon ran the tests: 11 pass, 0 fail" in printed
