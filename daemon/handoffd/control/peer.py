@@ -13,12 +13,11 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from handoffd.execute.remains import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.witnessing import is_marked
 from handoffd.execute.witness import ALONE, Witness
 
 _CREDENTIALS = struct.Struct("3i")
-RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
-MOST_ANCESTORS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
         if pid <= 1:
             told = witness.marked(hidden)
             return asker in hidden if told is None else told
-        if _has_run_id(pid, hidden) or _is_runner(pid):
+        if _has_run_id(pid, hidden) or is_runner(_read(pid, "cmdline")):
             return True
         pid = _parent(pid)
     return True  # such a chain is made on purpose
@@ -74,13 +73,6 @@ def _owner(pid: int) -> int | None:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return None
-
-
-def _is_runner(pid: int) -> bool:
-    """Return whether a process is a launcher or a shim: Python, its options, then our program."""
-    words = _read(pid, "cmdline").split(b"\0")
-    program = next((word for word in words[1:] if word.startswith(b"/")), b"")
-    return program.endswith(RUNNERS)
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -41,7 +41,8 @@ from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.settings import Settings
-from handoffd.store.lock import daemon_lock_path, holder_of
+from handoffd.store.holders import holder_of
+from handoffd.store.lock import daemon_lock_path
 from handoffd.watch.demand import demand
 
 Json = dict[str, Any]

@@ -40,4 +40,7 @@ def mending(root: str, condition: str) -> str | None:
             return f"ls -ld {quote(root)} {quote(root + '/.ai')}; df -h {quote(root)}"
         case "invalid_state":
             return f"${{EDITOR:-vi}} {quote(root + '/.ai/STATE.json')}"
+        case "locked":
+            leaving = command_for(root, "remove")
+            return f"{leaving}  # leaves it to the other process; or end that one, and it goes on here"
     return None

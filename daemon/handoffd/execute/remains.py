@@ -9,14 +9,19 @@ found by nobody: nothing tells it from the person's own programs.
 from __future__ import annotations
 
 import os
+import select
 import signal
+from pathlib import Path
 
 from handoffd.execute import base
 from handoffd.execute.environment import MARK
 from handoffd.execute.runner import proc, tree
 
+MOST_ANCESTORS = 64
+_RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 _TREE_ROUNDS = 200
 _MARKED_ROUNDS = 20
+_END_LIMIT_MS = 2000
 
 
 def end_remains(start: base.StartRecord | None, run_id: str | None) -> int:
@@ -28,6 +33,52 @@ def end_remains(start: base.StartRecord | None, run_id: str | None) -> int:
     if run_id:
         hit |= _end_marked(f"{MARK}={run_id}".encode())
     return len(hit)
+
+
+def end_member(pid: int, runs_dir: Path, socket: Path) -> bool:
+    """Kill a process if it belongs to one of our runs, and wait until it has ended; return whether it does.
+
+    Ours are the runs with a folder in `runs_dir`, and what descends from a shim of ours or from the launcher
+    that listens at `socket`. No other process is touched, and never this one.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if pid == os.getpid() or not _is_member(pid, runs_dir, socket):
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        ended = select.poll()
+        ended.register(pidfd, select.POLLIN)
+        return bool(ended.poll(_END_LIMIT_MS))
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+
+
+def is_runner(command: bytes) -> bool:
+    """Return whether a command line is a launcher's or a shim's: Python, its options, then our program."""
+    program = next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
+    return program.endswith(_RUNNERS)
+
+
+def _is_member(pid: int, runs_dir: Path, socket: Path) -> bool:
+    begun = f"{MARK}=".encode()
+    for _ in range(MOST_ANCESTORS):
+        if (seen := proc.stat(pid)) is None or pid <= 1:
+            return False
+        entries = (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0")
+        names = (os.fsdecode(entry.removeprefix(begun)) for entry in entries if entry.startswith(begun))
+        if any(name and "/" not in name and (runs_dir / name).is_dir() for name in names):
+            return True
+        command = proc.read(f"/proc/{pid}/cmdline") or b""
+        words = [Path(os.fsdecode(word)) for word in command.split(b"\0")]
+        if is_runner(command) and any(word == socket or runs_dir in word.parents for word in words):
+            return True
+        pid = seen.parent
+    return False
 
 
 def _end_tree(start: base.StartRecord) -> set[int]:

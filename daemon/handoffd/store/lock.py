@@ -1,9 +1,11 @@
-"""Who may write: one daemon per state directory, one writer per project.
+"""Who may write: one daemon per state directory, one writer per project on a machine.
 
-A lock is `flock` on a file outside every project. The kernel drops it with its holder, however
-that one dies, so there is nothing to clean up, and the files are never unlinked: unlinking lets
-two processes hold "the same" lock on two files. A project is told by device and inode of its
-root, so that two paths to it are one lock. What is written in the file only serves messages.
+A lock is `flock`, so the kernel drops it with its holder, however that one dies, and there is nothing
+to clean up. A state directory has a file for it, which is never unlinked: unlinking lets two processes
+hold "the same" lock on two files. What is written in the file only serves messages. A project is locked
+by a descriptor of its own root, where all daemons meet whatever their state directory or account. Where
+the file system cannot do that, a file in the state directory has to do, named by device and inode so
+that two paths to the root are one lock; two state directories are not kept apart there.
 """
 
 from __future__ import annotations
@@ -13,48 +15,44 @@ import fcntl
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
 import anyio
+import structlog
 
+from handoffd.engine.commands import mending
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE, storage_error
+from handoffd.store.holders import DAEMON_LOCK, Holder, holder_of, holder_of_folder, started_at
 
-_LARGEST_NOTE = 4096
-_LARGEST_COMMAND = 200
+log = structlog.get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """Who holds a lock. `command` is None when that process cannot be looked at."""
-
-    pid: int
-    since: datetime
-    command: str | None
-
-    def __str__(self) -> str:
-        command = f" ({self.command})" if self.command else ""
-        return f"process {self.pid}{command} since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+_CANNOT = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+"""What file systems say that cannot lock a folder; NFS wants one that is open for writing."""
 
 
 class FileLock:
     """A lock that is held, until `release` or the end of the process. A context manager."""
 
-    def __init__(self, path: Path, handle: int) -> None:
+    def __init__(self, path: Path, handle: int, *, signed: bool = True) -> None:
         self.path = path
+        """What it is told from other locks by; of a project's folder no file of that name need be there."""
         self._handle: int | None = handle
+        self._signed = signed
 
     def release(self) -> None:
         """Let others have it; harmless when repeated."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            with suppress(OSError):
-                os.ftruncate(handle, 0)  # the next one is not to be mistaken for us
+            if self._signed:
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)  # the next one is not to be mistaken for us
             os.close(handle)
+
+    def __del__(self) -> None:
+        self.release()  # had by a thread after its caller had given up waiting for it
 
     def __enter__(self) -> FileLock:
         return self
@@ -67,7 +65,7 @@ class FileLock:
 
 def daemon_lock_path(state_dir: Path) -> Path:
     """Return the lock of the one daemon a state directory may have."""
-    return state_dir / "daemon.lock"
+    return state_dir / DAEMON_LOCK
 
 
 def project_lock_path(state_dir: Path, root: Path) -> Path:
@@ -75,11 +73,75 @@ def project_lock_path(state_dir: Path, root: Path) -> Path:
     try:
         status = os.stat(root)
     except FileNotFoundError as error:
-        hint = f"mount it or move it back; or: handoffd remove {root}"
-        raise StoreError(f"the project {root} is gone", code=PROJECT_GONE, hint=hint) from error
+        raise _gone(root) from error
     except OSError as error:
         raise storage_error("look at the project", root, error) from error
-    return state_dir / "locks" / f"{status.st_dev:x}-{status.st_ino:x}.lock"
+    return state_dir / "locks" / _name(status)
+
+
+def _gone(root: Path) -> StoreError:
+    hint = f"mount it or move it back; or: handoffd remove {root}"
+    return StoreError(f"the project {root} is gone", code=PROJECT_GONE, hint=hint)
+
+
+def _name(status: os.stat_result) -> str:
+    return f"{status.st_dev:x}-{status.st_ino:x}.lock"
+
+
+def acquire_project(path: Path, root: Path) -> FileLock:
+    """Return the lock of the project at `root`, whose folder is the one `path` names; blocks on the disk.
+
+    Raises Locked, whose details have the holder's `pid` if that can be found out; StoreError when the root is
+    gone, or another folder by now.
+    """
+    try:
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise _gone(root) from error
+    except PermissionError as error:  # it can be worked on all the same if `.ai` may be read
+        return _by_file(path, root, error)
+    except OSError as error:
+        raise storage_error("lock the project", root, error) from error
+    try:
+        return _locked_folder(handle, path, root)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in _CANNOT:
+            return _by_file(path, root, error)
+        raise storage_error("lock the project", root, error) from error
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _locked_folder(handle: int, path: Path, root: Path) -> FileLock:
+    status = os.fstat(handle)
+    if _name(status) != path.name:
+        raise StoreError(f"another folder was put at {root} at this moment", hint=f"ls -ld {root}")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _in_use(root, holder_of_folder(status)) from error
+    return FileLock(path, handle, signed=False)
+
+
+def _by_file(path: Path, root: Path, why: OSError) -> FileLock:
+    _tell(str(root), why.strerror)
+    return acquire(path, f"the project {root}")
+
+
+@lru_cache(maxsize=1024)  # said once, not each time the project has something to do
+def _tell(root: str, why: str) -> None:
+    log.warning("project locked for this state directory only", project=root, error=why)
+
+
+def _in_use(root: Path, holder: Holder | None) -> Locked:
+    who = str(holder) if holder else "a process that cannot be seen from here, as in a container"
+    error = Locked(f"the project {root} is in use by {who}", hint=mending(str(root), "locked"))
+    if holder is not None:
+        state_dir = str(holder.state_dir) if holder.state_dir else None
+        error.details = {"pid": holder.pid, "state_dir": state_dir}
+    return error
 
 
 def acquire(path: Path, what: str) -> FileLock:
@@ -118,20 +180,6 @@ async def acquire_within(path: Path, what: str, within_s: float) -> FileLock:
         pause_s = min(pause_s * 2, 0.25)
 
 
-def holder_of(path: Path) -> Holder | None:
-    """Return who signed the lock at `path` last, if that process is still the one that signed."""
-    try:
-        with path.open("rb") as file:
-            note = json.loads(file.read(_LARGEST_NOTE))
-            since = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
-        pid, started = int(note["pid"]), int(note["started"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None  # not signed yet, or by a disk that was full
-    if _started(pid) != started:
-        return None
-    return Holder(pid=pid, since=since, command=_command(pid))
-
-
 def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -159,24 +207,4 @@ def _sign(handle: int) -> None:
 @lru_cache(maxsize=1)
 def _note(pid: int) -> bytes:
     """Return what this process, `pid`, writes into its locks: the same into every project's."""
-    return json.dumps({"pid": pid, "started": _started(pid)}).encode()
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since boot; with the pid it is unique."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # The command name may hold spaces and brackets; what counts comes after its last bracket.
-    return int(line.rpartition(b")")[2].split()[19])
-
-
-def _command(pid: int) -> str | None:
-    try:
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return None
-    words = raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
-    shown = "".join(sign if sign.isprintable() else "?" for sign in " ".join(words.split()))
-    return shown[:_LARGEST_COMMAND] or None
+    return json.dumps({"pid": pid, "started": started_at(pid)}).encode()

@@ -8,12 +8,14 @@ back; or if a person says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.lock import FileLock, acquire, project_lock_path
+from handoffd.store.lock import FileLock, acquire_project, project_lock_path
 from handoffd.store.projection import state_name
 
 
@@ -64,21 +66,27 @@ class Folder:
         """Know the folder again that was worked on before a rest."""
         self._ours, self._claimed = self._state_dir / "locks" / name, name
 
-    def hold(self, path: Path, *, bare: bool) -> None:
-        """Have the lock at `path`, of the folder that lies at the root now. Raises Locked.
+    def claim(self, path: Path, *, bare: bool) -> Callable[[], FileLock] | None:
+        """Claim the folder at `path`, which lies at the root now; return what locks it, None if it is locked.
 
-        Raises StoreError for another folder than before that is `bare`: it lacks the STATE.json there
-        should be.
+        That call blocks on the disk and raises Locked; what it returns goes to `hold`. This one raises
+        Locked when another root has the folder, and StoreError for another folder than before that is
+        `bare`: it lacks the STATE.json there should be.
         """
         if self._ours not in {None, path} and bare:
             self.let_go()
             raise self._another()
-        if self._lock is None or self._lock.path != path:
-            self.let_go()
-            self._claims.take(path.name, str(self._root))
-            self._claimed = path.name
-            self._lock = acquire(path, f"the project {self._root}")
-        self._ours = path
+        if self._lock is not None and self._lock.path == path:
+            self._ours = path
+            return None
+        self.let_go()
+        self._claims.take(path.name, str(self._root))
+        self._claimed = path.name
+        return partial(acquire_project, path, self._root)
+
+    def hold(self, lock: FileLock) -> None:
+        """Keep the lock of the folder that was claimed."""
+        self._lock, self._ours = lock, lock.path
 
     def _another(self) -> StoreError:
         trust = command_for(str(self._root), "trust")

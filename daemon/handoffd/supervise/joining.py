@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import anyio
 
-from handoffd.errors import HandoffdError
+from handoffd.engine.commands import command_for, mending
+from handoffd.errors import HandoffdError, Locked
 from handoffd.mending import remedies
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership
@@ -52,7 +53,7 @@ class Joining:
             await _each(brought, lambda root: self._adopt(brought[root]), outcome)
             new = {at: root for root, at in places.items() if at not in self._register}
             fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
-            made = await _each(fresh, lambda root: self._made(fresh[root]), outcome)
+            made = await _each(fresh, lambda root: self._made(fresh[root], alone=True), outcome)
             await self._record(made, outcome, None)
         return {root: outcome.get(root, places.get(root, root)) for root in roots}
 
@@ -75,12 +76,17 @@ class Joining:
     async def _place(self, root: str) -> str:
         return root if root in self._register else await resolved(root)
 
-    async def _made(self, root: str) -> Project:
-        """Return a project with its files trusted, not yet supervised."""
+    async def _made(self, root: str, *, alone: bool = False) -> Project:
+        """Return a project with its files trusted, not yet supervised.
+
+        With `alone` it is locked. Raises Locked, then, when another process works on it.
+        """
         members = self._members
         stored = await members.services.journal.tracks([root])
         project = Project(root, members.services, stored)
         try:
+            if alone:
+                await _lock(project)
             with remedies(root):
                 await project.admit()
         except BaseException:
@@ -127,6 +133,16 @@ class Joining:
             self._members.of_a_person(root)
             self._members.keep((root,))
             project.touched()
+
+
+async def _lock(project: Project) -> None:
+    try:
+        await project.lock()
+    except Locked as locked:
+        if locked.hint != mending(project.root, "locked"):
+            raise
+        again = f"{command_for(project.root, 'add')}  # again, when that process has ended"
+        raise Locked(locked.message, hint=again) from locked
 
 
 async def _each(

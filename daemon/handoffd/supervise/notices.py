@@ -75,6 +75,12 @@ def crash_notice(root: str, detail: str, clock: Clock) -> Notice:
     return _warning("crash", root, clock, text=text, why=detail)
 
 
+def lockout_notice(root: str, why: str, clock: Clock) -> Notice:
+    """Return the notice for an agent's process that had locked its project against any daemon."""
+    text = "a process of an agent kept the project locked and was ended; the project goes on"
+    return _warning("lockout", root, clock, text=text, why=why)
+
+
 def survivors_notice(root: str, dispatch: str, count: int, clock: Clock) -> Notice:
     """Return the notice for what a run has left alive: nobody but its owner, or root, may end it."""
     text = "processes of an executor outlive it: they belong to another account"

@@ -183,6 +183,10 @@ class Project:
             self.begun.hush()
             self.close()
 
+    async def lock(self) -> None:
+        """Have the project's lock before it is supervised. Raises Locked when another process works on it."""
+        await self._reconciler.lock()
+
     async def admit(self) -> None:
         """Take a project that a person adds: what its files say today has that person's trust.
 

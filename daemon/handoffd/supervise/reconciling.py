@@ -7,24 +7,34 @@ is wrong becomes its condition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import structlog
 from anyio import to_thread
 
 from handoffd.engine.requests import Resumed
-from handoffd.errors import HandoffdError, StoreError
+from handoffd.errors import HandoffdError, Locked, StoreError
+from handoffd.execute.remains import end_member
 from handoffd.store.atomic import sweep_temporaries
+from handoffd.store.lock import FileLock
 from handoffd.store.projection import MAIN
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
 from handoffd.supervise.looking import Before, Look
+from handoffd.supervise.notices import lockout_notice
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services
 from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found, visit
+
+log = structlog.get_logger(__name__)
+
+_LOCKOUTS = 8
+"""So many processes of agents that have the project locked are ended at one look."""
 
 
 class Reconciler:
@@ -91,7 +101,8 @@ class Reconciler:
         found = await self._found()
         if self.over:  # meanwhile: a lock that is taken now would be released by nobody
             return
-        self.folder.hold(found.lock, bare=self._is_bare(found))
+        if not await self._hold(found):
+            return
         if found.halves:
             await to_thread.run_sync(sweep_temporaries, Path(self._root, ".ai"))
         if found.texts is not None and self._may_change:
@@ -102,6 +113,39 @@ class Reconciler:
         if found.error is not None:
             raise found.error
         self._mark_as_found()
+
+    async def lock(self) -> None:
+        """Lock the project if its folder can be looked at. Raises Locked when another process has it."""
+        async with self._one_at_a_time:
+            with suppress(StoreError):  # its first look says why
+                await self._hold(await self._found())
+
+    async def _hold(self, found: Found) -> bool:
+        """Return whether the lock of the folder that was found is ours now; False once this is over."""
+        if (lock := self.folder.claim(found.lock, bare=self._is_bare(found))) is not None:
+            held = await self._locked(lock)
+            if self.over:  # meanwhile: nobody would release it
+                held.release()
+                return False
+            self.folder.hold(held)
+        return True
+
+    async def _locked(self, lock: Callable[[], FileLock]) -> FileLock:
+        """Return the project's lock. An agent of ours that has it is ended: it would lock us out for good."""
+        for _ in range(_LOCKOUTS):
+            try:
+                return await self._reach.asked(lock)
+            except Locked as locked:
+                pid, settings = locked.details.get("pid"), self._services.settings
+                if not isinstance(pid, int):
+                    raise
+                end = partial(end_member, pid, settings.runs_dir, settings.launcher_socket)
+                if not await to_thread.run_sync(end):
+                    raise
+                log.warning("agent ended that had locked its project", project=self._root, pid=pid)
+                notice = lockout_notice(self._root, locked.message, self._services.clock)
+                self._services.notifier.send(notice)
+        return await self._reach.asked(lock)
 
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""

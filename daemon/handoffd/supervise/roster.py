@@ -15,7 +15,7 @@ import anyio.lowlevel
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.commands import command_for, mending
 from handoffd.engine.events import CauseEnded, NoticeGivenUp, Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import LevelChosen, LimitLifted
@@ -286,7 +286,7 @@ class Roster:
         found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))
         await found.look()
         if found.condition == "locked":
-            raise Locked(found.detail or "the project is locked")
+            raise Locked(found.detail or "the project is locked", hint=mending(project, "locked"))
         if found.condition == "invalid_state" or not found.files.loaded:
             raise StoreError(found.detail or found.condition, hint=command_for(project, "status"))
         return found

@@ -29,7 +29,12 @@ def test_those_that_are_well_are_counted() -> None:
     [
         ("not_initialized", "warning", "handoffd init '/srv/a b'"),
         ("invalid_rules", "warning", "handoffd rules check '/srv/a b'"),
-        ("locked", "warning", "handoffd status '/srv/a b'"),
+        (
+            "locked",
+            "warning",
+            "handoffd remove '/srv/a b'"
+            "  # leaves it to the other process; or end that one, and it goes on here",
+        ),
         ("invalid_state", "fault", "${EDITOR:-vi} '/srv/a b/.ai/STATE.json'"),
         (
             "missing",

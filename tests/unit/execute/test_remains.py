@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.support.runs import end_processes, launchers, processes, run_spec, sc
 from handoffd.execute.base import ExitRecord, StartRecord
 from handoffd.execute.environment import MARK
 from handoffd.execute.process import Launcher
-from handoffd.execute.remains import end_remains
+from handoffd.execute.remains import end_member, end_remains
 from handoffd.execute.run import adopt
 from handoffd.execute.runner import proc
 
@@ -85,3 +86,35 @@ async def test_orphans_outlive_neither_net(root: Path) -> None:
     assert isinstance(record, ExitRecord)
     assert ("lost", 2) == (record.by, record.killed)
     await eventually(lambda: not processes(str(marker)))
+
+
+def test_only_a_process_of_one_of_our_runs_is_ended_for_locking(root: Path) -> None:
+    """One of another daemon's run, a stranger and this process itself go on."""
+    (root / "runs/r1").mkdir(parents=True)
+    socket = root / "launcher.sock"
+    for run_id, ours in (("r1", True), ("r2", False), ("../runs", False), ("", False)):
+        with subprocess.Popen(["sleep", "600"], env={MARK: run_id}) as process:
+            try:
+                assert ours == end_member(process.pid, root / "runs", socket), run_id
+                assert (process.poll() is None) != ours
+            finally:
+                process.kill()
+    assert not end_member(os.getpid(), root / "runs", socket)
+    assert not end_member(2**22 + 1, root / "runs", socket)
+
+
+@pytest.mark.parametrize(("place", "ours"), [("run/launcher.sock", True), ("other/launcher.sock", False)])
+def test_what_descends_from_our_launcher_is_ours_whatever_its_environment(
+    root: Path, place: str, ours: bool
+) -> None:
+    """The launcher is known by its program and its socket."""
+    code = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    argv = [sys.executable, "-I", "-c", code, "/opt/handoffd/execute/runner/launcher.py", str(root / place)]
+    with subprocess.Popen(argv, env={}, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        child = int(launcher.stdout.readline())
+        try:
+            assert ours == end_member(child, root / "runs", root / "run/launcher.sock")
+        finally:
+            if not ours:
+                os.kill(child, signal.SIGKILL)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +15,12 @@ import pytest
 from tests.support.eventually import eventually, eventually_sync
 
 from handoffd.errors import Locked, StoreError
+from handoffd.store.holders import holder_of
 from handoffd.store.lock import (
     acquire,
+    acquire_project,
     acquire_within,
     daemon_lock_path,
-    holder_of,
     project_lock_path,
 )
 
@@ -144,6 +147,133 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
             acquire(path, "it").release()
         finally:
             child.kill()
+
+
+def held_folder(root: Path, state: Path, then: str = "sys.stdin.read()") -> subprocess.Popen[str]:
+    """Return another process that has a project locked from another state directory."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _HOLD_FOLDER.format(then=then), str(root), str(state)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+_HOLD_FOLDER = """
+import os, subprocess, sys
+from pathlib import Path
+from handoffd.store.lock import acquire, acquire_project, daemon_lock_path, project_lock_path
+root, state = map(Path, sys.argv[1:])
+daemon = acquire(daemon_lock_path(state), "it")
+lock = acquire_project(project_lock_path(state, root), root)
+print("held", flush=True)
+{then}
+"""
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Return what a process prints first."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a project's folder."""
+    (tmp_path / "shop").mkdir()
+    return tmp_path / "shop"
+
+
+def test_a_project_has_one_writer_whatever_its_state_directory(tmp_path: Path, root: Path) -> None:
+    """Who has it is told, with the state directory; as soon as that process is killed, it is free."""
+    mine = project_lock_path(tmp_path / "mine", root)
+    with held_folder(root, tmp_path / "theirs") as process:
+        try:
+            assert "held" == first_line(process)
+            with pytest.raises(Locked) as caught:
+                acquire_project(mine, root)
+        finally:
+            process.kill()
+
+    assert f"the project {root} is in use by process {process.pid} (" in caught.value.message
+    assert f"whose state directory is {tmp_path / 'theirs'}" in caught.value.message
+    assert {"pid": process.pid, "state_dir": str(tmp_path / "theirs")} == caught.value.details
+    assert f"handoffd remove {root}" == (caught.value.hint or "").partition("  #")[0]
+    acquire_project(mine, root).release()
+    assert not (tmp_path / "mine").exists()  # it needs no file
+    assert [] == os.listdir(root)
+
+
+def test_a_project_lock_is_not_inherited_by_a_child_that_survives(tmp_path: Path, root: Path) -> None:
+    """The holder is killed while what it started goes on, with every descriptor it was given."""
+    then = "print(subprocess.Popen(['sleep', '600'], close_fds=False).pid, flush=True); sys.stdin.read()"
+    with held_folder(root, tmp_path / "theirs", then) as process:
+        assert "held" == first_line(process)
+        child = int(first_line(process))
+        process.kill()
+    try:
+        os.kill(child, 0)
+        acquire_project(project_lock_path(tmp_path / "mine", root), root).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_lock_that_is_dropped_is_free(tmp_path: Path, root: Path) -> None:
+    """A thread had it after its caller had gone, and nobody is left to release it."""
+    path = project_lock_path(tmp_path, root)
+    lock = acquire_project(path, root)
+    with pytest.raises(Locked, match=f"process {os.getpid()}"):
+        acquire_project(path, root)
+
+    del lock
+
+    acquire_project(path, root).release()
+
+
+def test_another_folder_than_the_one_that_was_looked_at_is_not_locked(tmp_path: Path, root: Path) -> None:
+    """It may have been put there a moment ago; the next look finds out what it is."""
+    path = project_lock_path(tmp_path, root)
+    root.rename(tmp_path / "moved")
+    with pytest.raises(StoreError, match="is gone"):
+        acquire_project(path, root)
+
+    root.mkdir()
+    with pytest.raises(StoreError, match="another folder was put at"):
+        acquire_project(path, root)
+
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot lock the project"):
+        acquire_project(path, tmp_path / "file")
+
+
+def test_where_the_folder_cannot_be_locked_a_file_has_to_do() -> None:
+    """A folder that this account may not list, for one; that is logged once, and the holder is named."""
+    with tempfile.TemporaryDirectory() as base:
+        os.chmod(base, 0o777)
+        shop = Path(base, "shop")
+        shop.mkdir(mode=0o311)
+        done = subprocess.run(
+            [sys.executable, "-c", _BY_FILE, base], capture_output=True, text=True, timeout=60, check=False
+        )
+
+    assert ("True\n", 0) == (done.stdout.splitlines(keepends=True)[-1], done.returncode), done.stderr
+    assert 1 == done.stdout.count("project locked for this state directory only")
+
+
+_BY_FILE = """
+import os, sys
+from pathlib import Path
+from handoffd.errors import Locked
+from handoffd.store.lock import acquire_project, project_lock_path
+if os.geteuid() == 0:
+    os.seteuid(65534)
+state, root = Path(sys.argv[1], "state"), Path(sys.argv[1], "shop")
+path = project_lock_path(state, root)
+acquire_project(path, root).release()
+with acquire_project(path, root):
+    try:
+        acquire_project(path, root)
+    except Locked as locked:
+        print(path.exists() and f"process {os.getpid()}" in locked.message)
+"""
 
 
 async def test_waiting_ends_when_the_lock_is_free(tmp_path: Path) -> None:

@@ -9,8 +9,14 @@ import pytest
 
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.lock import acquire, project_lock_path
+from handoffd.store.lock import acquire_project, project_lock_path
 from handoffd.supervise.folder import Claims, Folder
+
+
+def take(folder: Folder, path: Path, *, bare: bool) -> None:
+    """Claim and lock what lies there."""
+    if (lock := folder.claim(path, bare=bare)) is not None:
+        folder.hold(lock())
 
 
 class Place:
@@ -25,7 +31,7 @@ class Place:
 
     def hold(self, *, bare: bool = False) -> None:
         """Look at what lies there now."""
-        self.folder.hold(project_lock_path(self.state_dir, self.root), bare=bare)
+        take(self.folder, project_lock_path(self.state_dir, self.root), bare=bare)
 
     def replace(self) -> None:
         """Move the project away, and have somebody make a folder in its place."""
@@ -50,8 +56,10 @@ def test_the_same_folder_is_the_project_whatever_it_lacks(place: Place) -> None:
 
     assert (True, True) == (place.folder.held, place.folder.is_there())
     with pytest.raises(Locked):
-        Folder(str(place.root), place.state_dir).hold(
-            project_lock_path(place.state_dir, place.root), bare=False
+        take(
+            Folder(str(place.root), place.state_dir),
+            project_lock_path(place.state_dir, place.root),
+            bare=False,
         )
 
 
@@ -107,16 +115,16 @@ def test_a_project_at_rest_keeps_its_claim_and_no_lock(tmp_path: Path) -> None:
     other.symlink_to(tmp_path / "shop")
     path = project_lock_path(tmp_path / "state", tmp_path / "shop")
     first, second = (Folder(str(root), tmp_path / "state", claims) for root in (tmp_path / "shop", other))
-    first.hold(path, bare=False)
+    take(first, path, bare=False)
 
     first.rest()
 
     assert (False, path.name) == (first.held, first.name)
-    acquire(path, "it").release()
+    acquire_project(path, tmp_path / "shop").release()
     with pytest.raises(Locked, match="is the same folder"):
-        second.hold(path, bare=False)
+        take(second, path, bare=False)
     first.let_go()
-    second.hold(path, bare=False)
+    take(second, path, bare=False)
     second.let_go()
 
 
@@ -130,7 +138,7 @@ def test_a_folder_is_known_again_after_a_rest(tmp_path: Path) -> None:
     folder.remember("0-1.lock")
 
     with pytest.raises(StoreError):
-        folder.hold(project_lock_path(state_dir, root), bare=True)
+        take(folder, project_lock_path(state_dir, root), bare=True)
     claims.take("0-1.lock", "/srv/other")
     claims.drop("0-1.lock", str(root))
     with pytest.raises(Locked):

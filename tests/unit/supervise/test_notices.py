@@ -20,6 +20,7 @@ from handoffd.supervise.notices import (
     cap_notice,
     condition_notice,
     crash_notice,
+    lockout_notice,
     machine_notice,
     notice_of,
     room_notice,
@@ -79,6 +80,7 @@ CLOCK = MovableClock()
 EVERY = {
     "condition_notice": condition_notice("/srv/shop", "missing", "no such folder", CLOCK),
     "crash_notice": crash_notice("/srv/shop", "ValueError", CLOCK),
+    "lockout_notice": lockout_notice("/srv/shop", "in use by process 7", CLOCK),
     "survivors_notice": survivors_notice("/srv/shop", "d1", 2, CLOCK),
     "room_notice": room_notice("/srv/shop", "3 MiB are free", "df -h /srv", CLOCK),
     "machine_notice": machine_notice("/state", "the journal cannot be written", CLOCK),

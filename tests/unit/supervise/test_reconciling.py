@@ -14,7 +14,7 @@ from tests.unit.supervise.making import NOW, at, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import EditConfirmed, Initialised, Started
-from handoffd.store.lock import acquire, project_lock_path
+from handoffd.store.lock import acquire_project, project_lock_path
 from handoffd.supervise.health import LASTING_S
 from handoffd.supervise.project import Project
 
@@ -142,7 +142,7 @@ async def test_one_project_has_one_writer(tmp_path: Path) -> None:
     """Who holds the lock is named."""
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
-        lock = acquire(project_lock_path(here.services.settings.state_dir, Path(root)), "the project")
+        lock = acquire_project(project_lock_path(here.base / "another state", Path(root)), Path(root))
         async with living(here, root) as project:
             assert ("locked", False) == (project.condition, project.workable)
             assert "process" in (project.detail or "")

@@ -1,0 +1,127 @@
+"""One writer per project on a machine: two daemons, verbs without one, and agents that lock it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, running, sample
+from tests.support.eventually import eventually_sync
+
+Json = dict[str, Any]
+
+AGENTS = {
+    name: {"extends": "command", "argv": [sys.executable, str(EXECUTORS / f"{name}.py")]}
+    for name in ("held", "locker")
+}
+
+
+def place(base: Path, name: str) -> Path:
+    """Return a folder for a daemon of that name."""
+    (base / name).mkdir()
+    return base / name
+
+
+def view(daemon: Daemon, project: Path) -> Json:
+    """Return a project as `status` tells it."""
+    found: Json = daemon.get("/v1/status", project=str(project))["projects"][0]
+    return found
+
+
+def starts(project: Path) -> list[str]:
+    """Return the ids under which an agent was started in a project, whichever daemon did."""
+    log = project / ".ai/starts.log"
+    return log.read_text().split() if log.exists() else []
+
+
+def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
+    """The second says who has it, refuses verbs, tells a person once, and takes over from a dead one."""
+    project = sample(tmp_path, executor="held")
+    mine = {"executors": AGENTS, "projects": [str(project)]}
+    with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
+        first.verb("start", project, story="US-001")
+        first.wait_for(project, lambda t: t["phase"] == "executing")
+        with running(place(tmp_path, "b"), mine) as second:
+            eventually_sync(lambda: view(second, project)["condition"] == "locked")
+            seen = view(second, project)
+            refused = second.verb("start", project, story="US-002", force=True)
+            eventually_sync(lambda: second.told(project))
+
+            assert f"in use by process {first.pid} (" in seen["detail"]
+            assert f"whose state directory is {first.state_dir}" in seen["detail"]
+            assert ("LOCKED", seen["detail"]) == (refused["code"], refused["message"])
+            assert "handoffd remove" in refused["hint"]
+            (project / ".ai/release-bdd").touch()
+            first.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing")
+            assert 1 == len(second.told(project))
+            first.kill()
+            eventually_sync(lambda: view(second, project)["condition"] == "ok")
+
+            assert [] == second.runs(project)
+            assert 2 == len(starts(project)) == len(set(starts(project)))
+
+
+def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> None:
+    """And nothing is recorded."""
+    project = sample(tmp_path, executor="held")
+    with (
+        running(place(tmp_path, "a"), {"executors": AGENTS}) as first,
+        running(place(tmp_path, "b")) as second,
+    ):
+        first.verb("start", project, story="US-001")
+        first.wait_for(project, lambda t: t["phase"] == "executing")
+
+        refused = second.verb("add", project)
+
+        assert "LOCKED" == refused["code"]
+        assert f"process {first.pid}" in refused["message"]
+        assert f"handoffd add {project}" in refused["hint"]
+        assert [] == second.get("/v1/status")["projects"]
+
+
+def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tmp_path: Path) -> None:
+    """It takes the same lock."""
+    project = sample(tmp_path, executor="held")
+    alone = Daemon(place(tmp_path, "b"))
+    assert 0 == typed(alone, "add", str(project)).returncode
+    with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
+        first.verb("start", project, story="US-001")
+        first.wait_for(project, lambda t: t["phase"] == "executing")
+
+        refused = typed(alone, "note", str(project), "Hello.")
+
+        assert 1 == refused.returncode, refused.stderr
+        assert f"in use by process {first.pid} (" in refused.stderr
+        assert f"whose state directory is {first.state_dir}" in refused.stderr
+
+
+def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    """Return what became of a command with a daemon's settings, whether that runs or not."""
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(daemon.base),
+        "PYTHONPATH": str(REPOSITORY / "daemon"),
+        "HANDOFFD_CONFIG": str(daemon.config),
+    }
+    argv = [sys.executable, "-m", "handoffd", *words]
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_an_agent_that_locks_its_project_against_the_daemon_is_ended(tmp_path: Path) -> None:
+    """It took the lock while no daemon ran. Only that process is ended, and a person hears of it."""
+    project = sample(tmp_path, executor="locker")
+    with running(tmp_path, {"executors": AGENTS}) as daemon:
+        daemon.verb("start", project, story="US-001")
+        eventually_sync((project / ".ai/locking").exists)
+        daemon.kill()
+        eventually_sync((project / ".ai/locker").exists)
+        locker = (project / ".ai/locker").read_text()
+
+        daemon.start()
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert not Path(f"/proc/{locker}/fd/0").exists()
+        told = [notice for notice in daemon.told(project) if "locked" in notice["text"]]
+        assert [True] == [f"process {locker} " in notice["why"] for notice in told]
