@@ -120,6 +120,7 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
     "removed": _removed,
     "trusted": _trusted,
     "applied": _heard,
+    "taken": lambda answer: [plain(answer["message"], lines=True)],
     "stale": _heard,
     "pending": _heard,
     "missing": _heard,

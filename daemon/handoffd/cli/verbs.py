@@ -46,7 +46,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
     return json_option(command)
 
 
-BY_HAND: Final = frozenset({"applied", "stale", "pending", "missing", "checked"})
+BY_HAND: Final = frozenset({"applied", "taken", "stale", "pending", "missing", "checked"})
 """Answers to those who do steps themselves: they need no daemon, and are not told of one."""
 
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from handoffd.control.history import Json
-from handoffd.engine.commands import command_for
+from handoffd.engine.commands import addressed
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.views import Applied
 from handoffd.protocol.document import render_state
@@ -15,29 +15,30 @@ APPLY_S: Final = 40.0
 """How long a daemon lets a caller wait for checks; who wants to know how they end asks again."""
 
 _THEN: Final = {
-    "applied": "the attempt is judged; dispatch to go on",
+    "applied": "the attempt is judged",
+    "taken": "a hand-off counts once, so nothing changed now",
     "stale": "nothing changed; do not hand the same file in again",
-    "pending": "the step is not done yet: wait for .ai/HANDOFF.md, then apply again",
+    "pending": "the step is not done yet: wait for .ai/HANDOFF.md",
     "missing": "nothing changed; dispatch the step, then have its hand-off written",
-    "error": "nothing changed; mend .ai/HANDOFF.md, then apply again",
+    "error": "nothing changed; mend .ai/HANDOFF.md first",
 }
 
 
 def applied_json(applied: Applied, root: str) -> Json:
     """Return what became of a hand-off: its type, the STATE as it is now, and what to do next."""
     state = json.loads(render_state(applied.state))
-    then = "its claims are being checked; apply again to hear how that ends" if applied.checking else None
+    then = "its claims are being checked; ask again how that ends" if applied.checking else None
+    following = addressed(applied.next_command, root) if applied.next_command else None
     answer: Json = {
         "type": applied.type,
         "message": applied.message,
         "state": state,
         "checking": applied.checking,
-        "caller_instruction": f"{applied.message}; {then or _THEN[applied.type]}",
+        "caller_instruction": f"{applied.message}; {then or _THEN[applied.type]}; next: {following}",
     }
     if applied.type == "error":
         answer |= {"code": applied.code, "recoverable": True}
-    following = "apply" if applied.checking or applied.type in {"pending", "error"} else "dispatch"
-    return {**answer, "project": root, "next_command": command_for(root, following)}
+    return {**answer, "project": root, "next_command": following}
 
 
 def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Json:

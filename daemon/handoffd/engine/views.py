@@ -306,15 +306,16 @@ class IdleSchedule:
     """What it names, as it is written."""
 
 
-AppliedKind = Literal["applied", "stale", "pending", "missing", "error"]
+AppliedKind = Literal["applied", "taken", "stale", "pending", "missing", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """What became of a hand-off that somebody handed in (Level 1).
 
-    `stale`: it is not for a running attempt, or was applied already; `pending`: the attempt runs and has
-    left none yet; `missing`: nothing runs and none is there; `error`: it cannot be read (`code`).
+    `taken`: it was applied before, by the daemon or by another call; `stale`: it is not for a running
+    attempt; `pending`: the attempt runs and has left none yet; `missing`: nothing runs and none is there;
+    `error`: it cannot be read (`code`).
     """
 
     type: AppliedKind
@@ -323,6 +324,7 @@ class Applied:
     code: str | None = None
     checking: bool = False
     """Whether its claims are still being checked: ask again."""
+    next_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

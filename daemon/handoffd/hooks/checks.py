@@ -30,9 +30,9 @@ def may_be_checked(root: str, step: object) -> bool:
 def concluded(answer: dict[str, object] | None) -> dict[str, object] | None:
     """Return the answer to a hand-off that is asked about again; it has been applied already.
 
-    If its checks ended in between, the daemon takes it for an old one.
+    If its checks ended in between, the daemon says that it was taken before.
     """
-    if answer is None or answer.get("type") != "stale":
+    if answer is None or answer.get("type") not in {"taken", "stale"}:
         return answer
     found = answer.get("state")
     state = found if isinstance(found, dict) else {}

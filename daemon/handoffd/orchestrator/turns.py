@@ -54,10 +54,11 @@ def apply_handoff(words: Words, environ: Mapping[str, str]) -> Said:
     answer = Door(root, environ).give("apply")
     if answer["type"] == "error":
         return refused("apply-handoff", answer)
-    told: Json = {"type": answer["type"], "state": answer["state"]}
-    if answer["type"] != "applied":
+    kind = "stale" if answer["type"] == "taken" else answer["type"]  # the reference has no word for it
+    told: Json = {"type": kind, "state": answer["state"]}
+    if kind != "applied":
         told["message"] = answer["message"]
-    return as_json(told, f"[apply-handoff] {answer['type']}: {_outcome(answer)}")
+    return as_json(told, f"[apply-handoff] {kind}: {_outcome(answer)}")
 
 
 def post_check(words: Words, environ: Mapping[str, str]) -> Said:
@@ -89,7 +90,7 @@ def report_error(words: Words, environ: Mapping[str, str]) -> Said:
         line = " ".join(message.split())
         write_project_file(Path(root), RESULT, f"status: failing\nreason: {line}\n")
         answer = Door(root, environ).give("apply")
-        if answer["type"] == "applied":
+        if answer["type"] in {"applied", "taken"}:  # a daemon may have heard it before this asked
             return Said((f'Recorded error for step "{step}": {message}',))
     told = f"{step} is {status}: there is no running attempt that could have failed"
     return refused("report-error", {"type": "error", "code": "NOT_RUNNING", "message": told}, FAILED)

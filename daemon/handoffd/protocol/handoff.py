@@ -48,6 +48,12 @@ class HandoffMark(BaseModel):
     handoff: FileMark | None = None
     result: FileMark | None = None
 
+    def repeats(self, earlier: HandoffMark) -> bool:
+        """Return whether there is a file, and none that was written since `earlier`."""
+        there = {"handoff": self.handoff, "result": self.result}
+        marks = [(mark, getattr(earlier, name)) for name, mark in there.items() if mark is not None]
+        return bool(marks) and all(mark == before for mark, before in marks)
+
 
 class FrontMatter(BaseModel):
     """What an executor writes between the `---` lines of HANDOFF.md. Other keys are kept and ignored."""

@@ -12,16 +12,16 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from handoffd.engine.commands import command_for
-from handoffd.engine.decision import Decision
+from handoffd.engine.advice import way_on
+from handoffd.engine.commands import command, command_for
 from handoffd.engine.effects import RunChecks
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import PostChecked
 from handoffd.engine.results import Dispatched, Refusal, Result
-from handoffd.engine.track import EXTERNAL, Dispatch, Phase
+from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind
 from handoffd.errors import Refused
-from handoffd.protocol.handoff import Absent, Found, Malformed, Reading, Stale
+from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
@@ -78,18 +78,16 @@ class Manual:
         self._require_state()
         dispatch = self._track.track.ledger.dispatch
         if dispatch is None:
-            reading, decision = await self._hear()
-            if decision is None:
-                return self._unheard(reading)
-            if isinstance(decision.result, Refusal):
-                return self._told("stale", decision.result.message)
-        elif dispatch.executor != EXTERNAL:
+            unheard = await self._hear()
+            if unheard is not None and self._checked() is None:
+                return await self._unheard(unheard)
+        elif self._daemons_own():
             return self._told("pending", f"{dispatch.id} is the daemon's own: it is heard when it ends")
         await self._conclude(within_s)
         return self._told("applied", self._standing())
 
-    async def _hear(self) -> tuple[Reading, Decision | None]:
-        """Put the hand-off before the engine, if one is there for the attempt of others in flight."""
+    async def _hear(self) -> Reading | None:
+        """Put the hand-off before the engine; return what it is worth when it is for no attempt in flight."""
         before = self._track.track
         assert before.state is not None
         if self._may_be_mended(before.state):
@@ -97,11 +95,13 @@ class Manual:
         if before.state.status is not Status.RUNNING:
             mark = await to_thread.run_sync(self._handoffs.mark)
             there = mark.handoff is not None or mark.result is not None
-            return Stale(why=self._standing()) if there else Absent(), None
+            return Stale(why=self._standing()) if there else Absent()
         reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected_of(before))
-        if not isinstance(reading, Found):
-            return reading, None
-        return reading, await self._track.give(arrived(before, reading, mark, self._services.clock))
+        return await self._give(before, reading, mark) if isinstance(reading, Found) else reading
+
+    async def _give(self, before: Track, reading: Found, mark: HandoffMark) -> Reading | None:
+        decision = await self._track.give(arrived(before, reading, mark, self._services.clock))
+        return Stale(why=decision.result.message) if isinstance(decision.result, Refusal) else None
 
     def _may_be_mended(self, state: State) -> bool:
         """Return whether the step's next attempt may be the hand-off alone of what was put right."""
@@ -111,7 +111,7 @@ class Manual:
         again = rule.target(state.reason) == state.step and state.attempt < state.max_attempts
         return again and not rule.requires_human
 
-    async def _hear_mended(self, failed: State) -> tuple[Reading, Decision | None]:
+    async def _hear_mended(self, failed: State) -> Reading | None:
         """Hear a hand-off that was written after the verdict, as the next attempt of the same step.
 
         Its maker was told what failed and went on: for them there was no end, and no other prompt.
@@ -124,17 +124,18 @@ class Manual:
         )
         reading, mark = await to_thread.run_sync(self._handoffs.read_for, expected)
         if not isinstance(reading, Found):
-            return reading, None
+            return reading
         taken = await self._track.give(await self._track.taken("apply"))
         if not isinstance(taken.result, Dispatched):
-            return Stale(why=self._standing()), None
-        return reading, await self._track.give(
-            arrived(self._track.track, reading, mark, self._services.clock)
-        )
+            return Stale(why=self._standing())
+        return await self._give(self._track.track, reading, mark)
 
-    def _unheard(self, reading: Reading) -> Applied:
-        state = self._track.track.state
-        assert state is not None
+    async def _unheard(self, reading: Reading) -> Applied:
+        state = self._require_state()
+        mark = await to_thread.run_sync(self._handoffs.mark)
+        if mark.repeats(self._track.track.ledger.last_mark):
+            own = " and has handed over nothing yet" if state.status is Status.RUNNING else ""
+            return self._told("taken", f"taken already: {self._standing()}{own}")
         running = state.status is Status.RUNNING
         match reading:
             case Malformed(problem=problem):
@@ -157,6 +158,10 @@ class Manual:
                 # A commit is shown in STATE.json a moment later, and whoever asked may look there next.
                 while self._checked() is not None or self._track.standing.behind:  # noqa: ASYNC110
                     await anyio.sleep(LOOK_S)
+
+    def _daemons_own(self) -> bool:
+        dispatch = self._track.track.ledger.dispatch
+        return dispatch is not None and dispatch.executor != EXTERNAL
 
     def _checked(self) -> Dispatch | None:
         """Return the attempt of others whose hand-off is being checked, while one is."""
@@ -219,8 +224,18 @@ class Manual:
 
     def _standing(self) -> str:
         state = self._require_state()
+        if state.step == DONE:
+            return f"{state.story or 'the story'} is done"
         told = f": {state.last_error}" if state.last_error and state.status is not Status.PASS else ""
-        return f"{state.step} attempt {state.attempt} is {state.status}{told}"
+        whose = f" of {state.story}" if state.story is not None else ""
+        return f"{state.step} attempt {state.attempt}{whose} is {state.status}{told}"
+
+    def _following(self, kind: AppliedKind) -> str:
+        """Return what leads on: another `apply` while an attempt of others is not judged yet."""
+        track = self._track.track
+        theirs = track.state is not None and track.state.status is Status.RUNNING and not self._daemons_own()
+        again = theirs or kind == "error"
+        return command("apply") if again else way_on(track, self._project.files.rules)
 
     def _told(self, kind: AppliedKind, message: str, *, code: str | None = None) -> Applied:
         return Applied(
@@ -229,4 +244,5 @@ class Manual:
             code=code,
             state=self._require_state(),
             checking=self._checked() is not None,
+            next_command=self._following(kind),
         )

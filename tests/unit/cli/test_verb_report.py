@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from handoffd.cli.verb_report import report
 from handoffd.engine import results
+from handoffd.engine.views import AppliedKind
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,18 @@ def test_a_decided_gate_is_not_said_to_stand_where_it_stood(status: str) -> None
     assert ["review rejected by root, back to bdd"] == report(
         {**answer, "status": status, "next_command": None}
     )
+
+
+@pytest.mark.parametrize("kind", get_args(AppliedKind))
+def test_what_became_of_a_hand_off_begins_the_line(kind: str) -> None:
+    """One that was taken before says so in words."""
+    message = "taken already: bdd is pass" if kind == "taken" else "bdd is pass"
+    expected = (
+        message
+        if kind == "taken"
+        else f"handoffd: {message} [X]"
+        if kind == "error"
+        else f"{kind}: {message}"
+    )
+
+    assert [expected] == report({"type": kind, "message": message, "code": "X"})

@@ -133,7 +133,7 @@ def test_a_failed_check_sends_the_agent_back(checked: Path, env: dict[str, str])
     assert (0, "", "") == (again.code, again.out, again.err)
 
 
-@pytest.mark.parametrize("last", ["applied", "stale"])
+@pytest.mark.parametrize("last", ["applied", "taken", "stale"])
 def test_a_daemon_is_asked_until_its_checks_have_ended(alone: Path, last: str) -> None:
     """It lets a caller go before long ones have; they may end between two questions, too."""
     root = standing(alone / "slow")
@@ -197,7 +197,7 @@ def test_a_good_check_is_told_to_the_person(checked: Path, env: dict[str, str]) 
     said = hook(event(checked), env)
 
     assert (0, "") == (said.code, said.err)
-    assert "handoffd: bdd attempt 1 is pass" in json.loads(said.out)["systemMessage"]
+    assert "handoffd: bdd attempt 1 of US-001 is pass" in json.loads(said.out)["systemMessage"]
 
 
 def test_an_agent_that_is_at_it_again_may_stop(checked: Path, env: dict[str, str]) -> None:

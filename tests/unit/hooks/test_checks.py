@@ -63,10 +63,11 @@ def test_a_link_may_say_anything(tmp_path: Path) -> None:
     assert may_be_checked(str(tmp_path), "bdd")
 
 
-def test_checks_that_ended_meanwhile_are_not_old() -> None:
-    """Asked again, the daemon calls the hand-off stale; everything else it says stays."""
+@pytest.mark.parametrize("kind", ["taken", "stale"])
+def test_checks_that_ended_meanwhile_are_not_old(kind: str) -> None:
+    """Asked again, the daemon says that it was taken; one before that called it stale. All else stays."""
     state = {"step": "impl", "attempt": 2, "status": "pass"}
-    told = concluded({"type": "stale", "message": "not for a running attempt", "state": state})
+    told = concluded({"type": kind, "message": "taken already", "state": state})
 
     assert {"type": "applied", "message": "impl attempt 2 is pass", "state": state} == told
     assert {"type": "pending"} == concluded({"type": "pending"})

@@ -86,6 +86,7 @@ def test_a_hand_off_is_applied_once(say: Say, shop: Shop) -> None:
     assert ("pass", 3) == (answer["state"]["status"], answer["state"]["tests"]["pass"])
     assert ["type", "state", "message"] == list(json.loads(again.out[0]))
     assert "stale" == json.loads(again.out[0])["type"]
+    assert "taken already: impl attempt 1 of US-001 is pass" == json.loads(again.out[0])["message"]
 
 
 def test_a_hand_off_that_cannot_be_read_can_be_mended(say: Say, shop: Shop) -> None:

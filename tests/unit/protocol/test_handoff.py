@@ -30,3 +30,15 @@ def test_any_difference_makes_another_mark(change: dict[str, object]) -> None:
 
     assert HandoffMark(handoff=mark) != HandoffMark(handoff=mark.model_copy(update=change))
     assert HandoffMark(handoff=mark) == HandoffMark(handoff=mark.model_copy())
+
+
+def test_files_that_are_there_repeat_an_earlier_mark_or_are_news() -> None:
+    """One that is gone since is no news; no file at all repeats nothing."""
+    mark, other = (FileMark(digest="a", inode=number, mtime_ns=1) for number in (1, 2))
+    both = HandoffMark(handoff=mark, result=mark)
+
+    assert both.repeats(both)
+    assert HandoffMark(handoff=mark).repeats(both)
+    assert not HandoffMark().repeats(both)
+    assert not HandoffMark(handoff=mark, result=other).repeats(both)
+    assert not both.repeats(HandoffMark(handoff=mark))

@@ -70,8 +70,35 @@ async def test_a_handoff_is_applied_once(tmp_path: Path) -> None:
         applied = await manual.apply(None)
 
         assert ("applied", "pass", False) == (applied.type, applied.state.status.value, applied.checking)
-        assert "stale" == (await manual.apply(None)).type
+        again = await manual.apply(None)
+
+        assert ("taken", "taken already: bdd attempt 1 of US-001 is pass") == (again.type, again.message)
+        assert "handoffd dispatch {project}" == again.next_command
         assert 1 == len([run for run in await here.journal.runs() if run.result == "pass"])
+
+
+async def test_what_was_taken_is_told_wherever_the_story_has_come_since(tmp_path: Path) -> None:
+    """In an attempt of its next step, and at a gate; what is written later is no part of it."""
+    rules = "steps:\n  bdd: {next_on_pass: sdd-delta}\n  sdd-delta: {next_on_pass: review}\n"
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path, rules=rules)) as project:
+        manual, handoff = Manual(project, here.services), at(project.root, ".ai/HANDOFF.md")
+        said = []
+        for step in ("bdd", "sdd-delta", "review"):
+            await manual.hand_out("mei")
+            said.append(await manual.apply(None))
+            handoff.write_text(PASS.replace("bdd", step))
+            await manual.apply(None)
+        late = await manual.apply(None)
+
+        assert ["pending", "taken", "taken"] == [one.type for one in said]
+        assert (
+            "taken already: sdd-delta attempt 1 of US-001 is running and has handed over nothing yet"
+            == said[1].message
+        )
+        assert ["apply {project}", "apply {project}", "approve {project} --story US-001"] == [
+            str(one.next_command).removeprefix("handoffd ") for one in said
+        ]
+        assert "stale" == late.type
 
 
 async def test_a_handoff_of_another_attempt_is_stale(tmp_path: Path) -> None:
@@ -129,8 +156,7 @@ async def test_checks_that_were_cut_off_are_taken_up_again(tmp_path: Path) -> No
         manual = Manual(project, here.services)
         await manual.hand_out("mei")
         at(project.root, ".ai/HANDOFF.md").write_text(PASS)
-        _, decision = await manual._hear()
-        assert decision is not None
+        assert await manual._hear() is None
         assert "running" == shown(project)["status"]
         project.dismiss()
 
@@ -143,6 +169,18 @@ async def test_checks_that_were_cut_off_are_taken_up_again(tmp_path: Path) -> No
         assert ("applied", "pass") == (applied.type, applied.state.status.value)
 
 
+async def test_what_the_daemon_has_heard_is_told_as_taken(tmp_path: Path) -> None:
+    """Whoever hands in later reads what came of it."""
+    async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
+        manual = Manual(project, here.services)
+        await manual.hand_out("mei")
+        at(project.root, ".ai/HANDOFF.md").write_text(PASS)
+        await project.look()
+        await eventually(lambda: shown(project)["status"] == "pass")
+
+        assert "taken already: bdd attempt 1 of US-001 is pass" == (await manual.apply(1)).message
+
+
 async def test_with_loops_a_handoff_counts_once_whoever_hears_it(tmp_path: Path) -> None:
     """The look hears it after a moment, a person at once."""
     async with house(tmp_path, settle_s=0.05) as here, at_level_1(here, make_project(tmp_path)) as project:
@@ -152,7 +190,7 @@ async def test_with_loops_a_handoff_counts_once_whoever_hears_it(tmp_path: Path)
         await project.look()
         applied = await manual.apply(1)
 
-        assert applied.type in {"applied", "stale"}
+        assert applied.type in {"applied", "taken"}
         await eventually(lambda: shown(project)["status"] == "pass")
         assert 1 == len(await here.journal.runs())
 
