@@ -8,6 +8,7 @@ from handoffd.engine.backlog import startable
 from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.commands import command
 from handoffd.engine.track import Track
+from handoffd.engine.waiting import at_gate
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
@@ -30,20 +31,19 @@ def next_command(track: Track, rules: RuleBook) -> str | None:
         return raising(ledger.capped, state.story)
     if state.story is None or state.step == DONE or ledger.closed:
         return command("continue") if startable(ledger) else command("start", "STORY")
-    return _at_rest(state, rules, automatic=ledger.automatic)
+    return _at_rest(track, state, rules)
 
 
-def _at_rest(state: State, rules: RuleBook, *, automatic: bool) -> str | None:
-    rule = rules.steps.get(state.step)
-    if rule is None:
+def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:
+    if state.step not in rules.steps:
         return command("rules check")
-    if state.status is Status.NEEDS_HUMAN and rule.requires_human:
+    if state.status is Status.NEEDS_HUMAN and at_gate(track, rules):
         return approving(state)
     if state.status is Status.NEEDS_HUMAN and state.reason in ONLY_A_PERSON and not state.human_note:
         return command("note", "TEXT")
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return command("retry")
-    return None if automatic else command("dispatch")
+    return None if track.ledger.automatic else command("dispatch")
 
 
 def approving(state: State) -> str:

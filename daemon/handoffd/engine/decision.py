@@ -113,6 +113,11 @@ class Situation:
         return rule
 
     @property
+    def at_gate(self) -> bool:
+        """Whether only a person passes the current step. Raises `UnknownStepError` as `rule` does."""
+        return self.rule.requires_human or self.ledger.gate == self.state.step
+
+    @property
     def dispatch(self) -> Dispatch:
         """The dispatch in flight."""
         assert self.ledger.dispatch is not None
@@ -148,3 +153,9 @@ class Situation:
         if step == DONE:
             return len(path)
         return path.index(step) if step in path else -1
+
+
+def gate_ground(situation: Situation, step: str) -> Ground:
+    """Return the ground that makes a step a gate: the step table, or that a person was asked there before."""
+    human = situation.rules.steps[step].requires_human
+    return row(step, "requires_human", human) if human else ground("story.gate", step)

@@ -12,7 +12,7 @@ from handoffd.engine.budgeting import cap_ground, news_of
 from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
+from handoffd.engine.decision import Decision, Ground, Moved, Situation, gate_ground, ground, row
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
 from handoffd.engine.queueing import start_from_backlog, taken_up
@@ -44,15 +44,20 @@ def advance(situation: Situation, event: Advanced) -> Decision:
     """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
     if (waits := without_story(situation)) is not None:
         return _continued(situation) or waits
-    return take_turn(situation, event.unmet, lambda here: _dispatch(here, event))
+    return take_turn(situation, event.unmet, lambda here: _dispatch(here, event), keeps_gate=event.keeps_gate)
 
 
 def take_turn(
-    situation: Situation, unmet: tuple[str, ...], dispatch: Callable[[Situation], Decision]
+    situation: Situation,
+    unmet: tuple[str, ...],
+    dispatch: Callable[[Situation], Decision],
+    *,
+    keeps_gate: bool,
 ) -> Decision:
     """Take the track as far as it goes, and have `dispatch` decide where an attempt can begin.
 
-    `unmet` are the stories that must be done first and are not.
+    `unmet` are the stories that must be done first and are not. `keeps_gate`: a gate that opens stays one for
+    its story, as it did not in an earlier release.
     """
     if (held := _held_back(situation)) is not None:
         return held
@@ -66,7 +71,7 @@ def take_turn(
     here = situation.at(moved.track)
     if here.state.status is not Status.PENDING:
         return _waits_for_person(here)
-    taken = _open_gate(here) if here.rule.requires_human else dispatch(here)
+    taken = _open_gate(here, keeps_gate=keeps_gate) if here.at_gate else dispatch(here)
     why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
     return changed(taken, why=why).because(*moved.grounds)
 
@@ -174,15 +179,17 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     )
 
 
-def _open_gate(situation: Situation) -> Decision:
+def _open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
     state = situation.state
     track = situation.track.with_state(status=Status.NEEDS_HUMAN)
+    if keeps_gate:
+        track = track.with_ledger(gate=state.step)
     return ask_human(
         situation.at(track),
         f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
         why=f"{state.step} is a human step",
         review=_to_review(situation),
-    ).because(row(state.step, "requires_human", True))
+    ).because(gate_ground(situation, state.step))
 
 
 def _to_review(situation: Situation) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from handoffd.engine.advice import way_on
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation, ground, row
+from handoffd.engine.decision import Decision, Situation, gate_ground, ground
 from handoffd.engine.events import Restored, StateEdited
 from handoffd.engine.requests import EditConfirmed
 from handoffd.engine.routing import lasting, with_done
@@ -83,7 +83,9 @@ def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...]) 
         held_edit=None, told=None, handed_out=None
     )
     if before is None or before.step != state.step:
-        track = track.with_ledger(free_repeats=0, timeouts=0, session=None, asking=None)  # of one step
+        track = track.with_ledger(
+            free_repeats=0, timeouts=0, session=None, asking=None, gate=None
+        )  # of one step
     if state.status is not Status.RUNNING:
         track = track.without_dispatch()
     return accept(track, f"STATE.json adopted: {state.step} {state.status}", why=why)
@@ -101,7 +103,7 @@ def _hold(situation: Situation, event: StateEdited, gate: str) -> Decision:
     why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
     track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why, done=event.done))
     held = ask_human(situation.at(track), why, why="a gate opens only through a verb")
-    return held.because(row(gate, "requires_human", True), ground("settings.external_edits", "hold_gates"))
+    return held.because(gate_ground(situation, gate), ground("settings.external_edits", "hold_gates"))
 
 
 def _gate_passed(situation: Situation, after: State) -> str | None:
@@ -129,4 +131,7 @@ def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
             steps = steps[here:]
         elif before.story is not None:  # another pipeline leaves behind the gates of the one it was in
             steps += situation.rules.path(before.task_type)[here:]
-    return [step for step in steps if situation.rules.steps[step].requires_human]
+    kept = (
+        situation.ledger.gate if before.story is not None and before.step == situation.ledger.gate else None
+    )
+    return [step for step in steps if step == kept or situation.rules.steps[step].requires_human]

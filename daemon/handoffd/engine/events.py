@@ -57,7 +57,8 @@ class Advanced:
     by a cap, a limit or a stall, and always when it is asked for just the hand-off;
     `over` is the cap that lets nothing more be spent, also the one of each attempt at which its last run
     was ended, as long as that is in force; `auto_continue` is True when the next story of the backlog shall
-    start without anybody asking for it.
+    start without anybody asking for it; `keeps_gate` is False in events of releases in which
+    the step table alone said what a gate is.
     """
 
     dispatch: str
@@ -70,6 +71,7 @@ class Advanced:
     over: Finding | None = None
     resume: bool = False
     auto_continue: bool = False
+    keeps_gate: bool = False
     kind: Literal["advanced"] = "advanced"
 
 

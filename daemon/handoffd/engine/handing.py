@@ -25,7 +25,12 @@ def hand_out(situation: Situation, event: PromptTaken) -> Decision:
         return overdue
     if not _sets_up(situation) and (waits := without_story(situation)) is not None:
         return waits
-    return take_turn(situation, event.unmet, lambda here: _hand_out(situation, here, event))
+    return take_turn(
+        situation,
+        event.unmet,
+        lambda here: _hand_out(situation, here, event),
+        keeps_gate=event.keeps_gate,
+    )
 
 
 def _sets_up(situation: Situation) -> bool:

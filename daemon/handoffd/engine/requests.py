@@ -197,12 +197,13 @@ class PromptTaken:
     """A person or another tool takes the prompt of the next turn, to do that step (Level 1).
 
     `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
-    and are not.
+    and are not; `keeps_gate` as in `Advanced`.
     """
 
     dispatch: str
     unmet: tuple[str, ...] = ()
     by: str = "cli"
+    keeps_gate: bool = False
     kind: Literal["prompt_taken"] = "prompt_taken"
 
 

@@ -108,7 +108,7 @@ def _summary(state: State, facts: Facts) -> str:
 
 def _after_failing(situation: Situation) -> Moved | Decision:
     state, rule = situation.state, situation.rule
-    if not rule.requires_human and state.attempt >= state.max_attempts:
+    if not situation.at_gate and state.attempt >= state.max_attempts:
         return _attempts_used_up(situation)
     reason = state.reason
     if _escalates(situation):
@@ -218,7 +218,7 @@ def enter(track: Track, step: str, rules: RuleBook) -> Track:
         step=step, attempt=1, max_attempts=rule.max_attempts, timeout_min=rule.timeout_min,
         status=Status.PENDING, reason=None, last_error=None, tests=None, failing_tests=(),
         lint_pass=None, files_changed=(),
-    ).with_ledger(free_repeats=0, timeouts=0, session=None, asking=None, told=None)  # fmt: skip
+    ).with_ledger(free_repeats=0, timeouts=0, session=None, asking=None, told=None, gate=None)  # fmt: skip
 
 
 def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[Track, WriteChecklist]:

@@ -187,6 +187,9 @@ class Ledger:
     """Given while an executor runs: it belongs to the prompt after that."""
     told: str | None = None
     """What a person was told last of a wait, so that nobody is told twice."""
+    gate: str | None = None
+    """The human step at which a person was asked: it stays one until the story leaves it, also when the step
+    table makes it none meanwhile."""
     measured: TestCounts | None = None
     """Counted by us in the attempt judged last: counts in STATE that are others are somebody's word."""
     facts: Facts = Facts()

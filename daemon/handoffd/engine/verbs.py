@@ -7,7 +7,7 @@ from datetime import UTC
 from handoffd.engine.advice import approving, way_on
 from handoffd.engine.backlog import startable
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation, row
+from handoffd.engine.decision import Decision, Situation, gate_ground, row
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.judging import aborted, stop
 from handoffd.engine.queueing import start_from_backlog
@@ -49,7 +49,7 @@ def approve(situation: Situation, event: Approved) -> Decision:
         situation.track.with_state(status=Status.PASS, reason=None, completed_at=situation.now)
     )
     decision = accept(track.with_note(event.note), f"{situation.state.step} approved by {event.by}")
-    return decision.because(row(situation.state.step, "requires_human", True))
+    return decision.because(gate_ground(situation, situation.state.step))
 
 
 def reject(situation: Situation, event: Rejected) -> Decision:
@@ -64,7 +64,7 @@ def reject(situation: Situation, event: Rejected) -> Decision:
     reason = event.reason if event.reason in situation.rule.on_fail else "default"
     route = row(situation.state.step, f"on_fail.{reason}", target)
     return accept(moved_by_person(failing).with_note(event.note), message).because(
-        row(situation.state.step, "requires_human", True), route
+        gate_ground(situation, situation.state.step), route
     )
 
 
@@ -79,7 +79,7 @@ def _no_gate(situation: Situation, story: str | None) -> Decision | None:
         now = f"{flying} is the one in flight, at {step}" if situation.in_flight else "no story is in flight"
         message = f"{story} waits at no gate; {now}"
         return refuse(situation, "WRONG_STORY", message, command("status"))
-    if situation.done or not situation.rule.requires_human:
+    if situation.done or not situation.at_gate:
         message = f"{step} is not a human step"
         return refuse(situation, "WRONG_STEP", message, _way_on(situation))
     return _not_open(situation)
@@ -106,7 +106,7 @@ def skip(situation: Situation, event: Skipped) -> Decision:
     if (closed := _not_open(situation)) is not None:
         return closed
     state = situation.state
-    if situation.rule.requires_human:
+    if situation.at_gate:
         message = f"{state.step} is a human step and cannot be skipped: approve or reject it"
         open_ = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
         return refuse(situation, "WRONG_STEP", message, approving(state) if open_ else _way_on(situation))

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from handoffd.engine.track import Track
-from handoffd.protocol.rules import DONE
+from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Status
+
+
+def at_gate(track: Track, rules: RuleBook) -> bool:
+    """Return whether a track is at a human step, or at one that was so when a person was asked there."""
+    state = track.state
+    rule = rules.steps.get(state.step) if state is not None else None
+    return state is not None and rule is not None and (rule.requires_human or track.ledger.gate == state.step)
 
 
 def still_waits(track: Track, story: str | None, step: str) -> bool:

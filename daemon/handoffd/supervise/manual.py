@@ -20,6 +20,7 @@ from handoffd.engine.requests import PostChecked
 from handoffd.engine.results import Dispatched, Refusal, Result
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind
+from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected
@@ -109,7 +110,7 @@ class Manual:
         if state.status is not Status.FAILING or self._track.track.ledger.automatic or rule is None:
             return False
         again = rule.target(state.reason) == state.step and state.attempt < state.max_attempts
-        return again and not rule.requires_human
+        return again and not at_gate(self._track.track, self._project.files.rules)
 
     async def _hear_mended(self, failed: State) -> Reading | None:
         """Hear a hand-off that was written after the verdict, as the next attempt of the same step.

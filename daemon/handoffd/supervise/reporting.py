@@ -13,6 +13,7 @@ from handoffd.engine.results import Blocked
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step
 from handoffd.engine.track import Track
 from handoffd.engine.views import Peek, ProjectView, TrackView
+from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.protocol.rules import DONE
@@ -163,9 +164,8 @@ def _at_gate(project: Project, track: Track) -> bool:
     state = track.state
     if state is None or state.story is None or track.ledger.closed:
         return False
-    rule = project.files.rules.steps.get(state.step)
     undecided = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
-    return undecided and rule is not None and rule.requires_human
+    return undecided and at_gate(track, project.files.rules)
 
 
 def _of_output(live: Live | None, session: str | None) -> dict[str, Any]:

@@ -100,7 +100,9 @@ class Turns:
         """Return that somebody takes the prompt of the next turn. Raises StoreError like `next`."""
         if not self._home.running:
             await self._files.refresh()
-        return PromptTaken(dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by)
+        return PromptTaken(
+            dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by, keeps_gate=True
+        )
 
     async def lay_out(self, track: Track, dispatch: str) -> None:
         """Keep the prompt of an attempt that somebody else makes. Raises HandoffdError."""
@@ -131,6 +133,7 @@ class Turns:
             baseline = await self._services.journal.load_baseline(self._key, state.story) is None
         choice = await self._choosing.choose(track)
         return Advanced(
+            keeps_gate=True,
             dispatch=dispatch_id(self._services.clock),
             executor=choice.executor,
             account=choice.account,

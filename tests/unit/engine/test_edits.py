@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from tests.support.playbook import Playbook, dispatched, state_at, track_at
+from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
 from handoffd.engine.events import Event, Restored, StateEdited
 from handoffd.engine.requests import (
@@ -65,6 +65,16 @@ def test_an_edit_that_passes_no_gate_is_adopted(status: Status, policy: str) -> 
     play = Playbook(track_at("scaffold")).given(edited("impl", status, policy, attempt=2))
     play.expect(step="impl", status=status, attempt=2, result="accepted", orders="")
     assert play.ledger.dispatch is None
+
+
+def test_an_edit_passes_no_gate_that_was_turned_off_while_a_person_was_asked() -> None:
+    """It is held as before; at a gate that nobody was asked at, there is nothing to pass."""
+    off = with_rule("review", requires_human=False)
+    play = Playbook(track_at("contract", Status.PASS)).turn()
+    play.rules = off
+    play.given(edited("scaffold")).expect(step="review", status=Status.NEEDS_HUMAN, result="needs_human")
+    assert play.ledger.held_edit is not None
+    Playbook(track_at("review"), off).given(edited("scaffold")).expect(step="scaffold", result="accepted")
 
 
 def test_an_edit_does_not_open_a_track_that_was_aborted() -> None:

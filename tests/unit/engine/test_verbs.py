@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at, without_step
+from tests.support.playbook import (
+    T0,
+    Playbook,
+    dispatched,
+    shipped_rules,
+    state_at,
+    track_at,
+    with_rule,
+    without_step,
+)
 
+from handoffd.engine.advice import next_command
 from handoffd.engine.effects import AppendHistory
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
@@ -80,6 +91,56 @@ def test_without_any_story_no_gate_is_open_for_one() -> None:
     aborted = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(Aborted())
     aborted.refused(Approved(story="US-2"), "WRONG_STORY")
     assert "no story is in flight" in aborted.decision.result.caller_instruction
+
+
+GATE_OFF = {"requires_human": False}
+REROUTED = {"requires_human": False, "next_on_pass": "impl", "on_fail": {"default": "contract"}}
+LIMITED = {"requires_human": False, "max_attempts": 3, "timeout_min": 5, "step_instruction": "Review it."}
+
+
+@pytest.mark.parametrize("edit", [GATE_OFF, REROUTED, LIMITED, {"next_on_pass": "impl"}])
+def test_a_gate_at_which_a_person_was_asked_stays_one_whatever_the_table_says(edit: dict[str, Any]) -> None:
+    """What leads on is the decision, the decision is taken, and it goes where the table leads now."""
+    play = Playbook(track_at("contract", Status.PASS)).turn().expect(step="review", result="needs_human")
+    play.rules = with_rule("review", **edit)
+    review = play.rules.steps["review"]
+
+    assert "handoffd approve {project} --story US-1" == next_command(play.track, play.rules)
+    play.refused(Skipped(), "WRONG_STEP").turn().expect(result="needs_human", orders="")
+    asked = play.track
+    play.given(Approved()).turn().expect(step=review.next_on_pass, status=Status.RUNNING)
+    assert play.ledger.gate is None
+
+    play.track = asked
+    play.given(Rejected()).turn().expect(step=review.on_fail["default"], status=Status.RUNNING)
+    play.track = asked
+    play.given(Retried()).turn().expect(step="review", status=Status.NEEDS_HUMAN, orders="notify")
+
+
+def test_a_gate_that_nobody_was_asked_at_is_a_step_like_any_other_once_it_is_turned_off() -> None:
+    """So it is the next time the story comes to it."""
+    off = with_rule("review", requires_human=False)
+    Playbook(track_at("contract", Status.PASS), off).turn().expect(step="review", status=Status.RUNNING)
+    play = Playbook(track_at("contract", Status.PASS)).turn()
+    play.rules = off
+    play.given(RolledBack(step="contract")).step_passes().turn().expect(step="review", status=Status.RUNNING)
+
+
+def test_a_step_that_waits_for_a_person_may_be_made_a_gate_and_none_again() -> None:
+    """Nobody was asked at a gate: what waits there is tried again."""
+    play = Playbook(track_at("impl", Status.NEEDS_HUMAN), with_rule("impl", requires_human=True))
+    assert "handoffd approve {project} --story US-1" == next_command(play.track, play.rules)
+    play.rules = shipped_rules()
+    assert "handoffd retry {project}" == next_command(play.track, play.rules)
+    play.refused(Approved(), "WRONG_STEP")
+
+
+def test_a_gate_that_is_gone_from_the_table_takes_no_decision() -> None:
+    """It leads nowhere: what leads on is a look at the table, for the status as for the verbs."""
+    play = Playbook(track_at("contract", Status.PASS)).turn()
+    play.rules = without_step("review")
+    assert "handoffd rules check {project}" == next_command(play.track, play.rules)
+    play.refused(Approved(), "UNKNOWN_STEP").refused(Rejected(), "UNKNOWN_STEP")
 
 
 def test_a_rejection_names_where_it_leads() -> None:

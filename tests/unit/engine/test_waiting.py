@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.playbook import shipped_rules, with_rule
 
 from handoffd.engine.caps import Finding
 from handoffd.engine.track import Dispatch, HeldEdit, Ledger, Phase, Track
-from handoffd.engine.waiting import still_waits
+from handoffd.engine.waiting import at_gate, still_waits
 from handoffd.protocol.state import State, Status
 
 NOW = datetime(2026, 1, 31, 22, tzinfo=UTC)
@@ -54,3 +55,16 @@ def test_it_waits_where_it_stood_until_something_happens(there: Track, waits: bo
 def test_what_has_ended_waits_for_nobody() -> None:
     """Also when the notice was about the end."""
     assert not still_waits(track(Status.PASS, step="done"), "US-1", "done")
+
+
+def test_a_gate_is_what_the_table_says_or_where_a_person_was_asked() -> None:
+    """Not another step's, and none at a step that the table does not have."""
+    off = with_rule("review", requires_human=False)
+    waits = track(Status.NEEDS_HUMAN, step="review", gate="review")
+
+    assert at_gate(track(Status.PENDING, step="review"), shipped_rules())
+    assert at_gate(waits, off)
+    assert not at_gate(track(Status.NEEDS_HUMAN, step="review"), off)
+    assert not at_gate(track(Status.NEEDS_HUMAN, gate="review"), off)
+    assert not at_gate(track(Status.NEEDS_HUMAN, step="gone", gate="gone"), off)
+    assert not at_gate(Track(), off)
