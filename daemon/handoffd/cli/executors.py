@@ -66,7 +66,7 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
     from handoffd.cli.doctor_report import report
     from handoffd.doctor.finding import as_json as told
     from handoffd.doctor.installation import check as findings_of
-    from handoffd.supervise.choosing import names_in
+    from handoffd.execute.registry import names_in
 
     settings, book = _book(place)
     chosen = [book.get(one) for one in ([name] if name else book.names)]

@@ -15,9 +15,8 @@ from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import found_at, look, program_of
-from handoffd.execute.registry import AUTO, ExecutorBook
+from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in, no_agent
 from handoffd.settings import ExecutorChoice
-from handoffd.supervise.choosing import candidates_of, names_in, no_agent
 
 CHECK = "executors"
 

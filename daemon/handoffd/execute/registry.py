@@ -8,7 +8,7 @@ runs unattended is never the project's to write.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, get_args
@@ -19,8 +19,10 @@ from pydantic_core import ErrorDetails
 from handoffd.errors import InvalidFile, NotFound, Problem
 from handoffd.execute.contradictions import contradictions, keys_of
 from handoffd.execute.executor import Executor, Idle
+from handoffd.execute.installed import is_own
 from handoffd.protocol import yamltext
 from handoffd.resources import shared
+from handoffd.settings import ExecutorChoice
 
 AUTO: Final = "auto"
 """Stands for any agent that is installed, in the place of a name."""
@@ -70,6 +72,38 @@ class ExecutorBook:
 def is_unknown(error: Exception) -> bool:
     """Whether an error says that an executor is not there: a fault of the settings, not of a project."""
     return isinstance(error, NotFound) and error.code in {UNKNOWN, NONE_INSTALLED}
+
+
+def names_in(choice: ExecutorChoice | None) -> tuple[str, ...]:
+    """Return the names that a setting holds, the best first."""
+    return (choice,) if isinstance(choice, str) else tuple(choice or ())
+
+
+def candidates_of(
+    names: Sequence[str], book: ExecutorBook, installed: Callable[[Executor], bool]
+) -> tuple[Executor | str, ...]:
+    """Return the executors that come into question, in order; a name that nobody knows as it is.
+
+    Of those that are named one by one, the first stays even if none is installed: its start then says
+    what is missing.
+    """
+    found: list[Executor | str] = []
+    for name in names:
+        if name == AUTO:
+            agents = (one for one in book.executors.values() if one.argv and not is_own(one))
+            found += [one for one in agents if installed(one)]
+        elif (known := book.executors.get(name)) is None:
+            found.append(name)
+        elif installed(known):
+            found.append(known)
+    return tuple(found) or tuple(book.executors.get(name, name) for name in names[:1] if name != AUTO)
+
+
+def no_agent(book: ExecutorBook) -> NotFound:
+    """Return the error for `auto` on a machine without any agent."""
+    agents = ", ".join(name for name, one in book.executors.items() if one.argv and not is_own(one))
+    message = f"executor: auto, and none is installed of {agents}"
+    return NotFound(message, code=NONE_INSTALLED, hint="handoffd doctor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,10 @@ from anyio import to_thread
 from handoffd.engine.ends import End, Fault, Standby
 from handoffd.engine.limits import until_words
 from handoffd.engine.track import Track, TrackKey
-from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment, expanded
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import find_program, found_at, is_own
-from handoffd.execute.registry import AUTO, NONE_INSTALLED, ExecutorBook
-from handoffd.settings import ExecutorChoice
+from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in
 from handoffd.supervise.accounts import Wait
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
@@ -36,11 +34,6 @@ class Choice(NamedTuple):
     executor: str
     account: str
     passed_over: tuple[str, ...] = ()
-
-
-def names_in(choice: ExecutorChoice | None) -> tuple[str, ...]:
-    """Return the names that a setting holds, the best first."""
-    return (choice,) if isinstance(choice, str) else tuple(choice or ())
 
 
 def quota_of(executor: Executor) -> str:
@@ -187,26 +180,6 @@ def _expanded(names: Sequence[str], book: ExecutorBook) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def candidates_of(
-    names: Sequence[str], book: ExecutorBook, installed: Callable[[Executor], bool]
-) -> tuple[Executor | str, ...]:
-    """Return the executors that come into question, in order; a name that nobody knows as it is.
-
-    Of those that are named one by one, the first stays even if none is installed: its start then says
-    what is missing.
-    """
-    found: list[Executor | str] = []
-    for name in names:
-        if name == AUTO:
-            agents = (one for one in book.executors.values() if one.argv and not is_own(one))
-            found += [one for one in agents if installed(one)]
-        elif (known := book.executors.get(name)) is None:
-            found.append(name)
-        elif installed(known):
-            found.append(known)
-    return tuple(found) or tuple(book.executors.get(name, name) for name in names[:1] if name != AUTO)
-
-
 def first_free(
     candidates: Sequence[Executor | str], wait_for: Callable[[str], Wait | None], now: datetime
 ) -> Choice | None:
@@ -240,13 +213,6 @@ def _passed_over(wait: Wait, executor: Executor, now: datetime) -> str:
     if wait.tried_by is not None:
         return f"{executor.name} is just being tried after its limit"
     return f"{executor.name} is limited {until_words(wait.until, now)}"
-
-
-def no_agent(book: ExecutorBook) -> NotFound:
-    """Return the error for `auto` on a machine without any agent."""
-    agents = ", ".join(name for name, one in book.executors.items() if one.argv and not is_own(one))
-    message = f"executor: auto, and none is installed of {agents}"
-    return NotFound(message, code=NONE_INSTALLED, hint="handoffd doctor")
 
 
 def installed_names(services: Services) -> tuple[str, ...]:

@@ -16,12 +16,11 @@ from handoffd.clock import Clock
 from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
-from handoffd.execute.registry import AUTO
+from handoffd.execute.registry import AUTO, no_agent
 from handoffd.inspection.templates import templates_for
 from handoffd.protocol.prompt import render_prompt
 from handoffd.store.atomic import replace_text
 from handoffd.store.faults import storage_error
-from handoffd.supervise.choosing import no_agent
 from handoffd.supervise.metered import within_cpu
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context

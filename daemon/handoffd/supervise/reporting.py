@@ -16,9 +16,9 @@ from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
+from handoffd.execute.registry import names_in
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
-from handoffd.supervise.choosing import names_in
 from handoffd.supervise.project import Project
 from handoffd.supervise.slots import Slots
 from handoffd.supervise.track import TrackSupervisor

@@ -14,9 +14,17 @@ from tests.unit.supervise.making import HAND_OVER, NOW, House, daemon, house, ma
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.executor import Executor
-from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.execute.registry import (
+    ExecutorBook,
+    Layer,
+    candidates_of,
+    load_book,
+    names_in,
+    no_agent,
+    shipped_layer,
+)
 from handoffd.supervise.accounts import Wait
-from handoffd.supervise.choosing import Choice, Choosing, candidates_of, first_free, names_in, no_agent
+from handoffd.supervise.choosing import Choice, Choosing, first_free
 from handoffd.supervise.project_files import ProjectFiles
 
 BOOK = ExecutorBook(
