@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -33,30 +34,30 @@ def notices(place: Place, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    lines = report(answer.json)
+    lines = report(answer.json, whole=not sys.stdout.isatty())
     click.echo("\n".join(lines if answer.daemon else [*lines, "", NO_DAEMON]))
 
 
-def report(answer: dict[str, Any]) -> list[str]:
-    """Return the lines for an answer of `GET /v1/notices`."""
+def report(answer: dict[str, Any], *, whole: bool) -> list[str]:
+    """Return the lines for an answer of `GET /v1/notices`; `whole` shortens no text, for a pipe or a file."""
     parts = [
-        table(_WAITING, [_waiting(one) for one in answer["waiting"]]) if answer["waiting"] else [],
+        table(_WAITING, [_waiting(one, whole) for one in answer["waiting"]]) if answer["waiting"] else [],
         [f"and {answer['more_waiting']} more"] if answer["more_waiting"] else [],
         table(_HELD, [_held(one) for one in answer["held"]]) if answer["held"] else [],
-        table(_SINKS, [_sink(one) for one in answer["sinks"]]) if answer["sinks"] else [],
+        table(_SINKS, [_sink(one, whole) for one in answer["sinks"]]) if answer["sinks"] else [],
     ]
     lines = [line for part in parts if part for line in ("", *part)]
     return lines[1:] or ["Nothing waits for anybody, and everybody has been told."]
 
 
-def _waiting(one: dict[str, Any]) -> list[str]:
+def _waiting(one: dict[str, Any], whole: bool) -> list[str]:
     again = one["again_at"]
     return [
         shorten(one["name"] or one["project"], 30),
         plain(one["story"] or "–"),
         moment(one["since"]),
         "–" if again is None else moment(again),
-        shorten(one["text"] or "–", _WIDTH),
+        _text(one["text"], whole),
     ]
 
 
@@ -71,12 +72,16 @@ def _held(one: dict[str, Any]) -> list[str]:
     ]
 
 
-def _sink(one: dict[str, Any]) -> list[str]:
+def _sink(one: dict[str, Any], whole: bool) -> list[str]:
     return [
         plain(one["sink"]),
         str(one["undelivered"]),
         "–" if one["oldest"] is None else moment(one["oldest"]),
         str(one["failed_tries"]),
         str(one["given_up"]),
-        shorten(one["last_error"] or "–", _WIDTH),
+        _text(one["last_error"], whole),
     ]
+
+
+def _text(text: str | None, whole: bool) -> str:
+    return plain(text or "–") if whole else shorten(text or "–", _WIDTH)

@@ -51,7 +51,7 @@ def test_what_waits_says_when_it_is_told_again() -> None:
         "project": "/srv/shop", "name": "shop", "story": None, "since": rfc3339(NOW), "again_at": again,
         "text": "a \x1b[31mreview",
     }  # fmt: skip
-    head, row, *rest = report({"waiting": [one], "more_waiting": 7, "held": [], "sinks": []})
+    head, row, *rest = report({"waiting": [one], "more_waiting": 7, "held": [], "sinks": []}, whole=False)
 
     assert ["PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT"] == [
         word.strip() for word in head.split("  ") if word
@@ -60,3 +60,20 @@ def test_what_waits_says_when_it_is_told_again() -> None:
         cell.strip() for cell in row.split("  ") if cell.strip()
     ]
     assert ["", "and 7 more"] == rest
+
+
+def test_only_a_terminal_gets_shortened_texts() -> None:
+    """A pipe or a file has room for the whole of it; a line stays one line."""
+    text = "review waits: " + "approve it, or reject it with a reason " * 5
+    one = {
+        "project": "/srv/shop",
+        "name": None,
+        "story": "US-1",
+        "since": None,
+        "again_at": None,
+        "text": text,
+    }
+    answer = {"waiting": [one], "more_waiting": 0, "held": [], "sinks": []}
+
+    assert report(answer, whole=False)[1].endswith("…")
+    assert report(answer, whole=True)[1].endswith(text.rstrip())
