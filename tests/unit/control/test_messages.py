@@ -77,7 +77,7 @@ def messages(supervision: MemorySupervision, journal: Journal, *, inside: bool =
         ("abort", Aborted(by="eve"), "aborted"),
         ("今天先到這裡", Paused(by="eve"), "paused"),
         ("note: use cents", Noted(text="use cents", by="eve"), "noted"),
-        ("reopen impl: sums", Reopened(step="impl", note="sums", by="eve"), "reopened"),
+        ("reopen impl: sums", Reopened(step="impl", note="sums", entry=2, by="eve"), "reopened"),
         ("use whole cents", Noted(text="use whole cents", by="eve"), "noted"),
         ("approve US-001", Approved(story="US-001", by="eve"), "approved"),
     ],
