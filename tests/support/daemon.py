@@ -24,6 +24,7 @@ import httpx
 import psutil
 from tests.support.eventually import eventually_sync
 
+from handoffd.control.peer import peer_of
 from handoffd.rehearsal.sample import create
 
 Json = dict[str, Any]
@@ -127,6 +128,9 @@ class Daemon:
         assert self._process.poll() is None, (self.base / "daemon.log").read_text()
         with socket.socket(socket.AF_UNIX) as probe:  # a refused connection, httpx leaves open
             if probe.connect_ex(str(self.socket)) != 0:
+                return False
+            # A killed daemon's socket lives on for a moment in a child that has not begun its program.
+            if not psutil.pid_exists(peer_of(probe).pid):
                 return False
         return bool(self.get("/v1/health")["api"] == 1)
 

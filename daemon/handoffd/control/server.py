@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from handoffd.control.api.problems import error_response
 from handoffd.control.gate import CALLER, From, Gate
 from handoffd.control.head import MOST_HEAD_BYTES, HeadProtocol, SmallHeads
-from handoffd.control.peer import own_uid, peer_of
+from handoffd.control.peer import is_alive, own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor, listen_on_loopback, port_of
@@ -94,7 +95,7 @@ class ControlServer:
 
         Raises Locked when somebody answers on the socket already, StoreError when the port is taken.
         """
-        listening = await to_thread.run_sync(_listen, self._path)
+        listening, inode = await to_thread.run_sync(_listen, self._path)
         try:
             serving = [(self._server, listening), *await self._behind_the_door()]
             try:
@@ -104,7 +105,7 @@ class ControlServer:
                     port.close()
         finally:
             listening.close()
-            self._path.unlink(missing_ok=True)
+            _leave(self._path, inode)
 
     async def _behind_the_door(self) -> list[tuple[uvicorn.Server, socket.socket]]:
         door = self._door
@@ -168,42 +169,65 @@ async def _stop_accepting(listening: socket.socket) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-def _listen(path: Path) -> socket.socket:
-    """Return a listening socket at `path`, replacing one that nobody answers on."""
+def _listen(path: Path) -> tuple[socket.socket, int]:
+    """Return a listening socket at `path`, and its inode; replaces one that no process answers on."""
     if len(os.fsencode(path)) > 90:
         raise HandoffdError(
             f"the socket's path is too long: {path}",
             hint="export HANDOFFD_RUNTIME_DIR=/run/user/$(id -u)/handoffd",
         )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _answers(path):
-            raise Locked(f"somebody answers on {path} already", hint="handoffd status")
-        temporary.unlink(missing_ok=True)
-        return _bound(temporary, path)
+            raise Locked(f"another process answers on {path} already", hint="handoffd status")
+        _sweep(path)
+        return _bound(path.with_name(f".{path.name}.{os.getpid()}"), path)
     except OSError as error:
         raise StoreError(f"cannot listen on {path}: {error.strerror}") from error
 
 
-def _bound(temporary: Path, path: Path) -> socket.socket:
+def _bound(temporary: Path, path: Path) -> tuple[socket.socket, int]:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listening.bind(os.fspath(temporary))
         temporary.chmod(0o600)  # before it listens: nobody can have connected yet
         listening.listen(BACKLOG)
-        temporary.rename(path)  # only now can anybody find it
+        inode = temporary.stat().st_ino
+        temporary.rename(path)  # only now can a client find it, and it does not refuse
     except BaseException:
         listening.close()
+        temporary.unlink(missing_ok=True)
         raise
-    return listening
+    return listening, inode
+
+
+def _sweep(path: Path) -> None:
+    """Remove sockets that were never given their name: their processes died before that."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        pid = left.suffix[1:]
+        if pid.isdecimal() and (int(pid) == os.getpid() or not is_alive(int(pid))):
+            left.unlink(missing_ok=True)
+
+
+def _leave(path: Path, inode: int) -> None:
+    """Remove our socket; one that has taken its place stays."""
+    with suppress(OSError):
+        if path.lstat().st_ino == inode:
+            path.unlink()
 
 
 def _answers(path: Path) -> bool:
+    """Return whether a process listens at `path`.
+
+    The socket of a daemon that was killed outlives it for a moment in a child that has not got to its own
+    program yet; it is told by its pid.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
         try:
             probe.connect(os.fspath(path))
+        except BlockingIOError:  # so many wait to be accepted: a process that is alive, or was just now
+            return True
         except OSError:
             return False
-        return True
+        return is_alive(peer_of(probe).pid)

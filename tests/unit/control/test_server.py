@@ -6,7 +6,10 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -89,6 +92,61 @@ def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
             tasks.cancel_scope.cancel()
 
     anyio.run(check)
+
+
+def test_a_socket_that_outlives_its_daemon_is_replaced(tmp_path: Path) -> None:
+    """A killed daemon's child holds it, until it comes to its own program."""
+    path = tmp_path / "c.sock"
+    child = "import sys; sys.stdin.read()"
+    daemon = (
+        "import socket, subprocess, sys\n"
+        "listening = socket.socket(socket.AF_UNIX)\n"
+        f"listening.bind({str(path)!r})\n"
+        "listening.listen()\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}], pass_fds=[listening.fileno()])\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", daemon], stdin=subprocess.PIPE) as process:
+        process.wait()
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(path))
+        _serve_once(_service(tmp_path), path)
+
+
+def test_a_socket_that_has_taken_the_place_stays(tmp_path: Path) -> None:
+    """A daemon that ends removes its own socket, not its successor's."""
+    path = tmp_path / "c.sock"
+
+    def replace() -> None:
+        path.unlink()
+        path.touch()
+
+    _serve_once(_service(tmp_path), path, replace)
+
+    assert path.exists()
+
+
+def test_what_a_dead_daemon_left_half_way_is_removed(tmp_path: Path) -> None:
+    """By its pid; the socket that a living daemon is about to name stays."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    for pid in (process.pid, os.getppid()):
+        (tmp_path / f".c.sock.{pid}").touch()
+
+    _serve_once(_service(tmp_path), tmp_path / "c.sock")
+
+    assert [f".c.sock.{os.getppid()}"] == [path.name for path in tmp_path.glob(".c.sock*")]
+
+
+def _serve_once(service: Service, path: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
+    async def serve() -> None:
+        server = ControlServer(service, path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.run)
+            await server.started.wait()
+            meanwhile()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(serve)
 
 
 def test_a_socket_that_answers_is_not_taken(tmp_path: Path) -> None:

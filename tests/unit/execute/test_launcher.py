@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.calling import calling
 from tests.support.eventually import eventually_sync
 from tests.support.runs import PYTHON, end_processes, hydra_is_grown, launchers, processes, run_spec, script
 
@@ -412,3 +413,20 @@ def test_service_fails_when_its_launcher_is_killed(path: Path, service: subproce
     os.kill(int(ask(path, "hello").split()[2]), signal.SIGKILL)
 
     assert 1 == service.wait(timeout=60)
+
+
+def test_a_launcher_that_starts_never_refuses_a_client(tmp_path: Path) -> None:
+    """Neither after one that was killed, nor when it takes a living one's place."""
+    path = tmp_path / "run" / "launcher.sock"
+    path.parent.mkdir(mode=0o700)
+    dead: set[int] = set()
+    try:
+        for _ in range(3):
+            with calling(path, socket.SOCK_SEQPACKET) as caller:
+                for _ in range(2):
+                    subprocess.run([*PROGRAM, str(path)], check=True, timeout=60, capture_output=True)
+            assert caller.refused <= dead
+            os.kill(begin(path), signal.SIGKILL)
+            dead = {path.stat().st_ino}
+    finally:
+        end_processes(tmp_path)

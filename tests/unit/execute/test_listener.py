@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -81,6 +82,18 @@ def test_a_name_that_nobody_answers_at_is_taken(stack: ExitStack, tmp_path: Path
 
     assert listen(stack, tmp_path / "l.sock").is_ours()
     assert ["l.sock"] == os.listdir(tmp_path)
+
+
+def test_what_a_dead_predecessor_left_half_way_is_removed(stack: ExitStack, tmp_path: Path) -> None:
+    """By its pid; the socket that a living launcher is about to name stays."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    for pid in (process.pid, os.getppid()):
+        (tmp_path / f".l.sock.{pid}").touch()
+
+    listen(stack, tmp_path / "l.sock")
+
+    assert {"l.sock", f".l.sock.{os.getppid()}"} == set(os.listdir(tmp_path))
 
 
 def test_lost_name_is_noticed(stack: ExitStack, tmp_path: Path) -> None:

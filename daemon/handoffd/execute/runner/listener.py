@@ -89,7 +89,7 @@ def _bind(folder: int, name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     beside = f".{name}.{os.getpid()}"
     try:
-        _unlink(beside, folder)  # of a launcher with our pid that died half-way
+        _sweep(folder, name)
         # Through the descriptor, because a socket's address has room for 107 bytes only.
         umask = os.umask(0o177)
         try:
@@ -103,6 +103,25 @@ def _bind(folder: int, name: str) -> socket.socket:
         _unlink(beside, folder)
         raise
     return listener
+
+
+def _sweep(folder: int, name: str) -> None:
+    """Remove sockets of launchers that died before they gave them their name."""
+    begins = f".{name}."
+    for left in os.listdir(folder):
+        pid = left.removeprefix(begins)
+        if left.startswith(begins) and pid.isdecimal() and _is_gone(int(pid)):
+            _unlink(left, folder)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # another account's
+    return pid == os.getpid()  # it had our pid
 
 
 def _unlink(name: str, folder: int) -> None:
