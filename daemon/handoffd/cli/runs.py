@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import called, moment, plain, styled, table, used
+from handoffd.cli.wording import called, fitting, moment, plain, screen_width, styled, used
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
+_SPARE = ("COST", "TOKENS", "DECIDED", "ATTEMPT")
+"""What a small screen can do without, the least important first: a run's name begins with its time."""
 _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
 
 
@@ -36,12 +38,12 @@ def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
         print_json(answer.json)
         return
     found = answer.json["runs"]
-    click.echo("\n".join(report(found)) if found else "Nothing has run yet.")
+    click.echo("\n".join(report(found, screen_width())) if found else "Nothing has run yet.")
 
 
-def report(found: list[dict[str, Any]]) -> list[str]:
-    """Return the lines for an answer of `GET /v1/runs`."""
-    return table(_HEAD, [_row(run) for run in found])
+def report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/runs`, on a screen of so many columns (None: any)."""
+    return fitting(_HEAD, [_row(run) for run in found], _SPARE, width)
 
 
 def _row(run: dict[str, Any]) -> list[str]:

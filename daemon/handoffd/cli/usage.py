@@ -9,13 +9,15 @@ from typing import Any, Final
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import plain, shorten, table, used
+from handoffd.cli.wording import fitting, plain, screen_width, shorten, used
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 
 GROUPINGS: Final = ("step", "story", "project", "day", "executor")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _HEAD: Final = ("RUNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TOKENS", "COST")
+_SPARE: Final = ("CACHE WRITE", "CACHE READ", "OUTPUT", "INPUT", "REFERENCE", "NEW A RUN", "NEW")
+"""What a small screen can do without, the least important first: the sum is under TOKENS."""
 _BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFERENCE", "")}
 
 
@@ -38,7 +40,7 @@ def usage(place: Place, project: str | None, by: str, since: str | None, as_csv:
     elif as_csv:
         click.echo(_csv(found), nl=False)
     elif found["rows"]:
-        click.echo("\n".join(report(found)))
+        click.echo("\n".join(report(found, screen_width())))
     else:
         click.echo("No run has ended yet." if since is None else "No run has ended since then.")
 
@@ -52,15 +54,15 @@ def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answe
     return either(place, lambda client: client.get("/v1/usage", project=project, by=by, since=since), without)
 
 
-def report(found: dict[str, Any]) -> list[str]:
-    """Return the lines for an answer of `GET /v1/usage`."""
+def report(found: dict[str, Any], width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/usage`, on a screen of so many columns (None: any)."""
     by, rows = found["by"], found["rows"]
     labels = _labels(by)
     beside = _BESIDE.get(by, ())
     lines = [[*(_cell(row[label]) for label in labels), *_numbers(row), *_compared(row)] for row in rows]
     total = ["all", *("" for _ in labels[1:]), *_numbers(found["total"]), *("" for _ in beside)]
     head = (*("PROJECT" if label == "name" else label.upper() for label in labels), *_HEAD, *beside)
-    return [*table(head, [*lines, total]), *_remarks(found)]
+    return [*fitting(head, [*lines, total], _SPARE, width), *_remarks(found)]
 
 
 def _labels(by: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ is asked often, so nothing is imported here that takes time.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 TYPE_CHECKING = False
@@ -107,6 +108,34 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     everything = [list(head), *map(list, rows)]
     widths = [max(len(unstyled(row[column])) for row in everything) for column in range(len(head))]
     return [_line(row, widths) for row in everything]
+
+
+def fitting(
+    head: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], width: int | None
+) -> list[str]:
+    """Return a table of at most `width` columns of the screen, with a line about what was left out for that.
+
+    Columns are left out in the order of `spare`, by their heads. None: it may be as wide as it is, in a pipe.
+    """
+    left = list(range(len(head)))
+    lines = table(head, rows)
+    for name in spare:
+        if width is None or max(len(unstyled(line)) for line in lines) <= width:
+            break
+        if name in head:
+            left.remove(list(head).index(name))
+            lines = table([head[at] for at in left], [[row[at] for at in left] for row in rows])
+    gone = [name for at, name in enumerate(head) if at not in left and name]
+    return [*lines, f"Not on this screen: {', '.join(gone)}"] if gone else lines
+
+
+def screen_width() -> int | None:
+    """Return how many columns the terminal has that we print to; None for a pipe or a file."""
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

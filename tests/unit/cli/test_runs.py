@@ -9,7 +9,8 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.store.making import dispatch, record, track
 
-from handoffd.cli.wording import moment
+from handoffd.cli.runs import report
+from handoffd.cli.wording import moment, unstyled
 from handoffd.engine.events import Advanced
 from handoffd.protocol.state import Status
 
@@ -64,3 +65,19 @@ def test_nothing_is_said(control: Controlled, handoffd: Commands) -> None:
     """In words for people, as an empty list for programs."""
     assert ["Nothing has run yet."] == handoffd("runs").lines
     assert {"runs": []} == handoffd("runs", "--json").json
+
+
+def test_a_small_screen_gets_what_fits_and_is_told_of_the_rest() -> None:
+    """The run's name stays, for the next command needs it; a pipe gets every column."""
+    run = {
+        "decided_at": "2026-01-31T22:15:09.123Z", "project": "/srv/portal", "name": "customer-portal",
+        "story": "US-001", "step": "update-memory", "attempt": 1, "result": "failing",
+        "usage": None, "run": "20260131T221509.123-4711",
+    }  # fmt: skip
+
+    *lines, last = report([run], 80)
+
+    assert all(len(unstyled(line)) <= 80 for line in [*lines, last])
+    assert "20260131T221509.123-4711" in lines[1]
+    assert last.startswith("Not on this screen: DECIDED, ")
+    assert 2 == len(report([run]))

@@ -9,6 +9,8 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.store.making import NOW, dispatch, record, track
 
+from handoffd.cli.usage import report
+from handoffd.cli.wording import unstyled
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import Absent
@@ -87,3 +89,16 @@ def test_runs_show_what_each_used(control: Controlled, handoffd: Commands) -> No
     assert "pass    100,000  $0.42  d1" in handoffd("runs").out
     (run,) = handoffd("runs", "--json").json["runs"]
     assert (100_000, 0.42, "provider") == tuple(run["usage"][key] for key in ("tokens", "cost_usd", "priced"))
+
+
+def test_a_small_screen_gets_the_sums(control: Controlled, handoffd: Commands) -> None:
+    """The kinds of tokens give way first; what is left out is named."""
+    ran(control, "d1", Usage(input_tokens=1_234_567, output_tokens=7_654_321, cache_read_tokens=987_654_321))
+    found = handoffd("usage", "--json").json
+
+    lines = report(found, 80)
+
+    assert all(len(unstyled(line)) <= 80 for line in lines), lines
+    assert "TOKENS" in lines[0]
+    assert any(line.startswith("Not on this screen: ") for line in lines)
+    assert "CACHE WRITE" in report(found)[0]
