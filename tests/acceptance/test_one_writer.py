@@ -60,7 +60,10 @@ def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
             eventually_sync(lambda: view(second, project)["condition"] == "ok")
 
             assert [] == second.runs(project)
-            assert 2 == len(starts(project)) == len(set(starts(project)))
+            eventually_sync(
+                lambda: len(starts(project)) == 2
+            )  # the agent outlives its daemon, and says so itself
+            assert 2 == len(set(starts(project)))
 
 
 def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> None:
