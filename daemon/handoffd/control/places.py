@@ -24,7 +24,7 @@ from handoffd.protocol.chattext import cleaned
 from handoffd.protocol.intents import Intent, Kind
 
 _BEGINNING: Final[frozenset[Kind]] = frozenset({"start_story", "start_custom", "init"})
-"""What has a folder supervised that nobody supervises yet."""
+"""The intents that supervise a new folder."""
 _NAMES_TOLD: Final = 12
 _WORDS: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 _LOOKED_AT: Final = 400
@@ -37,7 +37,7 @@ class Spoken:
     """Where a message was sent from: what is talked of there, and the folder that its sender is in.
 
     `project` is a name or an absolute path that was given beside the message, `here` an absolute path.
-    `supervised_only`: nothing is begun in a folder that nobody supervises, whoever names it.
+    `supervised_only`: nothing is begun in an unsupervised folder, even if the message names it.
     """
 
     project: str | None = None
@@ -65,7 +65,7 @@ class Places:
     async def found(self, text: str, spoken: Spoken) -> Found:
         """Return what a message means, and where.
 
-        Raises NotFound for a project that it names and nobody has, Refused (PROJECT_MISSING,
+        Raises NotFound for an unknown project, Refused (PROJECT_MISSING,
         FOLDER_NOT_NAMED) where none is named.
         """
         names = self._service.names()

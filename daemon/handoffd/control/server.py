@@ -220,7 +220,7 @@ def _answers(path: Path) -> bool:
     """Return whether a process listens at `path`.
 
     The socket of a daemon that was killed outlives it for a moment in a child that has not got to its own
-    program yet; it is told by its pid.
+    program yet; its pid gives it away.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)

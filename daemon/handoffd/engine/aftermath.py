@@ -66,7 +66,7 @@ def faulty(situation: Situation, end: End, executor: str, why: str, standby: Sta
 
 
 def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -> Decision:
-    """Have the attempt made by the next executor that is named. People are told, but nobody is waited for."""
+    """Give the attempt to the next executor of the list, with a notice that waits for no answer."""
     others = tuple(one for one in situation.ledger.faults if one.executor != fault.executor)
     track = _pending(situation, why).with_ledger(faults=(*others, fault), free_repeats=0, told=None)
     state, remedy = situation.state, POLICIES[fault.end].remedy.format(executor=quote(fault.executor))

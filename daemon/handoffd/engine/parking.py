@@ -42,7 +42,7 @@ REFUSAL_PAUSES: Final = (
 """The pauses after a refusal, one after the other; the last one again and again."""
 
 REFUSAL_TOLD_AT: Final = 2
-"""A single refusal is nothing to tell of: at which one in a row a person is told."""
+"""A person gets a notice at this refusal in a row: a single one is not worth it."""
 
 REFUSED_FOR: Final = timedelta(hours=6)
 """A provider that has refused for so long is not waited for any more. After such a time without any answer,

@@ -20,7 +20,7 @@ LINE = 200
 
 
 class Printed(Protocol):
-    """What a process has printed last: its lines, and the one of them that people are told."""
+    """What a process printed last: its lines, and the one that messages quote."""
 
     @property
     def tail(self) -> str:

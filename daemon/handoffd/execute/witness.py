@@ -44,7 +44,7 @@ class Witness:
         return seen
 
     def received(self, pids: Sequence[int]) -> tuple[sockets.Received, ...]:
-        """Return what the TCP connections of processes have received; nothing where nobody can tell."""
+        """Return what the TCP connections of processes have received; nothing where that is unknown."""
         try:
             return sockets.received(pids)
         except OSError:

@@ -2,7 +2,7 @@
 
 `open project A`, `繼續專案 A`, `A 專案加入 …`: the word for a project, or a verb that is said of projects
 alone, makes a name of what stands beside it. Such a message is about that project or about none: where no
-project has the name, whoever answers says so, and starts nothing in another one.
+project has the name, the answer says so and starts nothing in another project.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ _TOLD_IN_CHINESE: Final = re.compile(
     + _VERBS_IN_CHINESE.removeprefix("(?:")
     + r"(?!了|過|到|完|好了|什麼|甚麼|哪|多少|幾|得)|^(?:把|將(?!於|會|在))"
 )
-"""Chinese verbs are nouns, too (`重構到哪了`): they outrank question words only where somebody is told to."""
+"""Chinese verbs are nouns, too (`重構到哪了`): they outrank question words only in a request."""
 _WORK: Final = re.compile(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
 _ORDER: Final = re.compile(_VERBS + _NO_NOUN)
 _BARE_VERB: Final = re.compile(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")

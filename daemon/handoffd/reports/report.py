@@ -129,7 +129,7 @@ class Report:
         return _text([*lines, self._look_at(review), self.wording.say("type.gate")])
 
     def unclear(self, near: str | None, track: Json | None = None, *, passed_on: bool = False) -> str:
-        """Return that nothing was done, because nobody can know what is meant.
+        """Return that nothing was done, because the message is ambiguous.
 
         `passed_on`: an agent was told to do what it comes near to, and people do that.
         """

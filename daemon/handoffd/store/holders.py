@@ -1,8 +1,8 @@
 """Who holds a lock: for messages, and to tell an agent from another daemon.
 
-Whoever locks a file of ours writes into it who it is. A project's folder has no room for that, so there the
-kernel is asked: `/proc/locks` names the process, and the process's own entry in `/proc` says the rest, as far
-as this account may read it. Nothing here is needed to lock, so what cannot be had is left out.
+A process that locks a file of ours writes its pid into it. A project's folder has no room for that, so there
+the kernel is asked: `/proc/locks` names the process, and the process's own entry in `/proc` says the rest, as
+far as this account may read it. Nothing here is needed to lock, so what cannot be had is left out.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Choosing:
                 lacking.append(known[name])
             elif one is None or not self._is_installed(one):
                 if name not in names:
-                    continue  # one of `auto`, which nobody has named
+                    continue  # one of `auto`, which no setting names
                 sign = self.sign(name)
                 lacking.append(Fault(executor=name, end=End.MISSING_BINARY, since=now, sign=sign))
             else:

@@ -87,7 +87,7 @@ def _last_words(executor: Executor, run: Ended) -> str:
 
 
 def ended_at(record: ExitRecord) -> datetime | None:
-    """Return when a run ended, by the wall clock; None where nobody saw it."""
+    """Return when a run ended, by the wall clock; None where its shim did not see it."""
     return None if record.ended_ns is None else datetime.fromtimestamp(record.ended_ns / 1e9, UTC)
 
 

@@ -48,7 +48,7 @@ MESSAGES: Final = (
             ),
             Parameter(
                 name="supervised_only", type="flag",
-                help="begin with nothing in a folder that is not supervised, whoever names it",
+                help="begin nothing in an unsupervised folder, even if the message names it",
             ),
             Parameter(name="language", type="text", choices=LANGUAGES, help="of the report: en or zh-TW"),
             BY,
