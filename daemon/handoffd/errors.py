@@ -54,6 +54,12 @@ class NoDaemon(HandoffdError):
     default_code = "NO_DAEMON"
 
 
+class NoAnswer(HandoffdError):
+    """A daemon runs and gave no answer; whether it did what it was asked to is unknown."""
+
+    default_code = "NO_ANSWER"
+
+
 class Locked(HandoffdError):
     """Another process holds the lock that this one needs."""
 

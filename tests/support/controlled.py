@@ -13,11 +13,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from tests.support.supervision import MemoryRenewing, MemorySupervision
 
 from handoffd.clock import SystemClock
+from handoffd.control.bounds import Limits
 from handoffd.control.client import Client
 from handoffd.control.ports import Desk, Try
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
-from handoffd.control.tcp import Limits, TcpDoor
+from handoffd.control.tcp import TcpDoor
 from handoffd.store.journal import Journal
 from handoffd.store.records import Committed, Record
 
@@ -71,8 +72,8 @@ def controlled(
     """Lend a server that answers; it is stopped as the daemon stops it.
 
     `state` is a folder whose journal it goes on with. With `tcp`, on a loopback port of `host`, too;
-    `gates` as in the settings. `inside` tells which processes belong to executors: tests may themselves be
-    run by one. `desk` and `try_sinks` are what the notifier of a daemon is.
+    `gates` as in the settings; `limits` are of both. `inside` tells which processes belong to executors:
+    tests may themselves be run by one. `desk` and `try_sinks` are what the notifier of a daemon is.
     """
     # Not pytest's folders: the path of a socket has room for about a hundred bytes only.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as name, start_blocking_portal() as portal:
@@ -91,7 +92,9 @@ def controlled(
         door = TcpDoor(
             host=host, port=0, token_file=lent.token_file, gates=gates, limits=limits
         )  # fmt: skip
-        server = ControlServer(service, lent.socket, uids=uids, door=door if tcp else None)
+        server = ControlServer(
+            service, lent.socket, uids=uids, door=door if tcp else None, limits=limits
+        )  # fmt: skip
         gone = portal.call(anyio.Event)
 
         async def serve() -> None:

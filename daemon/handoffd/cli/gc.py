@@ -10,7 +10,6 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, shorten, table
-from handoffd.control.client import Client
 from handoffd.entrance.asking import account as person
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -46,7 +45,7 @@ def gc(place: Place, dry_run: bool, as_json: bool) -> None:
         return offline.gc(place.settings(), dry_run=dry_run, by=by)
 
     body = {"dry_run": dry_run, "by": by}
-    answer = either(place, lambda _: Client(place.socket(), LIMIT_S).post("/v1/gc", body), without)
+    answer = either(place, lambda _: place.client(LIMIT_S).post("/v1/gc", body), without)
     if as_json:
         print_json(answer.json)
         return

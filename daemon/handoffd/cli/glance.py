@@ -11,8 +11,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from handoffd.control.lifesign import Silent
 from handoffd.entrance.naming import called
-from handoffd.hooks.asking import BadAnswerError, read
+from handoffd.hooks.asking import BadAnswerError, NoAnswerError, read
 from handoffd.hooks.place import folders
 
 LIMIT_S = 60.0
@@ -21,10 +22,12 @@ _JSON = "--json"
 _UNQUOTED = frozenset(b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-def glance(words: Sequence[str], config: str | None, environ: Mapping[str, str]) -> str | None:
+def glance(
+    words: Sequence[str], config: str | None, environ: Mapping[str, str], limit_s: float = LIMIT_S
+) -> str | None:
     """Return what `handoffd status WORDS` prints, with colours; None where the whole command line has to.
 
-    `config` is the settings file, if it was named.
+    `config` is the settings file, if it was named. Raises NoAnswerError for a daemon that does not answer.
     """
     projects = [word for word in words if word != _JSON]
     if len(projects) > 1 or any(word.startswith("-") for word in projects):
@@ -33,7 +36,10 @@ def glance(words: Sequence[str], config: str | None, environ: Mapping[str, str])
     if found is None:
         return None
     project = called(projects[0]) if projects else None
-    answer = _asked(os.path.join(found[1], "control.sock"), project)
+    try:
+        answer = _asked(os.path.join(found[1], "control.sock"), project, limit_s)
+    except NoAnswerError as error:
+        raise error if error.pid else _of_lock(found[0]) from None
     if answer is None:
         return None
     return _as_json(answer) if _JSON in words else _as_text(answer, whole=project is not None)
@@ -52,12 +58,38 @@ def show(text: str) -> int:
     return 0
 
 
-def _asked(path: str, project: str | None) -> dict[str, object] | None:
+def tell(error: NoAnswerError, *, as_json: bool) -> int:
+    """Say that a daemon does not answer, as the whole command line says it; return the exit code."""
+    from handoffd.errors import NoAnswer
+
+    if as_json:
+        import json
+
+        told = {"type": "error", "code": NoAnswer.default_code, "message": error.message, "hint": error.hint}
+        sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"handoffd: {error.message}\n  next: {error.hint}\n")
+    return NoAnswer.exit_code
+
+
+def _of_lock(state_dir: str) -> NoAnswerError:
+    """Return the error for a daemon so crowded that only its lock tells which process it is."""
+    from pathlib import Path
+
+    from handoffd.store.lock import daemon_lock_path, holder_of
+
+    holder = holder_of(daemon_lock_path(Path(state_dir)))
+    return NoAnswerError(Silent(holder.pid if holder is not None else 0))
+
+
+def _asked(path: str, project: str | None, limit_s: float) -> dict[str, object] | None:
     target = "/v1/status"
     if project is not None:
         target += f"?project={_quoted(project)}"
     try:
-        return read(path, target, LIMIT_S, MAX_BYTES)
+        return read(path, target, limit_s, MAX_BYTES)
+    except NoAnswerError:
+        raise  # asked again, it would be as silent
     except BadAnswerError:
         return None
 

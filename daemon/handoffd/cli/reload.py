@@ -9,7 +9,6 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain
-from handoffd.control.client import Client
 from handoffd.entrance.place import Place
 
 LIMIT_S = 120.0
@@ -25,7 +24,7 @@ def reload(place: Place, as_json: bool) -> None:
     The daemon does all of it by itself, too; this says what came of it. Exit code 1: the settings were
     refused, and the last good ones are in force.
     """
-    answer = Client(place.socket(), LIMIT_S).post("/v1/reload", {})
+    answer = place.client(LIMIT_S).post("/v1/reload", {})
     taken = answer["settings"]["taken"]
     if as_json:
         print_json(answer)

@@ -21,9 +21,13 @@ def main() -> None:
 
         sys.exit(answer_hook(config or None, os.environ))
     if words[:1] == ["status"]:
-        from handoffd.cli.glance import glance, show
+        from handoffd.cli.glance import glance, show, tell
+        from handoffd.hooks.asking import NoAnswerError
 
-        text = glance(words[1:], config or None, os.environ)
+        try:
+            text = glance(words[1:], config or None, os.environ)
+        except NoAnswerError as error:
+            sys.exit(tell(error, as_json="--json" in words))
         if text is not None:
             sys.exit(show(text))
     from handoffd.cli.main import main as whole

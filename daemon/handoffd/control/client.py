@@ -10,15 +10,18 @@ import http.client
 import json
 import os
 import socket
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from handoffd.errors import HandoffdError, Locked, NoDaemon, NotFound, Refused, StoreError
+from handoffd.control import lifesign
+from handoffd.errors import HandoffdError, Locked, NoAnswer, NoDaemon, NotFound, Refused, StoreError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 Json = dict[str, Any]
 
@@ -26,7 +29,6 @@ ANSWER_S = 60.0
 """How long an answer is waited for: a verb may stand behind a look at a slow disk."""
 
 _PIECE_BYTES = 64 * 1024
-_CREDENTIALS = struct.Struct("3i")
 _ERRORS: Mapping[int, type[HandoffdError]] = {
     400: Refused, 403: Refused, 404: NotFound, 409: Refused, 413: Refused, 503: StoreError,
 }  # fmt: skip
@@ -37,17 +39,22 @@ _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
 class Client:
     """Speaks to the daemon that listens at `path`. Holds no connection between calls.
 
-    `answer_s` is how long an answer is waited for, each time that nothing comes.
+    `answer_s` is how long an answer is waited for, each time that nothing comes; less, when the daemon is
+    found not to work. `holder` finds the daemon's process where the socket does not tell it.
     """
 
-    def __init__(self, path: Path, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, path: Path, answer_s: float = ANSWER_S, holder: Callable[[], int | None] = lambda: None
+    ) -> None:
         self._path = path
         self._answer_s = answer_s
+        self._holder = holder
 
     def get(self, path: str, **query: object) -> Json:
         """Return the answer to a read. Query values that are None are left out.
 
-        Raises NoDaemon when nothing answers, else what the daemon answered as an error.
+        Raises NoDaemon when none runs, NoAnswer when one runs and is silent, else what the daemon answered
+        as an error.
         """
         return self._answer("GET", _with_query(path, query), None)
 
@@ -74,9 +81,7 @@ class Client:
     def daemon_pid(self) -> int:
         """Return the process id of the daemon, from the kernel. Raises NoDaemon."""
         with closing(self._connect(self._answer_s)) as connection:
-            raw = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            pid, _, _ = _CREDENTIALS.unpack(raw)
-            return int(pid)
+            return lifesign.listener_of(connection.sock)
 
     def _answer(self, method: str, path: str, body: Json | None) -> Json:
         with closing(self._connect(self._answer_s)) as connection:
@@ -94,6 +99,9 @@ class Client:
         connection = _UnixConnection(self._path, limit_s, self._answer_s)
         try:
             connection.connect()
+        except lifesign.Silent:
+            silent = lifesign.Silent(self._holder() or 0)
+            raise NoAnswer(silent.message, hint=silent.hint) from None
         except _ABSENT as error:
             raise NoDaemon(f"no daemon answers at {self._path}", hint="handoffd run") from error
         except PermissionError as error:
@@ -120,6 +128,8 @@ class Stream:
         while True:
             try:
                 data = self._response.read1(_PIECE_BYTES)
+            except lifesign.Silent as silent:
+                raise _broken(silent) from silent
             except (OSError, ValueError, http.client.HTTPException) as error:
                 raise NoDaemon("the daemon went away", hint="handoffd run") from error
             if not data:
@@ -139,22 +149,34 @@ class _UnixConnection(http.client.HTTPConnection):
     """An HTTP connection to a path. No `limit_s`: a stream may be silent for ever."""
 
     def __init__(self, path: Path, limit_s: float | None, connect_s: float) -> None:
-        super().__init__("localhost", timeout=limit_s)
+        super().__init__("localhost")
         self._path = path
         self._limit_s = limit_s
         self._connect_s = connect_s
 
     def connect(self) -> None:
         """Connect to the path instead of to a host."""
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected = _PatientSocket(os.fspath(self._path), self._limit_s)
         try:
-            connected.settimeout(self._connect_s)
-            connected.connect(os.fspath(self._path))
-            connected.settimeout(self._limit_s)
+            lifesign.connect(connected, connected.path, min(self._connect_s, lifesign.HEALTH_S))
         except BaseException:
             connected.close()
             raise
         self.sock = connected
+
+
+class _PatientSocket(socket.socket):
+    """A socket that waits for what is read from it for as long as the daemon at `path` works."""
+
+    def __init__(self, path: str, limit_s: float | None) -> None:
+        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.path = path
+        self._limit_s = limit_s
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        """Read what is there, or comes; everything that HTTP reads is read by this."""
+        lifesign.wait(self, self.path, self._limit_s)
+        return super().recv_into(buffer, nbytes, flags)
 
 
 def _response(
@@ -199,9 +221,10 @@ def _error(status: int, answer: Json) -> HandoffdError:
     return error
 
 
-def _broken(error: Exception) -> HandoffdError:
+def _broken(error: Exception) -> NoAnswer:
     """Return the error for a daemon that was there and gave no answer; whether it acted is unknown."""
-    if isinstance(error, TimeoutError):
-        return HandoffdError("the daemon does not answer", hint="handoffd status", code="NO_ANSWER")
-    message = f"the daemon went away before it answered ({error})"
-    return HandoffdError(message, hint="handoffd status", code="NO_ANSWER")
+    if isinstance(error, BlockingIOError):
+        error = lifesign.Silent(0)  # what was sent was not taken
+    if isinstance(error, lifesign.Silent):
+        return NoAnswer(error.message, hint=error.hint)
+    return NoAnswer(f"the daemon went away before it answered ({error})", hint="handoffd status")

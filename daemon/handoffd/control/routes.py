@@ -20,6 +20,7 @@ from handoffd.control.api.idempotency import Replies, answered
 from handoffd.control.api.problems import error_response
 from handoffd.control.api.rendering import rendered
 from handoffd.control.api.table import ENDPOINTS
+from handoffd.control.bounds import Limits, Streams
 from handoffd.control.service import Service
 from handoffd.control.verbs import spec_of
 from handoffd.errors import HandoffdError, NotFound, Refused
@@ -31,23 +32,25 @@ _VERBS = "/v1/verbs/"
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def application(service: Service, closing: anyio.Event) -> Starlette:
-    """Return the API over `service`; its streams end when `closing` is set."""
-    replies = Replies(service)
-    routes = [_route(endpoint, service, closing, replies) for endpoint in ENDPOINTS]
+def application(service: Service, closing: anyio.Event, streams: int = Limits().kept) -> Starlette:
+    """Return the API over `service`; its streams, so many at once, end when `closing` is set."""
+    replies, going_on = Replies(service), Streams(streams)
+    routes = [_route(endpoint, service, closing, replies, going_on) for endpoint in ENDPOINTS]
     api = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
     api.router.redirect_slashes = False  # it would send people to whatever host the request names
     return api
 
 
-def _route(endpoint: Endpoint, service: Service, closing: anyio.Event, replies: Replies) -> Route:
+def _route(
+    endpoint: Endpoint, service: Service, closing: anyio.Event, replies: Replies, streams: Streams
+) -> Route:
     async def answer(request: Request) -> Response:
         question = await asked(endpoint, request, service, closing)
 
         async def do() -> Response:
             given = await endpoint.answer(question)
             if isinstance(given, Response):
-                return given
+                return streams.counted(given)
             return answered(given) if endpoint.long is None else await rendered(given, endpoint.long)
 
         key = question.caller.request

@@ -23,8 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from handoffd.control.api.problems import error_response
+from handoffd.control.bounds import AT_ONCE, BACKLOG, BoundedProtocol, Limits, Places, bounded
 from handoffd.control.gate import CALLER, From, Gate
-from handoffd.control.head import MOST_HEAD_BYTES, HeadProtocol, SmallHeads
+from handoffd.control.head import MOST_HEAD_BYTES, SmallHeads
 from handoffd.control.peer import is_alive, own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
@@ -34,13 +35,12 @@ from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 
 log = structlog.get_logger(__name__)
 
-BACKLOG = 128
 STOP_S = 2.0
 """How long requests in flight are waited for when the daemon stops."""
 _PROBE_S = 1.0
 
 
-class _PeerProtocol(HeadProtocol):
+class _PeerProtocol(BoundedProtocol):
     """HTTP that knows its peer: the scope's client is its uid and its pid."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -51,20 +51,28 @@ class _PeerProtocol(HeadProtocol):
 
 
 class _OnlyAccounts:
-    """Lets requests of some accounts through; others hear 403."""
+    """Lets requests of some accounts through, as long as there are places; others hear why not."""
 
-    def __init__(self, app: ASGIApp, uids: frozenset[int]) -> None:
+    def __init__(self, app: ASGIApp, uids: frozenset[int], places: Places) -> None:
         self._app = app
         self._uids = uids
+        self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         uid, pid = scope["client"]
-        if int(uid) in self._uids:
-            await self._app({**scope, CALLER: From(pid)}, receive, send)
+        try:
+            await self._admit(int(uid), pid)
+        except HandoffdError as refusal:
+            await error_response(refusal)(scope, receive, send)
             return
-        log.warning("connection refused", uid=int(uid), pid=pid)
-        refusal = Refused("this daemon answers its own account only", code="FORBIDDEN")
-        await error_response(refusal)(scope, receive, send)
+        with self._places.one():
+            await self._app({**scope, CALLER: From(pid)}, receive, send)
+
+    async def _admit(self, uid: int, pid: int) -> None:
+        if uid not in self._uids:
+            log.warning("connection refused", uid=uid, pid=pid)
+            raise Refused("this daemon answers its own account only", code="FORBIDDEN")
+        await self._places.admit(pid)
 
 
 class ControlServer:
@@ -80,15 +88,18 @@ class ControlServer:
         *,
         uids: frozenset[int] | None = None,
         door: TcpDoor | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        limits = limits or Limits.of_socket()
         self._path = path
         self._door = door
         self.started = anyio.Event()
         self.tcp_port: int | None = None
         self._closing = anyio.Event()
-        self._api = application(service, self._closing)
+        self._api = application(service, self._closing, limits.kept)
         accounts = uids if uids is not None else frozenset({own_uid()})
-        self._server = _server(_OnlyAccounts(self._api, accounts), _PeerProtocol)
+        known = _OnlyAccounts(self._api, accounts, Places(limits, service.inside))
+        self._server = _server(known, bounded(_PeerProtocol, limits))
 
     async def run(self) -> None:
         """Listen and serve.
@@ -123,6 +134,7 @@ class ControlServer:
             server.config.load()
             server.lifespan = server.config.lifespan_class(server.config)
             await server.startup(sockets=[listening])
+            listening.listen(BACKLOG)  # asyncio has set it to what it accepts in one turn
         self.started.set()
         try:
             # Not uvicorn's main loop: it wakes up ten times a second for headers we do not send.
@@ -146,7 +158,7 @@ def _server(app: ASGIApp, protocol: type[H11Protocol]) -> uvicorn.Server:
         access_log=False,
         timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
-        backlog=BACKLOG,  # so many are also accepted in one turn of the loop, before any can be sent away
+        backlog=AT_ONCE,
         server_header=False,
         date_header=False,
         proxy_headers=False,

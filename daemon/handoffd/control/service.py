@@ -94,7 +94,7 @@ class Service(Reads):
         self._try_sinks = try_sinks
         self._stop = stop
         self._cleaner = cleaner
-        self._inside = inside
+        self.inside = inside
         self._recorder = recorder or Uncounted()
         self._exposition = exposition
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
@@ -188,7 +188,7 @@ class Service(Reads):
             if not caller.vouched:
                 message = f"{rule}: over TCP nobody can tell who asks (control.tcp.gates)"
                 raise Refused(message, code="NOT_OVER_TCP", hint=hint)
-        elif await to_thread.run_sync(self._inside, caller.pid):
+        elif await to_thread.run_sync(self.inside, caller.pid):
             message = f"{rule}: it was asked for by a process of an executor"
             raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 

@@ -13,7 +13,7 @@ from typing import Any
 from handoffd.control.client import Client
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.errors import HandoffdError, NoDaemon
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon
 
 CHECK = "daemon"
 
@@ -89,11 +89,11 @@ def _answer(facts: DaemonFacts) -> Iterator[Finding]:
     asked = facts.asked
     if isinstance(asked.error, NoDaemon):
         yield _absent(facts)
-    elif asked.error is not None and asked.pid is None:
+    elif asked.error is not None and _process(facts) is None:
         yield fault(CHECK, "the daemon cannot be spoken to", asked.error.message, asked.error.hint)
     elif asked.error is not None:
-        what = f"the daemon (process {asked.pid}) does not answer"
-        yield fault(CHECK, what, asked.error.message, _replace(facts))
+        what = f"the daemon (process {_process(facts)}) does not answer"
+        yield fault(CHECK, what, asked.error.message, _woken(facts))
     elif asked.version != facts.own_version:
         what = f"the daemon is of version {asked.version}, this program of {facts.own_version}"
         yield warning(CHECK, what, "it was not started again after an upgrade", facts.service.restart)
@@ -111,11 +111,23 @@ def _absent(facts: DaemonFacts) -> Finding:
     )
 
 
+def _process(facts: DaemonFacts) -> int | None:
+    """Return the daemon's process; the lock tells it where so many wait for it that its socket does not."""
+    silent = isinstance(facts.asked.error, NoAnswer)
+    return facts.asked.pid or (facts.holder if silent else None)
+
+
+def _woken(facts: DaemonFacts) -> str:
+    """Return what has a daemon go on that was stopped; one that hangs is replaced."""
+    hint = facts.asked.error.hint if facts.asked.error is not None else None
+    return hint if hint is not None and hint.startswith("kill -CONT") else _replace(facts)
+
+
 def _replace(facts: DaemonFacts) -> str:
     """Return what ends a daemon that hangs, and starts another one; executors go on."""
     if facts.service.unit is not None:
         return facts.service.restart
-    return f"kill -9 {facts.asked.pid} && handoffd run"
+    return f"kill -9 {_process(facts)} && handoffd run"
 
 
 def _socket(facts: DaemonFacts) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from handoffd.doctor.finding import Finding
 from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.patience import Begun
 from handoffd.doctor.service import Service, service_of
-from handoffd.errors import HandoffdError, InvalidFile, NoDaemon, StoreError
+from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.settings import Settings
@@ -127,7 +127,7 @@ def _first_looks(subject: Subject) -> tuple[daemon.Asked, state.StateFacts | OSE
     if subject.settings is not None:
         looks["state"] = partial(_state_facts, subject.settings)
     found = patience.answers(looks, subject.answer_s + _GRACE_S)
-    late = HandoffdError("the daemon does not answer", hint="handoffd status", code="NO_ANSWER")
+    late = NoAnswer("the daemon does not answer", hint="handoffd status")
     return found.get("daemon", daemon.Asked(error=late)), found.get("state")
 
 

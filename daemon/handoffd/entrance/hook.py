@@ -53,7 +53,10 @@ def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
     except NotAnEventError as error:
         return _apologise(str(error))
     except Exception as error:
-        return _apologise(f"{type(error).__name__}: {error}")
+        from handoffd.hooks.asking import BadAnswerError
+
+        expected = isinstance(error, BadAnswerError)
+        return _apologise(str(error) if expected else f"{type(error).__name__}: {error}")
     return reply.code
 
 

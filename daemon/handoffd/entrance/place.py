@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from handoffd.control.client import Client
+from handoffd.control.client import ANSWER_S, Client
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.entrance.naming import called
 from handoffd.errors import InvalidFile
@@ -32,9 +32,9 @@ class Place:
     config: str | None
     environ: Mapping[str, str]
 
-    def client(self) -> Client:
+    def client(self, answer_s: float = ANSWER_S) -> Client:
         """Return a client for the daemon's socket. Raises InvalidFile like `settings`."""
-        return Client(self.socket())
+        return Client(self.socket(), answer_s, self._holder)
 
     def socket(self) -> Path:
         """Return where the daemon would answer."""
@@ -57,6 +57,13 @@ class Place:
             named = () if self.config is None else ("--config", self.config)
             hint = join(("handoffd", *named, "config", "check"))
             raise InvalidFile(invalid.problems, hint=hint) from None
+
+    def _holder(self) -> int | None:
+        """Return the process that has the state directory, if it says so."""
+        from handoffd.store.lock import daemon_lock_path, holder_of
+
+        found = holder_of(daemon_lock_path(self.settings().state_dir))
+        return None if found is None else found.pid
 
     def project(self, word: str | None) -> str:
         """Return what to call a project by: an absolute path, or a name. None is the current folder."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import _socket
 import json
 
+from handoffd.control import lifesign
+
 MAX_BYTES = 4 * 1024 * 1024
 _PIECE = 64 * 1024
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)
@@ -19,10 +21,18 @@ class BadAnswerError(Exception):
     """The daemon was asked and gave no answer that can be understood; whether it acted is unknown."""
 
 
+class NoAnswerError(BadAnswerError):
+    """A daemon runs, and does not answer; what to type is in `hint`."""
+
+    def __init__(self, silent: lifesign.Silent) -> None:
+        super().__init__(f"{silent.message}; next: {silent.hint}")
+        self.pid, self.message, self.hint = silent.pid, silent.message, silent.hint
+
+
 def ask(path: str, verb: str, body: dict[str, object], limit_s: float) -> dict[str, object] | None:
     """Return the daemon's answer to a verb; None when no daemon listens at `path`.
 
-    Raises BadAnswerError, also when nothing came for `limit_s` seconds.
+    Raises BadAnswerError; NoAnswerError when nothing came for `limit_s` seconds, or the daemon does not work.
     """
     answer = _exchanged(path, _request(verb, body), limit_s, MAX_BYTES)
     return None if answer is None else _decoded(answer)
@@ -41,18 +51,16 @@ def read(path: str, target: str, limit_s: float, max_bytes: int) -> dict[str, ob
 def _exchanged(path: str, request: bytes, limit_s: float, max_bytes: int) -> bytes | None:
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        connection.settimeout(limit_s)
         try:
-            connection.connect(path)
+            lifesign.connect(connection, path, min(limit_s, lifesign.HEALTH_S))
         except _ABSENT:
             return None
-        except OSError as error:
-            raise BadAnswerError(f"{path}: {error}") from error
-        try:
-            connection.sendall(request)
-            return _received(connection, max_bytes)
-        except OSError as error:
-            raise BadAnswerError(f"the daemon gave no answer: {error}") from error
+        lifesign.send(connection, request)
+        return _received(connection, path, limit_s, max_bytes)
+    except lifesign.Silent as silent:
+        raise NoAnswerError(silent) from silent
+    except OSError as error:
+        raise BadAnswerError(f"{path}: the daemon gave no answer: {error}") from error
     finally:
         connection.close()
 
@@ -66,13 +74,16 @@ def _request(verb: str, body: dict[str, object]) -> bytes:
     return head.encode() + content
 
 
-def _received(connection: _socket.socket, max_bytes: int) -> bytes:
+def _received(connection: _socket.socket, path: str, limit_s: float, max_bytes: int) -> bytes:
     answer = bytearray()
-    while piece := connection.recv(_PIECE):
+    while True:
+        lifesign.wait(connection, path, limit_s)
+        piece = connection.recv(_PIECE)
+        if not piece:
+            return bytes(answer)
         answer += piece
         if len(answer) > max_bytes:
             raise BadAnswerError("the daemon's answer has no end")
-    return bytes(answer)
 
 
 def _decoded(answer: bytes) -> dict[str, object]:

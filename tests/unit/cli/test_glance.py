@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,11 @@ from tests.support.commands import Commands, environment, program
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view, track_view
 
-from handoffd.cli.glance import glance
+from handoffd.cli.glance import glance, tell
 from handoffd.cli.wording import unstyled
+from handoffd.control.lifesign import Silent
+from handoffd.hooks.asking import NoAnswerError
+from handoffd.store.lock import acquire, daemon_lock_path
 
 
 @pytest.mark.parametrize("words", [(), ("shop",), ("/srv/shop",), ("--json",), ("shop", "--json")])
@@ -61,6 +66,34 @@ def test_settings_that_have_to_be_read_are_left_to_it(control: Controlled, tmp_p
     environ = {key: value for key, value in os.environ.items() if key != "HANDOFFD_RUNTIME_DIR"}
 
     assert glance((), str(config), environ) is None
+
+
+def test_a_daemon_that_does_not_answer_is_said_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the whole command line says it, with its exit code."""
+    error = NoAnswerError(Silent(0))
+
+    assert (1, 1) == (tell(error, as_json=False), tell(error, as_json=True))
+    out, err = capsys.readouterr()
+    assert "handoffd: a daemon runs and does not answer\n  next: handoffd doctor\n" == err
+    told = {"message": "a daemon runs and does not answer", "hint": "handoffd doctor"}
+    assert {"type": "error", "code": "NO_ANSWER", **told} == json.loads(out)
+
+
+def test_a_full_queue_tells_the_process_that_holds_the_lock(control: Controlled) -> None:
+    """The kernel does not; so nobody is told that no daemon runs."""
+    state = control.runtime / "locked"
+    environ = {**environment(control.runtime), "HANDOFFD_STATE_DIR": str(state)}
+    control.socket.unlink()
+    with (
+        acquire(daemon_lock_path(state), "the state directory"),
+        socket.socket(socket.AF_UNIX) as mute,
+        socket.socket(socket.AF_UNIX) as first,
+    ):
+        mute.bind(str(control.socket))
+        mute.listen(0)
+        first.connect(str(control.socket))
+        with pytest.raises(NoAnswerError, match=f"process {os.getpid()}"):
+            glance((), None, environ, limit_s=0.05)
 
 
 SLOW = {"click", "contextlib", "dataclasses", "http.client", "inspect", "socket", "typing", "urllib"}

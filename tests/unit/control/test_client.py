@@ -16,7 +16,7 @@ from tests.support.controlled import Controlled
 
 from handoffd.control.client import Client
 from handoffd.engine.results import Refusal
-from handoffd.errors import HandoffdError, NoDaemon, NotFound, Refused
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, NotFound, Refused
 
 
 @contextmanager
@@ -117,10 +117,20 @@ def test_a_daemon_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "c.sock"))
         mute.listen()
-        with pytest.raises(HandoffdError, match="does not answer") as caught:
+        with pytest.raises(NoAnswer, match=rf"process {os.getpid()}\) and does not answer") as caught:
             Client(tmp_path / "c.sock", answer_s=0.1).get("/v1/health")
 
-    assert "NO_ANSWER" == caught.value.code
+    assert ("NO_ANSWER", 1) == (caught.value.code, caught.value.exit_code)
+
+
+def test_a_daemon_whose_queue_is_full_is_no_missing_one(tmp_path: Path) -> None:
+    """Its lock tells which process it is, where the kernel does not."""
+    with socket.socket(socket.AF_UNIX) as mute, socket.socket(socket.AF_UNIX) as first:
+        mute.bind(str(tmp_path / "c.sock"))
+        mute.listen(0)
+        first.connect(str(tmp_path / "c.sock"))
+        with pytest.raises(NoAnswer, match=r"process 1\) and does not answer"):
+            Client(tmp_path / "c.sock", answer_s=0.1, holder=lambda: 1).get("/v1/health")
 
 
 def test_what_is_no_handoffd_is_said(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 import handoffd
 from handoffd.doctor.daemon import Asked, DaemonFacts, Entry, ask, check, entries
 from handoffd.doctor.service import Service
-from handoffd.errors import HandoffdError, NoDaemon, Refused
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, Refused
 
 LIMIT_S = 60.0
 
@@ -73,6 +73,17 @@ def test_one_that_hangs() -> None:
     assert "kill -9 12 && handoffd run" == found.action
     (unit,) = check(facts(late, service=Service(unit="handoffd")))
     assert "systemctl --user restart handoffd-launcher handoffd" == unit.action
+
+
+def test_one_that_was_stopped() -> None:
+    """It is told to go on; where its socket does not say which process it is, the lock does."""
+    stopped = NoAnswer("it is stopped (SIGSTOP)", hint="kill -CONT 12")
+    (found,) = check(facts(Asked(pid=12, error=stopped)))
+    assert "kill -CONT 12" == found.action
+    (crowded,) = check(facts(Asked(error=NoAnswer("no room", hint="handoffd doctor")), holder=77))
+    assert ("the daemon (process 77) does not answer", "kill -9 77 && handoffd run") == (
+        crowded.what, crowded.action,
+    )  # fmt: skip
 
 
 def test_one_that_is_not_for_us() -> None:

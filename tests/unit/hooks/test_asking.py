@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import threading
@@ -13,7 +14,7 @@ import pytest
 from tests.support.controlled import controlled
 from tests.support.supervision import MemorySupervision
 
-from handoffd.hooks.asking import BadAnswerError, ask, read
+from handoffd.hooks.asking import BadAnswerError, NoAnswerError, ask, read
 
 
 @contextmanager
@@ -74,8 +75,12 @@ def test_a_daemon_that_is_silent_is_given_up() -> None:
         path = str(Path(folder, "control.sock"))
         silent.bind(path)
         silent.listen()
-        with pytest.raises(BadAnswerError):
+        with pytest.raises(NoAnswerError) as caught:
             ask(path, "apply", {}, 0.05)
+
+    assert f"a daemon runs (process {os.getpid()}) and does not answer; next: handoffd doctor" == str(
+        caught.value
+    )
 
 
 def test_a_read_is_answered_or_refused() -> None:

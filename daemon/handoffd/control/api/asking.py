@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from handoffd.control.api.endpoint import MOST, Asked, Endpoint, UrlParameter
 from handoffd.control.api.idempotency import key_of
@@ -103,6 +103,8 @@ async def _in_time(request: Request, within_s: float) -> Json:
     except TimeoutError:
         message = f"the body did not arrive in {within_s:.0f} seconds"
         raise Refused(message, code="REQUEST_TIMEOUT") from None
+    except ClientDisconnect:  # its connection was ended, by itself or because another one needed the place
+        raise Refused("the connection ended before the body had arrived", code="BAD_REQUEST") from None
 
 
 async def _body(request: Request) -> Json:

@@ -69,8 +69,8 @@ PROBLEMS: Final = (
         status=500, name="Fault", codes=("INTERNAL",), when="a fault of handoffd; its log has more"
     ),
     Problem(
-        status=503, name="Unavailable", codes=("TOO_MANY_CONNECTIONS",), others=True,
-        when="the journal or a file could not be read or written; over TCP, too many connections",
+        status=503, name="Unavailable", codes=("TOO_MANY_CONNECTIONS", "TOO_MANY_STREAMS"), others=True,
+        when="too many requests or streams at once; or the journal or a file could not be read or written",
     ),
 )  # fmt: skip
 """Every status that is no answer, in order."""
