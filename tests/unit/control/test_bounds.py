@@ -59,7 +59,7 @@ def test_whoever_waits_for_a_request_gives_its_place(control: Controlled, begun:
     with connections(control, 10 * FEW.connections, begun) as held:
         assert 1 == control.client.get("/v1/health")["api"]
         held[0].settimeout(60)
-        assert everything(held[0]).startswith((b"", b"HTTP/1.1 200"))
+        assert everything(held[0])[:12] in {b"", b"HTTP/1.1 200"}
 
 
 def test_a_request_that_does_not_come_loses_its_connection(supervision: MemorySupervision) -> None:
