@@ -19,12 +19,10 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         yield daemon
 
 
-def rests(daemon: Daemon) -> bool:
-    """Return whether the daemon holds no project's lock: then they all rest."""
-    locks = str(daemon.state_dir / "locks")
+def rests(daemon: Daemon, project: Path) -> bool:
+    """Return whether the daemon does not hold the project's lock, which is its root, held open."""
     folder = Path(f"/proc/{daemon.pid}/fd")
-    held = [_target(link) for link in folder.iterdir()]
-    return not any(name.startswith(locks) for name in held)
+    return str(project) not in {_target(link) for link in folder.iterdir()}
 
 
 def _target(link: Path) -> str:
@@ -50,23 +48,23 @@ def test_a_story_sleeps_at_its_gate_through_a_kill_and_wakes_to_an_approval(
     project = sample(tmp_path)
     daemon.verb("start", project, story="US-001")
     daemon.wait_at(project, "review", "needs_human")
-    eventually_sync(lambda: rests(daemon))
+    eventually_sync(lambda: rests(daemon, project))
 
     daemon.kill()
     edit(project, human_note="Mind the rounding.")
     daemon.start()
     daemon.wait_for(project, lambda track: track["human_note"] == "Mind the rounding.")
-    eventually_sync(lambda: rests(daemon))
+    eventually_sync(lambda: rests(daemon, project))
     edit(project, human_note="And the signs.")
     daemon.wait_for(project, lambda track: track["human_note"] == "And the signs.")
 
     assert "error" != daemon.verb("approve", project)["type"]
     daemon.wait_at(project, "done", "pass")
-    eventually_sync(lambda: rests(daemon))
+    eventually_sync(lambda: rests(daemon, project))
     started = daemon.starts(project)
     daemon.kill()
     daemon.start()
-    eventually_sync(lambda: rests(daemon))
+    eventually_sync(lambda: rests(daemon, project))
     assert ("done", "pass") == (daemon.track(project)["step"], daemon.track(project)["status"])
     assert len(set(started)) == len(started) == len(daemon.starts(project))
     assert ["state_edited"] * 2 == [
@@ -78,7 +76,7 @@ def test_a_sleeping_project_is_removed_and_comes_back_as_it_was(daemon: Daemon, 
     """Its journal and its files stay; and a verb finds it as soon as it is back."""
     project = sample(tmp_path)
     daemon.verb("init", project)
-    eventually_sync(lambda: rests(daemon))
+    eventually_sync(lambda: rests(daemon, project))
     before = daemon.track(project)
 
     assert "removed" == daemon.verb("remove", project)["type"]
@@ -87,3 +85,14 @@ def test_a_sleeping_project_is_removed_and_comes_back_as_it_was(daemon: Daemon, 
     assert before == daemon.track(project)
     daemon.verb("note", project, text="Wake up.")
     assert "Wake up." == daemon.track(project)["human_note"]
+
+
+def test_edits_in_quick_succession_are_all_taken(daemon: Daemon, tmp_path: Path) -> None:
+    """One that is made while the answer to the one before is being written is not written over."""
+    project = sample(tmp_path)
+    daemon.verb("start", project, story="US-001")
+    daemon.wait_at(project, "review", "needs_human")
+
+    for number in range(30):
+        edit(project, human_note=str(number))
+        daemon.wait_for(project, lambda track, note=str(number): track["human_note"] == note)  # type: ignore[misc]

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,8 +42,19 @@ def replace_text(path: Path, content: str | bytes, *, durable: bool = True) -> N
         os.close(folder)
 
 
-def replace_at(folder: int, path: Path, content: str | bytes, *, durable: bool = True) -> None:
-    """Do what `replace_text` does, in the folder that is open as `folder`; `path` is for messages."""
+def replace_at(
+    folder: int,
+    path: Path,
+    content: str | bytes,
+    *,
+    durable: bool = True,
+    known: Callable[[], bool] | None = None,
+) -> bool:
+    """Do what `replace_text` does, in the folder that is open as `folder`; `path` is for messages.
+
+    `known` is asked last of all, when only the rename is missing, whether what lies there may go. Returns
+    False when it may not, and nothing was replaced.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
@@ -50,6 +62,9 @@ def replace_at(folder: int, path: Path, content: str | bytes, *, durable: bool =
         try:
             _write(folder, temporary, data, mode, durable)
             reached("before_rename", path.name)
+            if known is not None and not known():
+                os.unlink(temporary, dir_fd=folder)
+                return False
             os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             reached("after_rename", path.name)
         except BaseException:
@@ -60,6 +75,7 @@ def replace_at(folder: int, path: Path, content: str | bytes, *, durable: bool =
             os.fsync(folder)  # the rename itself must reach the disk
     except OSError as error:
         raise storage_error("write", path, error) from error
+    return True
 
 
 def sweep_temporaries(folder: Path) -> tuple[str, ...]:

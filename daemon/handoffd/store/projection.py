@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from handoffd.errors import InvalidFile, Problem
+from handoffd.errors import InvalidFile, Problem, StoreError
 from handoffd.protocol.handoff import FileMark
 from handoffd.store.atomic import replace_at
 from handoffd.store.digest import digest_of
@@ -87,13 +89,25 @@ def read_state(root: Path, track: str = MAIN) -> Seen | None:
     return Seen(text=text, digest=digest_of(seen.content), mtime_ns=seen.mtime_ns)
 
 
-def write_state(root: Path, track: str, text: str) -> str:
+def write_state(root: Path, track: str, text: str, over: Collection[str] | None = None) -> str | None:
     """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
 
-    Afterwards it survives a power cut. Raises StoreError like `read_state`; the old file then stays.
+    With `over`, a file with none of these digests is left as it is, and None is returned: it was written
+    since it was last looked at. What is written survives a power cut. Raises StoreError like `read_state`;
+    the old file then stays.
     """
-    write_project_file(root, state_name(track), text)
-    return digest_of(text)
+    name = state_name(track)
+    known = None if over is None else partial(_is_one_of, root, name, over)
+    return digest_of(text) if _replace(root, name, text, known=known) else None
+
+
+def _is_one_of(root: Path, relative: str, digests: Collection[str]) -> bool:
+    """Return whether the file at `relative` has one of these digests, or is missing."""
+    try:
+        seen = read_project_file(root, relative, LARGEST_STATE)
+    except StoreError:
+        return False  # whatever that is, it is not what was looked at
+    return seen is None or digest_of(seen.content) in digests
 
 
 def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
@@ -120,10 +134,21 @@ def write_project_file(root: Path, relative: str, content: str | bytes, *, durab
 
     Raises StoreError like `read_project_file`; the old file then stays.
     """
+    _replace(root, relative, content, durable=durable)
+
+
+def _replace(
+    root: Path,
+    relative: str,
+    content: str | bytes,
+    *,
+    durable: bool = True,
+    known: Callable[[], bool] | None = None,
+) -> bool:
     with open_parent(root, relative, create=True) as folder:
-        if folder is None:  # removed by somebody at this very moment
+        if folder is None:  # removed at this very moment
             raise storage_error("write", root / relative, FileNotFoundError(2, "its folder was removed"))
-        replace_at(folder, root / relative, content, durable=durable)
+        return replace_at(folder, root / relative, content, durable=durable, known=known)
 
 
 def append_project_file(root: Path, relative: str, text: str) -> None:

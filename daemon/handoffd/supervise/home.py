@@ -23,6 +23,9 @@ class Home(Protocol):
     def running(self) -> bool:
         """Whether an attempt of ours is in flight in any of its tracks."""
 
+    def touched(self) -> None:
+        """Take a hint that something under `.ai/` may have changed."""
+
     def is_there(self) -> bool:
         """Return whether its own folder lies at its root; blocks on the disk."""
 

@@ -85,22 +85,26 @@ class Look:
 
     async def _at_state(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Compare STATE.json with what the journal says should be there."""
+        standing = track.standing
         if seen is None:
             if track.track.state is not None:
                 await self._files.bring_back()  # deleted: the journal has it
-                await track.standing.project()
+                standing.saw(None)
+                await standing.project()
             return
-        if seen.digest == track.standing.digest:
-            track.standing.inherited_at = None  # an earlier life has shown its last decision
+        if seen.digest == standing.digest:
+            standing.saw(seen.digest)
+            standing.inherited_at = None  # an earlier life has shown its last decision
             return
-        if before.behind or track.standing.behind or track.standing.digest != before.digest:
-            await track.standing.caught_up()  # what was read may be of before the latest commit
+        if before.behind or standing.behind or standing.digest != before.digest:
+            await standing.caught_up()  # what was read may be of before the latest commit
             self._again()
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        unshown = track.standing.error is not None or track.standing.overtook(seen.mtime_ns)
+        unshown = not standing.shown or standing.overtook(seen.mtime_ns)
         if ours and unshown and track.track.state is not None:
-            await track.standing.project()  # but old: it could not be written, or a crash came before that
+            standing.saw(seen.digest)
+            await standing.project()  # but old: it was not written over, or a crash came before that
             return
         await self._take_edit(track, seen, before.dispatch)
 
@@ -111,6 +115,7 @@ class Look:
             if track.track.ledger.dispatch is not None:
                 await track.standing.project()  # while an executor runs, no edit stands
             raise  # at rest it is left as it is, for a person to mend, and the project is marked
+        track.standing.saw(seen.digest)
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
         if track.track.state is None:

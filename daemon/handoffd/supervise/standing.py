@@ -41,6 +41,10 @@ class Standing:
         """When an earlier life decided last, while it is not known that it could still show that."""
         self._unwritten = 0
         """How many texts are on their way into STATE.json: of a look and of the consumer at once, two."""
+        self._lies: tuple[str, ...] | None = None
+        """The digests of which STATE.json had one when it was last looked at; None: it was not."""
+        self.left_alone = False
+        """Whether STATE.json was not written since someone else had just done so: a look takes that up."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
         self._writing = Lock()
@@ -53,6 +57,11 @@ class Standing:
     def behind(self) -> bool:
         """Whether STATE.json is about to be written: until then it may hold what a commit has overtaken."""
         return self._unwritten > 0
+
+    @property
+    def shown(self) -> bool:
+        """Whether STATE.json was written when it last had to be."""
+        return self.error is None and not self.left_alone
 
     @property
     def trouble(self) -> str | None:
@@ -89,14 +98,14 @@ class Standing:
         )
         committed = await self._commit(record, self.track)
         self._book(event, decision.track)
-        self.track = decision.track
+        ran, self.track = self._runs, decision.track
         self._services.accounts.learn(self.key, self.track, self._services.clock.now(), event)
         if state is not None:
             self._log.info(
                 "decided", fact=event.kind, step=state.step, status=state.status.value, why=decision.why
             )
         if text is not None and not self._is_shown(text):
-            await self._show(text)
+            await self._show(text, freely=ran)
         return committed.effects
 
     async def _commit(self, record: Record, before: Track) -> Committed:
@@ -115,16 +124,28 @@ class Standing:
             assert event.exit.usage is not None
             self._services.budgets.book(event.exit.usage, event.exit.model)
 
+    def saw(self, digest: str | None) -> None:
+        """Know what STATE.json is, or that there is none: that may be written over, and nothing else.
+
+        Only what was read after the latest text was written counts.
+        """
+        self._lies, self.left_alone = () if digest is None else (digest,), False
+
     async def project(self) -> None:
         """Write STATE.json as the journal has it."""
         async with self._writing_text():  # a look, beside the consumer: the last to write writes the latest
             assert self.track.state is not None
-            await self._write(render_state(self.track.state))
+            await self._write(render_state(self.track.state), freely=self._runs)
 
-    async def _show(self, text: str) -> None:
+    async def _show(self, text: str, *, freely: bool) -> None:
         """Write what was committed just now: until the consumer goes on there is nothing later."""
         async with self._writing_text():
-            await self._write(text)
+            await self._write(text, freely=freely)
+
+    @property
+    def _runs(self) -> bool:
+        """Whether an executor is in flight: until its end is recorded, no edit counts."""
+        return self.track.ledger.dispatch is not None
 
     @asynccontextmanager
     async def _writing_text(self) -> AsyncIterator[None]:
@@ -153,13 +174,20 @@ class Standing:
 
     def _is_shown(self, text: str) -> bool:
         """Return whether STATE.json says this already. If somebody changed it, that is for a look to find."""
-        return self.error is None and self.digest == digest_of(text.encode())
+        return self.shown and self.digest == digest_of(text.encode())
 
-    async def _write(self, text: str) -> None:
-        self.digest = digest_of(text.encode())
+    async def _write(self, text: str, *, freely: bool) -> None:
+        """Write STATE.json; unless `freely`, not over what someone has written since the last look at it."""
+        self.digest, over = digest_of(text.encode()), None if freely else self._lies
+        if over is not None:
+            self._lies = (*over, self.digest)  # when it fails, one of both lies there
         try:
-            await to_thread.run_sync(write_state, Path(self.key.project), self.key.track, text)
-            self.error = None
+            written = await to_thread.run_sync(
+                write_state, Path(self.key.project), self.key.track, text, over
+            )
+            self.left_alone, self.error = written is None, None
+            if written is not None:
+                self._lies = (written,)
         except StoreError as error:
             if self.error != error.message:
                 self._log.error("STATE.json not written", error=error.message)

@@ -235,6 +235,8 @@ class TrackSupervisor:
     async def _carry_on(self, event: Event, decision: Decision, request: str | None) -> None:
         ran = self.track.ledger.dispatch is not None
         orders = await self.standing.commit(event, decision, request)
+        if self.standing.left_alone:
+            self._home.touched()
         if self._tasks is None or not self._may_go_on():
             self._give_back()
         elif ran and self.track.ledger.dispatch is None:
@@ -261,7 +263,7 @@ class TrackSupervisor:
 
     def _may_go_on(self) -> bool:
         wants = wants_turn(self.track, auto_continue=self.continues)
-        return wants and self._home.workable and self.standing.error is None
+        return wants and self._home.workable and self.standing.shown
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:
         if not self._may_ask(event):

@@ -38,9 +38,45 @@ def test_what_was_projected_is_seen(tmp_path: Path, track: str) -> None:
     """The digest of the projection is the digest of what is read back."""
     digest = write_state(tmp_path, track, '{"專案": 1}\n')
 
+    assert digest == digest_of('{"專案": 1}\n')
     assert Seen(text='{"專案": 1}\n', digest=digest) == read_state(tmp_path, track)
-    assert digest_of('{"專案": 1}\n') == digest
     assert (tmp_path / state_name(track)).is_file()
+
+
+@pytest.mark.parametrize(
+    ("there", "over", "written"),
+    [
+        ("old", ["old"], True),
+        ("new", ["old"], False),
+        ("new", [], False),
+        (None, [], True),
+        ("any", None, True),
+    ],
+)
+def test_only_what_is_known_is_written_over(
+    tmp_path: Path, there: str | None, over: list[str] | None, written: bool
+) -> None:
+    """What is there is compared when only the rename is missing; nothing is left beside it."""
+    (tmp_path / ".ai").mkdir()
+    file = tmp_path / ".ai/STATE.json"
+    if there is not None:
+        file.write_text(there)
+
+    digest = write_state(tmp_path, "main", "ours", None if over is None else [digest_of(one) for one in over])
+
+    assert (digest_of("ours") if written else None, "ours" if written else there) == (
+        digest,
+        file.read_text(),
+    )
+    assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
+
+
+def test_a_symlink_or_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    """With or without a text that was looked at, they are refused."""
+    (tmp_path / ".ai/STATE.json").mkdir(parents=True)
+
+    with pytest.raises(StoreError):
+        write_state(tmp_path, "main", "ours", [])
 
 
 def test_no_state_is_none(tmp_path: Path) -> None:

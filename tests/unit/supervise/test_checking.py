@@ -36,6 +36,9 @@ class Yard:
         """Return none."""
         return frozenset()
 
+    def touched(self) -> None:
+        """Look at nothing."""
+
     def is_there(self) -> bool:
         """It always is."""
         return True

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.support.playbook import shipped_rules
-from tests.unit.supervise.making import House, at, house, make_project, track_of
+from tests.unit.supervise.making import House, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
@@ -155,6 +155,46 @@ async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_wi
             (entry,) = source.page(0, 1, None)
         assert entry.recorded is not None
         assert (decided_at, shipped_rules()) == (entry.recorded.now, entry.recorded.rules)
+
+
+async def test_a_text_that_was_not_looked_at_is_not_written_over(tmp_path: Path) -> None:
+    """A person saved it a moment before a decision was shown; once it was looked at, it may go."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of(human_note="first")))
+        file = at(one.key.project, ".ai/STATE.json")
+        file.write_text('{"human_note": "mine"}')
+
+        await one.commit(EVENT, decision(track_of(human_note="second")))
+        assert ("mine", True, False) == (shown(one), one.left_alone, one.shown)
+
+        one.saw(digest_of(file.read_bytes()))
+        await one.project()
+        assert ("second", False, True) == (shown(one), one.left_alone, one.shown)
+
+
+async def test_what_is_written_while_an_executor_runs_is_written_over(tmp_path: Path) -> None:
+    """Up to the decision that records its end: what an agent wrote at last is no person's edit."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        await one.commit(EVENT, decision(track_of(dispatch=dispatch_of(), human_note="first")))
+        at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "the agent\'s"}')
+
+        await one.commit(EVENT, decision(track_of(human_note="second")))
+
+        assert ("second", True) == (shown(one), one.shown)
+
+
+async def test_a_state_file_that_appears_meanwhile_is_not_written_over(tmp_path: Path) -> None:
+    """There was none when it was looked at."""
+    async with house(tmp_path) as here:
+        one = standing(here)
+        one.saw(None)
+        at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "mine"}')
+
+        await one.commit(EVENT, decision(track_of(human_note="first")))
+
+        assert ("mine", True) == (shown(one), one.left_alone)
 
 
 async def test_what_is_not_behind_is_shown_whoever_writes_beside_whom(tmp_path: Path) -> None:
