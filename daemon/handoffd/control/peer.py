@@ -35,17 +35,6 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process exists; one that the kernel cannot name from here (0) counts as alive."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another account's
-    return True
-
-
 def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
     """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
 

@@ -26,12 +26,13 @@ from handoffd.control.api.problems import error_response
 from handoffd.control.bounds import AT_ONCE, BACKLOG, BoundedProtocol, Limits, Places, bounded
 from handoffd.control.gate import CALLER, From, Gate
 from handoffd.control.head import MOST_HEAD_BYTES, SmallHeads
-from handoffd.control.peer import is_alive, own_uid, peer_of
+from handoffd.control.peer import own_uid, peer_of
 from handoffd.control.routes import application
 from handoffd.control.service import Service
 from handoffd.control.tcp import TcpDoor, listen_on_loopback, port_of
 from handoffd.control.token import Token, ensured
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
+from handoffd.execute.runner import proc
 
 log = structlog.get_logger(__name__)
 
@@ -217,7 +218,7 @@ def _sweep(path: Path) -> None:
     """Remove sockets that were never given their name: their processes died before that."""
     for left in path.parent.glob(f".{path.name}.*"):
         pid = left.suffix[1:]
-        if pid.isdecimal() and (int(pid) == os.getpid() or not is_alive(int(pid))):
+        if pid.isdecimal() and (int(pid) == os.getpid() or not proc.is_alive(int(pid))):
             left.unlink(missing_ok=True)
 
 
@@ -242,4 +243,4 @@ def _answers(path: Path) -> bool:
             return True
         except OSError:
             return False
-        return is_alive(peer_of(probe).pid)
+        return proc.is_alive(peer_of(probe).pid)

@@ -18,6 +18,7 @@ import anyio
 import structlog
 
 import handoffd
+from handoffd.execute.runner import proc
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,8 @@ class Connection:
     async def open(cls, path: Path, patience_s: float) -> Self | None:
         """Return a connection to whoever listens at `path`, None when nobody of this account does.
 
-        Who takes longer than `patience_s` seconds to say a word counts as hung.
+        Who takes longer than `patience_s` seconds to say a word counts as hung. The socket of a launcher that
+        was killed outlives it for a moment in a shim that it had just forked; it counts as nobody's.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
@@ -48,7 +50,7 @@ class Connection:
                 await _connect(connection, path)
             raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid, user, _ = _CREDENTIALS.unpack(raw)
-            if user == os.geteuid():
+            if user == os.geteuid() and proc.is_alive(pid):
                 return cls(connection, pid, patience_s)
         except (OSError, TimeoutError):
             log.debug("no launcher answers", socket=str(path))

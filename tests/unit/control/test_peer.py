@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from handoffd.control.peer import Peer, inside_executor, is_alive, own_uid, peer_of
+from handoffd.control.peer import Peer, inside_executor, own_uid, peer_of
 
 _WAIT = "import sys; print('up', flush=True); sys.stdin.read()"
 _CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WAIT!r}], env={{}})"
@@ -39,14 +39,6 @@ def test_the_kernel_says_who_connected() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
         assert Peer(pid=os.getpid(), uid=own_uid()) == peer_of(ours)
-
-
-def test_a_process_is_alive_until_it_is_gone() -> None:
-    """One whose number the kernel does not tell, and another account's, count as alive."""
-    with _process(_WAIT, env={}) as pid:
-        assert is_alive(pid)
-
-    assert (False, True, True) == (is_alive(pid), is_alive(0), is_alive(1))
 
 
 def test_a_process_with_a_run_id_is_inside() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -126,3 +127,13 @@ async def test_retiring_waits_for_the_word_and_telling_does_not(tmp_path: Path) 
             connection.tell_to_retire()
 
     assert [b"retire", b"retire", b""] == asked
+
+
+async def test_what_a_dead_launcher_left_open_is_no_launcher(tmp_path: Path) -> None:
+    """A child that it had just forked may hold its socket for a moment."""
+    path = tmp_path / "l.sock"
+    listens = f"s.bind({str(path)!r}); s.listen(); os.fork() or os.read(0, 1)"
+    code = f"import os, socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); {listens}"
+    async with await anyio.open_process([sys.executable, "-c", code]) as launcher:
+        await launcher.wait()
+        assert await Connection.open(path, PATIENT_S) is None

@@ -50,12 +50,19 @@ def test_identity_is_pid_and_start_time_and_boot() -> None:
     assert not proc.is_running(me, started, "another boot")
 
 
+def test_a_process_is_alive_until_it_has_ended() -> None:
+    """One whose number the kernel does not tell, and another account's, count as alive."""
+    assert all(proc.is_alive(pid) for pid in (os.getpid(), 0, 1))
+
+
 def test_an_unreaped_process_is_not_running() -> None:
     """A zombie is an entry in a table, not a process."""
     with subprocess.Popen(["true"]) as child:
         eventually_sync(lambda: (seen := proc.stat(child.pid)) is not None and seen.ended)
         assert not proc.is_running(child.pid, proc.started(child.pid), proc.boot_id())
+        assert not proc.is_alive(child.pid)
 
+    assert not proc.is_alive(child.pid)
     assert proc.stat(child.pid) is None
     assert 0 == proc.started(child.pid)
     assert proc.written(child.pid) is None

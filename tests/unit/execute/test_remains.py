@@ -95,6 +95,8 @@ def test_only_a_process_of_one_of_our_runs_is_ended_for_locking(root: Path) -> N
     for run_id, ours in (("r1", True), ("r2", False), ("../runs", False), ("", False)):
         with subprocess.Popen(["sleep", "600"], env={MARK: run_id}) as process:
             try:
+                # A program that has just been executed has no environment yet.
+                eventually_sync(Path(f"/proc/{process.pid}/environ").read_bytes)
                 assert ours == end_member(process.pid, root / "runs", socket), run_id
                 assert (process.poll() is None) != ours
             finally:

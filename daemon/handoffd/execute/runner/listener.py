@@ -12,6 +12,8 @@ import os
 import socket
 import struct
 
+from handoffd.execute.runner import proc
+
 _BACKLOG = 128
 _CREDENTIALS = struct.Struct("3i")
 
@@ -110,18 +112,10 @@ def _sweep(folder: int, name: str) -> None:
     begins = f".{name}."
     for left in os.listdir(folder):
         pid = left.removeprefix(begins)
-        if left.startswith(begins) and pid.isdecimal() and _is_gone(int(pid)):
+        if not left.startswith(begins) or not pid.isdecimal():
+            continue
+        if int(pid) == os.getpid() or not proc.is_alive(int(pid)):  # or it had our pid
             _unlink(left, folder)
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False  # another account's
-    return pid == os.getpid()  # it had our pid
 
 
 def _unlink(name: str, folder: int) -> None:

@@ -6,6 +6,7 @@ Everything here answers None (or nothing) for a process that is gone; that is ne
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import cache
 from typing import NamedTuple
@@ -83,6 +84,19 @@ def is_running(pid: int, start_time: int, boot: str) -> bool:
         return False
     seen = stat(pid)
     return seen is not None and seen.started == start_time and not seen.ended
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs (a zombie does not); 0, one that the kernel cannot name here, does."""
+    if pid <= 0:
+        return True
+    if (seen := stat(pid)) is not None:
+        return not seen.ended
+    try:
+        os.kill(pid, 0)  # /proc may hide another account's
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return True
 
 
 class Written(NamedTuple):
