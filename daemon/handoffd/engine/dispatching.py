@@ -71,7 +71,7 @@ def take_turn(
     here = situation.at(moved.track)
     if here.state.status is not Status.PENDING:
         return _waits_for_person(here)
-    taken = _open_gate(here, keeps_gate=keeps_gate) if here.at_gate else dispatch(here)
+    taken = open_gate(here, keeps_gate=keeps_gate) if here.at_gate else dispatch(here)
     why = taken.why if moved.why is None else f"{moved.why}; {taken.why}"
     return changed(taken, why=why).because(*moved.grounds)
 
@@ -179,7 +179,8 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     )
 
 
-def _open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
+def open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
+    """Ask a person for the decision that the current step is."""
     state = situation.state
     track = situation.track.with_state(status=Status.NEEDS_HUMAN)
     if keeps_gate:
@@ -212,7 +213,7 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
         id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=event.executor,
         decided_at=situation.now, phase=Phase.BASELINE if baseline else Phase.STARTING, mark=event.mark,
         session=_session(situation, event), ask="step" if asking is None else "handoff",
-        account=event.account,
+        account=event.account, keeps_gate=event.keeps_gate,
     )  # fmt: skip
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None

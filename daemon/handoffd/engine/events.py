@@ -228,7 +228,7 @@ class HandoffArrived:
     """A settled hand-off lies there for a dispatch that was not ours (Level 1).
 
     `dispatch` is the id under which it is judged; `step` and `attempt` are those it was read for, which
-    may be over by the time it is decided on.
+    may be over by the time it is decided on. `keeps_gate` as in `Advanced`.
     """
 
     dispatch: str
@@ -236,6 +236,7 @@ class HandoffArrived:
     mark: HandoffMark
     step: str | None = None
     attempt: int | None = None
+    keeps_gate: bool = False
     kind: Literal["handoff_arrived"] = "handoff_arrived"
 
 

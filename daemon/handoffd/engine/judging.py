@@ -14,7 +14,7 @@ from handoffd.engine.budgeting import cap_ground, capped, spend
 from handoffd.engine.caps import Finding
 from handoffd.engine.changing import changed
 from handoffd.engine.decision import Decision, Ground, Situation, ground, row
-from handoffd.engine.dispatching import time_limit_min, timed_out
+from handoffd.engine.dispatching import open_gate, time_limit_min, timed_out
 from handoffd.engine.effects import RunChecks, StopTree
 from handoffd.engine.ends import POLICIES, AnyEnd, End, OwnEnd, Standby, Then
 from handoffd.engine.events import (
@@ -245,7 +245,11 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
             f"{state.step} asks for a person: {verdict.error or verdict.reason or 'see its hand-off'}",
             why=verdict.why,
         )
-    return accept(track, f"{state.step} attempt {state.attempt}: {verdict.status}", why=verdict.why)
+    message = f"{state.step} attempt {state.attempt}: {verdict.status}"
+    if passed and situation.dispatch.keeps_gate and situation.at_gate:
+        gate = open_gate(situation.at(track), keeps_gate=True)
+        return changed(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun")
+    return accept(track, message, why=verdict.why)
 
 
 def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
@@ -353,7 +357,7 @@ def hear_external(situation: Situation, event: HandoffArrived) -> Decision:
     assert isinstance(event.reading, Found)
     dispatch = Dispatch(
         id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=EXTERNAL,
-        decided_at=situation.now, phase=Phase.CHECKING,
+        decided_at=situation.now, phase=Phase.CHECKING, keeps_gate=event.keeps_gate,
     )  # fmt: skip
     track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark)
     return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))

@@ -81,6 +81,8 @@ class Dispatch:
     """The cap that it is stopped for."""
     ended_at: datetime | None = None
     """When its executor ended, if that is known; its checks may go on."""
+    keeps_gate: bool = False
+    """Whether only a person passes its step if that becomes a gate meanwhile, as in no earlier release."""
 
 
 @dataclass(frozen=True, kw_only=True)

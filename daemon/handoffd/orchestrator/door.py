@@ -61,6 +61,20 @@ class Door:
         except Refused as error:
             return _as_answer(error)
 
+    def at_gate(self) -> bool:
+        """Return whether the project waits for a person's decision; False where nobody supervises it."""
+        from handoffd.entrance import offline
+
+        try:
+            shown = either(
+                self._place,
+                lambda client: client.get("/v1/status", project=self.root),
+                lambda: offline.look(self._place.settings(), lambda service: service.status(self.root)),
+            ).json
+        except NotFound:
+            return False
+        return any(track["gate"] for project in shown["projects"] for track in project["tracks"])
+
     def _aside(self) -> Json:
         """Look at the project as if there were nothing else, and forget about it."""
         with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:

@@ -57,10 +57,10 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     place = _place_of(root, meant.project)
     if place is None:
         return _failed({"code": "NOT_FOUND", "message": f"no folder {meant.project} is beside {root}"})
-    intent = settled(meant, at_gate=_at_gate(place))
+    door = Door(place, environ)
+    intent = settled(meant, at_gate=_at_gate(door))
     if (look := _LOOKS.get(intent.kind)) is not None:
         return look(place)
-    door = Door(place, environ)
     if intent.kind == "init":
         return _made(door)
     if intent.kind == "continue":
@@ -206,16 +206,22 @@ _LOOKS: Final[Mapping[str, Callable[[str], Json]]] = {
 }  # fmt: skip
 
 
-def _at_gate(root: str) -> bool:
-    """Return whether the story waits at a step for people."""
+def _at_gate(door: Door) -> bool:
+    """Return whether the story waits at a step for people.
+
+    The step table alone does not say so: a gate at which a person was asked stays one when it is turned off,
+    and an edit may not be in force.
+    """
     from handoffd.inspection.table import table_of
 
     try:
-        values = read_state(root).values
+        values = read_state(door.root).values
     except (NoState, BadState):
         return False
-    rule = table_of(root).steps.get(values["step"])
-    return rule is not None and rule.requires_human and values["status"] in ("pending", "needs_human")
+    rule = table_of(door.root).steps.get(values["step"])
+    if rule is not None and rule.requires_human:
+        return values["status"] in ("pending", "needs_human")
+    return values["status"] == "needs_human" and door.at_gate()
 
 
 def _beginning(root: str, file: str) -> str | None:

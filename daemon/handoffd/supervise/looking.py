@@ -181,4 +181,5 @@ def arrived(track: Track, reading: Reading, mark: HandoffMark, clock: Clock) -> 
         mark=mark,
         step=state.step,
         attempt=state.attempt,
+        keeps_gate=True,
     )

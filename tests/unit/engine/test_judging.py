@@ -35,7 +35,7 @@ from handoffd.engine.events import (
     Interrupted,
     SpawnRefused,
 )
-from handoffd.engine.requests import Aborted, Noted, Retried, Started
+from handoffd.engine.requests import Aborted, Approved, Noted, Retried, Started
 from handoffd.engine.track import Phase, StopReason
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale
@@ -343,6 +343,37 @@ def test_the_ledger_keeps_what_was_measured_in_the_attempt_judged_last() -> None
     later = play.track.with_state(step="bdd", status=Status.RUNNING)
     play = arrives(Playbook(later), found(handoff(tests=TestCounts(passed=9))), number=9)
     assert (TestCounts(passed=9), None) == (play.state.tests, play.ledger.measured)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_hand_off_passes_no_gate_that_was_turned_on_meanwhile(ours: bool) -> None:
+    """Its claim is judged and a person is asked, whoever made the attempt; a failing one goes its way."""
+    play = Playbook(track_at("bdd") if ours else track_at("bdd", Status.RUNNING))
+    play = play.turn() if ours else play
+    play.rules = with_rule("bdd", requires_human=True)
+    before = play.track
+
+    def hear(status: Status) -> Playbook:
+        if ours:
+            return play.hands_over(status, files_changed=("a.md",))
+        reading = found(handoff(status, files_changed=("a.md",)))
+        return play.given(HandoffArrived(dispatch="e7", reading=reading, mark=mark(7), keeps_gate=True))
+
+    hear(Status.PASS).expect(status=Status.NEEDS_HUMAN, orders="notify")
+    assert ("bdd", ("a.md",)) == (play.ledger.gate, play.ledger.facts.files)
+    play.turn().expect(status=Status.NEEDS_HUMAN, result="needs_human")
+    play.given(Approved()).turn().expect(step="sdd-delta", status=Status.RUNNING)
+
+    play.track = before
+    hear(Status.FAILING).expect(status=Status.FAILING)
+    play.turn().expect(step="bdd", status=Status.NEEDS_HUMAN, result="needs_human")
+
+
+def test_of_an_earlier_release_a_hand_off_is_judged_as_it_was() -> None:
+    """So its journal replays."""
+    play = Playbook(track_at("bdd")).turn(keeps_gate=False)
+    play.rules = with_rule("bdd", requires_human=True)
+    play.hands_over().expect(status=Status.PASS)
 
 
 def test_an_old_hand_off_at_level_1_passes() -> None:

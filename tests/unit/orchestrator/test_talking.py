@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 from tests.unit.orchestrator.conftest import Say, Shop
+
+from handoffd.orchestrator.door import Door
 
 
 def answered(say: Say, *words: str) -> dict[str, Any]:
@@ -60,6 +63,23 @@ def test_a_gate_opens_by_a_decision_only(say: Say, shop: Shop) -> None:
 
     assert "approved" == answered(say, "核准")["action"]
     assert "pass" == shop.state["status"]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_gate_at_which_a_person_was_asked_is_one_whatever_the_table_says(
+    say: Say, shop: Shop, trusted: bool
+) -> None:
+    """Words that are no decision start no task there."""
+    shop.written(step="review", status="pending", max_attempts=1)
+    assert "needs_human" == answered(say, "continue")["action"]
+    table = "steps: {review: {requires_human: false, step_instruction: {en: Review it.}}}\n"
+    (shop.root / ".ai/step-rules.yaml").write_text(table)
+    if trusted:
+        assert "trusted" in Door(str(shop.root), os.environ).give("trust")
+
+    assert "noted" == answered(say, "the prices look odd to me")["action"]
+    assert "needs_human" == shop.state["status"]
+    assert "approved" == answered(say, "核准")["action"]
 
 
 def test_the_gate_of_another_story_than_was_named_stays_shut(say: Say, shop: Shop) -> None:
