@@ -112,6 +112,41 @@ def test_a_person_has_each_story_start_and_a_restart_changes_nothing(tmp_path: P
         wait_until_done(daemon, project, "US-001", *MORE)
 
 
+def typed(daemon: Daemon, command: str) -> None:
+    """Type a command, as it is shown to people."""
+    program = f"{sys.executable} -m handoffd --config {daemon.config}"
+    line = command.replace("handoffd ", f"{program} ")
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(REPOSITORY / "daemon"),
+        "HOME": str(daemon.base),
+    }
+    subprocess.run(["/bin/sh", "-c", line], env=environment, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_the_next_commands_lead_on_until_a_blocked_story_is_done(tmp_path: Path, aside: bool) -> None:
+    """The story that it waits for was never heard of, or was set aside at its second step for this one."""
+    gate = "review: {next_on_pass: done}"
+    rules = f"pipelines: {{story: {{first: bdd}}}}\nsteps: {{bdd: {{next_on_pass: review}}, {gate}}}\n"
+    project = sample(tmp_path, rules=rules)
+    with running(tmp_path) as daemon:
+        if aside:
+            daemon.verb("start", project, story="US-000")
+            daemon.wait_at(project, "review", "needs_human")
+        daemon.verb("start", project, story="US-001", blocked_by=["US-000"], force=aside)
+        daemon.wait_for(project, lambda track: "US-000" in (track["waits_for"] or ""))
+
+        said: list[str] = []
+        while done(daemon, project)[-1:] != ["US-001"] and len(said) < 6:
+            said.append(daemon.track(project)["next_command"])
+            typed(daemon, said[-1])
+            daemon.wait_for(project, lambda track: track["next_command"] not in {None, said[-1]})
+
+        assert ["US-000", "US-001"] == done(daemon, project)
+        assert 1 == begun(daemon, project)["US-000"]
+
+
 def test_a_story_that_needs_a_person_is_followed_by_none(tmp_path: Path) -> None:
     """Until that person has dealt with it."""
     rules = "pipelines: {story: {first: bdd}}\nsteps: {bdd: {next_on_pass: done, max_attempts: 1}}\n"

@@ -19,6 +19,7 @@ from handoffd.control.verbs import BAD_ARGUMENT
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.checks import detect_test_command
+from handoffd.inspection.finished import archived
 from handoffd.settings import TestSettings
 from handoffd.store.projection import read_project_file, write_project_file
 
@@ -95,8 +96,8 @@ def _test_command(root: str) -> tuple[str, ...] | None:
 
 
 def is_bootstrapped(root: str) -> bool:
-    """Return whether the project already has what a bootstrap would make first."""
-    return Path(root, "PROJECT_CONTEXT.md").is_file()
+    """Return whether the project has what a bootstrap would make first, or has had a story by its archive."""
+    return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
 
 
 def _write_settings(root: str, found: TestSettings | None) -> bool:

@@ -198,8 +198,9 @@ class Service(Reads):
         asked["then"] = tuple(story for story in asked.get("then", ()) if story != asked["story"])
         asked["priority"] = asked["priority"] or 0
         started = Started(
-            bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, by=caller.by, **asked
-        )
+            bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, heeds_begun=True,
+            by=caller.by, **asked,
+        )  # fmt: skip
         return await self._give(root, started, caller.request)
 
     async def start_due(self, root: str, event: Started) -> Result:
@@ -249,6 +250,8 @@ class Service(Reads):
         track = view.tracks[0] if view.tracks else None
         if result["type"] != "error":
             result["next_command"] = track.next_command if track is not None else command_for(root, "init")
+        if result["type"] == "blocked" and result["next_command"]:
+            result["caller_instruction"] = f"{result['reason']}; next: {result['next_command']}"
         return {**result, "project": root, "waits_for": track.waits_for if track is not None else None}
 
     def _knows(self, project: str) -> bool:

@@ -44,6 +44,9 @@ class Started:
     due: datetime | None = None
     tells_aside: bool = False
     """Whether the answer says which story is set aside; False: of a release that did so without a word."""
+    heeds_begun: bool = False
+    """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
+    in which only a story that was done did."""
     by: str = "cli"
     kind: Literal["started"] = "started"
 

@@ -21,6 +21,7 @@ from handoffd.engine.requests import Started
 from handoffd.engine.routing import begin, parked_of
 from handoffd.engine.track import Parked, Queued, Track
 from handoffd.engine.wording import accept, refuse
+from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
 
@@ -179,9 +180,19 @@ def _start_now(
     parked = parked_of(track.ledger, first.story)
     if parked is not None and not event.force:
         return taken_up(situation.at(track), parked, behind_)
-    started, checklist = begin(situation.at(track), first, bootstrapped=event.bootstrapped)
+    bootstrapped = event.bootstrapped or (event.heeds_begun and _is_past_bootstrap(track, situation.rules))
+    started, checklist = begin(situation.at(track), first, bootstrapped=bootstrapped)
     assert started.state is not None
     return accept(started, f"{first.story} starts at {started.state.step}{behind_}").also(checklist)
+
+
+def _is_past_bootstrap(track: Track, rules: RuleBook) -> bool:
+    """Return whether a story was set aside behind the bootstrap: then the project has had that."""
+    return any(
+        pipeline.bootstrap is not None and parked.state.step != pipeline.bootstrap
+        for parked in track.ledger.parked
+        if (pipeline := rules.pipelines.get(parked.state.task_type)) is not None
+    )
 
 
 def _at_its_level(track: Track, event: Started) -> Track:

@@ -47,14 +47,11 @@ def finished_before(root: str, state: State | None = None) -> tuple[str, ...]:
     found: dict[str, None] = {}
     with suppress(HandoffdError):
         found |= dict.fromkeys(named_in_memory(read_memory(root) or ""))
-    with suppress(HandoffdError):
-        seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
-        told = named_in_history(seen.content.decode("utf-8", errors="replace") if seen else "")
-        for story, done in told.items():
-            if done:
-                found[story] = None
-            else:
-                found.pop(story, None)
+    for story, done in archived(root).items():
+        if done:
+            found[story] = None
+        else:
+            found.pop(story, None)
     states = (*_states(root), *((state,) if state is not None else ()))
     for one in states:
         if one.story is not None and is_story_id(one.story):
@@ -62,6 +59,15 @@ def finished_before(root: str, state: State | None = None) -> tuple[str, ...]:
             if one.step == DONE:
                 found[one.story] = None
     return tuple(found)[-MOST_STORIES:]
+
+
+def archived(root: str) -> dict[str, bool]:
+    """Return the stories of the project's own archive, done (True) or reopened; none if it cannot be read."""
+    try:
+        seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
+    except HandoffdError:
+        return {}
+    return named_in_history(seen.content.decode("utf-8", errors="replace") if seen else "")
 
 
 def named_in_memory(memory: str) -> tuple[str, ...]:

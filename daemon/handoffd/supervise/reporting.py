@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.engine.advice import next_command
-from handoffd.engine.backlog import coming, unasked
-from handoffd.engine.commands import addressed, command_for, mending
+from handoffd.engine.backlog import coming, entry_of, unasked
+from handoffd.engine.commands import addressed, command, command_for, mending
 from handoffd.engine.results import Blocked
-from handoffd.engine.routing import MAX_ATTEMPTS, first_step
-from handoffd.engine.track import Track
+from handoffd.engine.routing import MAX_ATTEMPTS, first_step, parked_of
+from handoffd.engine.track import Ledger, Track
 from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
@@ -62,6 +63,11 @@ async def peek_of(project: Project, *, bootstrapped: bool) -> Peek:
     state, result = decision.track.state, decision.result
     assert state is not None
     step = state.step
+    following = _leading_on(project, project.main.track)
+    if isinstance(result, Blocked) and following is not None:
+        result = replace(
+            result, next_command=following, caller_instruction=f"{result.reason}; next: {following}"
+        )
     if state.story is None and isinstance(result, Blocked):
         story = project.files.rules.pipelines["story"]
         step = first_step(story, decision.track.ledger, bootstrapped=bootstrapped)
@@ -194,8 +200,43 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
         return mending(project.root, project.condition)  # it takes no verb before that
     if track.shortage is not None:
         return track.shortage.action
-    following = next_command(track.track, project.files.rules)
+    following = _leading_on(project, track.track)
     return addressed(following, project.root) if following else None
+
+
+_BY_ANOTHER = frozenset({None, command("dispatch"), command("start", "STORY")})
+"""What comes next where it may be another story's turn."""
+
+
+def _leading_on(project: Project, track: Track) -> str | None:
+    """Return the command that leads on, as a template; for a blocked story, it is about what it waits for.
+
+    The blocked one is set aside for that, and is taken up again behind it.
+    """
+    following, state, ledger = next_command(track, project.files.rules), track.state, track.ledger
+    if following not in _BY_ANOTHER or state is None or state.story is None or state.status is Status.RUNNING:
+        return following
+    own = () if ledger.automatic else ("--manual",)
+    if state.step == DONE or ledger.closed:
+        aside = next((one.state.story for one in ledger.parked if one.state.story is not None), None)
+        return following if aside is None else command("start", aside, *own)
+    first = _done_first(ledger, state.blocked_by, project.stories_done())
+    if first is None:
+        return following
+    if parked_of(ledger, first) is None:
+        return command("start", first, "--force", *own)
+    # With --force it would begin anew. This one does so instead, behind it: it has been waiting.
+    return f"{command('abort')} && {command('start', first, state.story, *own)}"
+
+
+def _done_first(ledger: Ledger, blocked_by: Iterable[str], done: Iterable[str]) -> str | None:
+    """Return the story to do first for one that is blocked: what it waits for, or what that waits for."""
+    met, first = {*done, MAX_ATTEMPTS}, None
+    while (blocker := next((one for one in blocked_by if one not in met), None)) is not None:
+        entry, parked = entry_of(ledger, blocker), parked_of(ledger, blocker)
+        blocked_by = entry.blocked_by if entry else parked.state.blocked_by if parked else ()
+        met, first = {*met, blocker}, blocker
+    return first
 
 
 def _as_recorded(name: str, track: Track) -> TrackView | None:

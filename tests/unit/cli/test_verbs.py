@@ -60,12 +60,15 @@ ME = account()
                 blocked_by=("US-1", "US-3"),
                 bootstrapped=False,
                 tells_aside=True,
+                heeds_begun=True,
                 by=ME,
             ),
         ),
         (
             ["start", "shop", "US-2", "--agent-teams"],
-            Started(story="US-2", agent_teams=True, bootstrapped=False, tells_aside=True, by=ME),
+            Started(
+                story="US-2", agent_teams=True, bootstrapped=False, tells_aside=True, heeds_begun=True, by=ME
+            ),
         ),
         (
             ["start", "shop", "US-2", "US-3", "US-2", "US-4", "--priority", "-5", "--complexity", "L"],
@@ -76,6 +79,7 @@ ME = account()
                 complexity="L",
                 bootstrapped=False,
                 tells_aside=True,
+                heeds_begun=True,
                 by=ME,
             ),
         ),

@@ -141,3 +141,15 @@ def test_missing_documents_are_named(tmp_path: Path) -> None:
 
     assert ("PROJECT_MEMORY.md",) == prepare_project(str(tmp_path)).missing
     assert is_bootstrapped(str(tmp_path))
+
+
+@pytest.mark.parametrize("entry", ["## US-007\n\nUS-007 is done\n", "### Reopen — US-007 → impl\n"])
+def test_a_project_whose_archive_has_a_story_needs_no_bootstrap(tmp_path: Path, entry: str) -> None:
+    """Whether that story is done or was reopened since."""
+    history = tmp_path / ".ai" / "history.md"
+    history.parent.mkdir()
+    history.write_text("# History\n\nnothing yet\n", encoding="utf-8")
+    assert not is_bootstrapped(str(tmp_path))
+
+    history.write_text(f"# History\n\n{entry}", encoding="utf-8")
+    assert is_bootstrapped(str(tmp_path))

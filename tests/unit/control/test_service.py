@@ -91,7 +91,7 @@ async def test_start_makes_an_unknown_project_known_and_initialised(
 
     assert [
         (root, Initialised(project="fresh")),
-        (root, Started(story="US-7", bootstrapped=False, tells_aside=True, by="eve")),
+        (root, Started(story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, by="eve")),
     ] == supervision.given
 
 
@@ -101,9 +101,9 @@ async def test_start_leaves_an_initialised_project_as_it_is(
     """Only the start is given."""
     await service(supervision, journal).call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
-    assert [Started(story="US-7", bootstrapped=False, tells_aside=True, queue=True, by="eve")] == [
-        verb for _, verb in supervision.given
-    ]
+    assert [
+        Started(story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, queue=True, by="eve")
+    ] == [verb for _, verb in supervision.given]
 
 
 async def test_a_custom_task_gets_an_id_of_its_own(supervision: MemorySupervision, journal: Journal) -> None:

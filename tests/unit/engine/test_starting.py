@@ -383,3 +383,23 @@ def test_the_answer_says_which_story_is_set_aside(task_type: str, force: bool, t
     for tells, expected in ((True, told), (False, "")):
         play = Playbook(track_at("impl")).started("US-2", task_type=task_type, force=force, tells_aside=tells)
         assert play.decision.why == f"US-2 starts at {play.state.step}{expected}"
+
+
+@pytest.mark.parametrize(
+    ("at", "heeds", "step"),
+    [("impl", True, "bdd"), ("impl", False, "bootstrap"), ("bootstrap", True, "bootstrap")],
+)
+def test_a_project_with_a_story_behind_the_bootstrap_has_no_other(at: str, heeds: bool, step: str) -> None:
+    """The bootstrap is for a project that has had no story yet; an earlier release knew only those done."""
+    new = Started(story="US-2", bootstrapped=False, force=True, heeds_begun=heeds)
+
+    Playbook(track_at(at)).given(new).expect(story="US-2", step=step)
+
+
+def test_a_task_that_is_set_aside_is_no_story() -> None:
+    """Its pipeline has no bootstrap, so it says nothing of one."""
+    task = track_at("custom", story="CUSTOM-1", task_type="custom")
+
+    Playbook(task).given(Started(story="US-2", bootstrapped=False, force=True, heeds_begun=True)).expect(
+        story="US-2", step="bootstrap"
+    )

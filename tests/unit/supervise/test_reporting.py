@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -99,6 +100,43 @@ async def test_what_it_waits_for_and_what_to_type(
         assert (level, waits_for, expected) == (
             view.level, view.tracks[0].waits_for, view.tracks[0].next_command
         )  # fmt: skip
+
+
+BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
+
+
+@pytest.mark.parametrize(
+    ("verbs", "command"),
+    [
+        ((BLOCKED,), "handoffd start {0} US-0 --force"),
+        ((replace(BLOCKED, automatic=False),), "handoffd start {0} US-0 --force --manual"),
+        # What it waits for waits itself; what has been set aside would begin anew by force.
+        (
+            (BLOCKED, Started(story="US-0", queue=True, blocked_by=("US-7",))),
+            "handoffd start {0} US-7 --force",
+        ),
+        (
+            (Started(story="US-0"), replace(BLOCKED, force=True)),
+            "handoffd abort {0} && handoffd start {0} US-0 US-1",
+        ),
+        # It is its turn again as soon as the other one has ended.
+        ((BLOCKED, Started(story="US-0", force=True), Aborted(by="me")), "handoffd start {0} US-1"),
+        # Nothing goes on before a person has the project go on.
+        ((BLOCKED, Paused(by="me")), "handoffd resume {0}"),
+    ],
+)
+async def test_what_to_type_about_a_blocked_story_is_about_another_one(
+    tmp_path: Path, verbs: tuple[Event, ...], command: str
+) -> None:
+    """The one that it waits for; a look at the status would lead nowhere."""
+    async with house(tmp_path) as here, project_in(here, *verbs) as project:
+        told = await main(here, project)
+        peek = await peek_of(project, bootstrapped=True)
+
+        assert command.format(project.root) == told.next_command
+        assert isinstance(peek.result, Blocked)
+        assert command.format("{project}") == peek.result.next_command
+        assert peek.result.caller_instruction.endswith(f"next: {peek.result.next_command}")
 
 
 async def test_a_project_that_takes_no_verb_is_mended_first(tmp_path: Path) -> None:
