@@ -8,55 +8,16 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-# Names alone: `import *` asks for each of them below. A test holds them against those of the library.
-__all__ = [
-    "AlreadyRunning",
-    "Applied",
-    "Blocked",
-    "Checked",
-    "DispatchResult",
-    "Dispatched",
-    "Finished",
-    "HandoffdError",
-    "Intent",
-    "InvalidFile",
-    "NeedsHuman",
-    "NotFound",
-    "Reason",
-    "Refused",
-    "Reply",
-    "State",
-    "Status",
-    "TimedOut",
-    "apply_handoff",
-    "approve_review",
-    "auto",
-    "check_prerequisites",
-    "classify",
-    "detect_framework",
-    "dispatch",
-    "generate_checklist",
-    "init_state",
-    "list_projects",
-    "peek",
-    "query_project_status",
-    "read_state",
-    "reject_review",
-    "reopen",
-    "review",
-    "rollback",
-    "run_post_check",
-    "start_custom",
-    "start_next",
-    "start_story",
-    "triage",
-]
-
 
 def __getattr__(name: str) -> object:
-    """Return a function or type of the library."""
-    if not name.startswith("_"):
+    """Return a function or type of the library; `import *` asks for `__all__`, which is the library's."""
+    if name == "__all__" or not name.startswith("_"):
         library = import_module("handoffd.library")
-        if name in library.__all__:
+        if name == "__all__" or name in library.__all__:
             return getattr(library, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return what `dir` and completion show: everything that can be imported from here."""
+    return sorted([*globals(), *import_module("handoffd.library").__all__])

@@ -180,8 +180,7 @@ class Reads(Inspecting):
         """Return what the next turn of a project would do."""
         root = self._supervision.find(project)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
-        shown = plain(_PEEK, await self._supervision.peek(root, bootstrapped=bootstrapped))
-        return {**shown, "result": addressed(shown["result"], root)}
+        return peek_json(await self._supervision.peek(root, bootstrapped=bootstrapped))
 
     async def events(self, after: int | None, project: str | None = None, limit: int = 500) -> list[Json]:
         """Return at most `limit` events above number `after`, oldest first; after None: the last ones."""
@@ -271,6 +270,12 @@ def _in_short(view: ProjectView) -> Json:
         "step": main.step if main else None,
         "status": main.status if main else None,
     }
+
+
+def peek_json(found: Peek) -> Json:
+    """Return what a turn would do as JSON, its commands for the project that it is of."""
+    shown = plain(_PEEK, found)
+    return {**shown, "result": addressed(shown["result"], found.project)}
 
 
 def plain(adapter: TypeAdapter[Any], value: object) -> Json:

@@ -9,11 +9,16 @@ from handoffd.engine.caps import SHARED, Finding
 from handoffd.engine.commands import command
 from handoffd.engine.track import Track
 from handoffd.engine.waiting import at_gate
-from handoffd.protocol.rules import DONE, RuleBook
+from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
 ONLY_A_PERSON: Final = frozenset({Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING})
 """Reasons that ask something which only a person can answer, unless the step table routes them."""
+
+
+def is_unrouted(rule: Rule, reason: Reason | None) -> bool:
+    """Return whether a failure for `reason` leads to no step: a person is asked."""
+    return reason in ONLY_A_PERSON and reason not in rule.on_fail
 
 
 def next_command(track: Track, rules: RuleBook) -> str | None:

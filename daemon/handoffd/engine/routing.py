@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handoffd.engine.advice import ONLY_A_PERSON, next_command
+from handoffd.engine.advice import is_unrouted, next_command
 from handoffd.engine.backlog import coming, unasked, waits_in_words
 from handoffd.engine.caps import Cap, Scope
 from handoffd.engine.changing import changed
@@ -113,7 +113,7 @@ def _after_failing(situation: Situation) -> Moved | Decision:
     reason = state.reason
     if _escalates(situation):
         return _escalate(situation)
-    if reason in ONLY_A_PERSON and reason not in rule.on_fail:
+    if reason is not None and is_unrouted(rule, reason):
         return _unrouted(situation, reason)
     target = rule.target(reason)
     why = f"{state.step} failed with reason {reason}" if reason else f"{state.step} failed"

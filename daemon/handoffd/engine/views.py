@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Final, Literal
 
 from handoffd.engine.limits import LimitKind
+from handoffd.engine.results import Result
+from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
@@ -332,10 +334,10 @@ class Peek:
     """What the next turn of a track would do, without doing it. `prompt` is None if nothing runs."""
 
     project: str
-    result: object
+    result: Result
     why: str
     step: str
     attempt: int
-    executor: str
-    prompt: str | None
-    warnings: tuple[str, ...]
+    executor: str = EXTERNAL
+    prompt: str | None = None
+    warnings: tuple[str, ...] = ()

@@ -19,8 +19,13 @@ MOST_TEMPLATES = 100
 MOST_FOLDERS = 100
 
 
-def templates_for(root: str) -> PromptTemplates:
-    """Return the templates in force for a project. Raises StoreError when its own cannot be read."""
+def templates_for(root: str | None) -> PromptTemplates:
+    """Return the templates in force for a project; for None the shipped ones.
+
+    Raises StoreError when its own cannot be read.
+    """
+    if root is None:
+        return _shipped()
     own: dict[str, str] = {}
     files: dict[str, str] = {}
     for name in _own_names(root):

@@ -7,8 +7,21 @@ is one of docs/protocol.md and whose `hint` is a command for a person.
 Everything here can be imported from `handoffd` itself: `from handoffd import dispatch`.
 """
 
-from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused
+from handoffd.engine.views import Peek
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 from handoffd.inspection.checklist import generate_checklist
+from handoffd.inspection.framework import Framework
+from handoffd.inspection.prerequisites import PrerequisiteCheck
+from handoffd.inspection.query import ProjectStatus
+from handoffd.inspection.sessions import SessionPrompt
+from handoffd.inspection.workspace import ListedProject
+from handoffd.library.documents import (
+    build_prompt,
+    parse_handoff,
+    sanitize,
+    validate,
+    write_state,
+)
 from handoffd.library.messages import Intent, Reply, auto, classify
 from handoffd.library.reads import (
     check_prerequisites,
@@ -31,6 +44,14 @@ from handoffd.library.results import (
     NeedsHuman,
     TimedOut,
 )
+from handoffd.library.table import (
+    dispatch_mode,
+    fail_target,
+    get_rule,
+    resolve_paths,
+    step_sequence,
+    team_roles,
+)
 from handoffd.library.verbs import (
     apply_handoff,
     approve_review,
@@ -44,6 +65,9 @@ from handoffd.library.verbs import (
     start_next,
     start_story,
 )
+from handoffd.protocol.document import ParsedState
+from handoffd.protocol.handoff import Handoff
+from handoffd.protocol.rules import Rule, TeamRole
 from handoffd.protocol.state import Reason, State, Status
 
 __all__ = [
@@ -54,37 +78,59 @@ __all__ = [
     "DispatchResult",
     "Dispatched",
     "Finished",
+    "Framework",
+    "Handoff",
     "HandoffdError",
     "Intent",
     "InvalidFile",
+    "ListedProject",
     "NeedsHuman",
     "NotFound",
+    "ParsedState",
+    "Peek",
+    "PrerequisiteCheck",
+    "ProjectStatus",
     "Reason",
     "Refused",
     "Reply",
+    "Rule",
+    "SessionPrompt",
     "State",
     "Status",
+    "StoreError",
+    "TeamRole",
     "TimedOut",
     "apply_handoff",
     "approve_review",
     "auto",
+    "build_prompt",
     "check_prerequisites",
     "classify",
     "detect_framework",
     "dispatch",
+    "dispatch_mode",
+    "fail_target",
     "generate_checklist",
+    "get_rule",
     "init_state",
     "list_projects",
+    "parse_handoff",
     "peek",
     "query_project_status",
     "read_state",
     "reject_review",
     "reopen",
+    "resolve_paths",
     "review",
     "rollback",
     "run_post_check",
+    "sanitize",
     "start_custom",
     "start_next",
     "start_story",
+    "step_sequence",
+    "team_roles",
     "triage",
+    "validate",
+    "write_state",
 ]

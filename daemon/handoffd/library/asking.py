@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from handoffd.control.client import Json
-from handoffd.entrance import offline
+from handoffd.entrance import offline, peeking
 from handoffd.entrance.asking import either, give
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
@@ -43,10 +43,18 @@ def verb(name: str, root: Root, /, **arguments: Any) -> Json:
 
 
 def peeked(root: Root) -> Json:
-    """Return what the next turn of a project would do. Raises HandoffdError."""
+    """Return what the next turn of a project would do; of one that is not supervised, by its files.
+
+    Raises HandoffdError.
+    """
     at, path = place(), path_of(root)
-    return either(
-        at,
-        lambda client: client.get("/v1/peek", project=path),
-        lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
-    ).json
+    try:
+        return either(
+            at,
+            lambda client: client.get("/v1/peek", project=path),
+            lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
+        ).json
+    except NotFound:
+        if parsed_state(path) is None:
+            raise
+    return peeking.peek(path, at.settings().language)

@@ -26,7 +26,8 @@ def read_state(root: Root) -> State:
 def peek(root: Root) -> Peek:
     """Return what the next turn would do, with its prompt where it would dispatch. Changes nothing.
 
-    Raises HandoffdError, among others NotFound for a project that is not supervised.
+    A project that is not supervised is not supervised for that: the answer is what its files lead to.
+    Raises HandoffdError, among others NotFound for a folder that has no STATE.json and is not supervised.
     """
     return peek_result(peeked(root))
 

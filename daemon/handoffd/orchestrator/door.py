@@ -7,9 +7,7 @@ happens by itself, at level 1: nothing is dispatched because of it.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoffd.control.client import Client
@@ -20,7 +18,6 @@ from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
 if TYPE_CHECKING:
     from handoffd.control.service import Service
-    from handoffd.settings import Settings
 
 Json = dict[str, Any]
 
@@ -76,11 +73,9 @@ class Door:
         return any(track["gate"] for project in shown["projects"] for track in project["tracks"])
 
     def _aside(self) -> Json:
-        """Look at the project as if there were nothing else, and forget about it."""
-        with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:
-            nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
-            settings = self._place.settings().model_copy(update=nowhere)
-            return self._alone(self._known(lambda service: service.peek(self.root)), settings)
+        from handoffd.entrance import peeking
+
+        return peeking.peek(self.root, self._place.settings().language)
 
     def _answer(self, ask: Callable[[Client], Json], call: Callable[[Service], Awaitable[Json]]) -> Json:
         def through(client: Client) -> Json:
@@ -102,10 +97,10 @@ class Door:
 
         return supervised
 
-    def _alone(self, work: Callable[[Service], Awaitable[Json]], settings: Settings | None = None) -> Json:
+    def _alone(self, work: Callable[[Service], Awaitable[Json]]) -> Json:
         from handoffd.entrance import offline
 
-        return offline.alone(settings or self._place.settings(), work)
+        return offline.alone(self._place.settings(), work)
 
     def _caller(self) -> Any:
         from handoffd.control.service import Caller

@@ -116,7 +116,8 @@ class PromptContext:
     display_name: str
     attempt: int
     max_attempts: int
-    dispatch: str
+    dispatch: str | None
+    """None: it is told no id, and its hand-off names none."""
     task_type: str = "story"
     language: Language = "en"
     ask: Ask = "step"
@@ -206,7 +207,7 @@ def _values(context: PromptContext) -> dict[str, Any]:
         "display_name": line(context.display_name, limit=80),
         "attempt": context.attempt,
         "max_attempts": context.max_attempts,
-        "dispatch": identifier(context.dispatch),
+        "dispatch": identifier(context.dispatch) if context.dispatch else None,
         "task_type": identifier(context.task_type),
         "language": context.language,
         "rollback_target": identifier(context.rollback_target) if context.rollback_target else None,

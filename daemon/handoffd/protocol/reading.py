@@ -30,7 +30,7 @@ from handoffd.protocol.handoff import (
     worst,
 )
 from handoffd.protocol.handoff_text import Pieces, handoff_pieces, is_blank, result_pieces
-from handoffd.protocol.state import Status, same_step
+from handoffd.protocol.state import Status, canonical_step, same_step
 from handoffd.protocol.story import same_story
 
 CLOCK_SLACK = timedelta(seconds=2)
@@ -71,7 +71,7 @@ def read_handoff(texts: HandoffTexts, expected: Expected) -> Reading:
     """Return what the two files are worth for the attempt that `expected` describes."""
     handoff = _File(HANDOFF_FILE, texts.handoff, texts.mark.handoff, expected.mark.handoff)
     result = _File(RESULT_FILE, texts.result, texts.mark.result, expected.mark.result)
-    files = [file for file in (handoff, result) if file.content is not None and not is_blank(file.content)]
+    files = [file for file in (handoff, result) if file.is_written]
     if not files:
         return Absent()
     old = {file.name: file.why_old(expected.since) for file in files}
@@ -86,12 +86,27 @@ def read_handoff(texts: HandoffTexts, expected: Expected) -> Reading:
     return _combine(claims, expected)
 
 
+def read_claims(texts: HandoffTexts) -> Absent | Malformed | Found:
+    """Return what the two files say together, whatever attempt they are of: nothing is stale."""
+    files = (_File(HANDOFF_FILE, texts.handoff), _File(RESULT_FILE, texts.result))
+    claims = [_read(file) for file in files if file.is_written]
+    if not claims:
+        return Absent()
+    step = next((claim.step for claim in claims if isinstance(claim, Claim) and claim.step), "")
+    return _combine(claims, Expected(story=None, step=canonical_step(step)))
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     name: str
     content: bytes | None
-    mark: FileMark | None
-    recorded: FileMark | None
+    mark: FileMark | None = None
+    recorded: FileMark | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is anything in it."""
+        return self.content is not None and not is_blank(self.content)
 
     def why_old(self, since: datetime | None) -> str | None:
         """Return why the file was not written by the running attempt; None if it may have been."""
@@ -134,7 +149,7 @@ def _why_foreign(claim: Claim, expected: Expected) -> str | None:
     return None
 
 
-def _combine(claims: list[Claim | Problem], expected: Expected) -> Reading:
+def _combine(claims: list[Claim | Problem], expected: Expected) -> Malformed | Found:
     """Return the reading of one or two fresh files, HANDOFF.md first."""
     problems = [claim for claim in claims if isinstance(claim, Problem)]
     said = [claim for claim in claims if isinstance(claim, Claim)]

@@ -22,6 +22,8 @@ Complexity = Literal["S", "M", "L"]
 Sessions = Literal["fresh", "resume"]
 """Whether a retry of a step begins a new session of its agent, or continues the last one."""
 DispatchMode = Literal["single", "auto", "team"]
+MIN_PARALLEL = 2
+"""Scenarios marked `[P]` with which `auto` is a team."""
 
 
 class TeamRole(BaseModel):
@@ -65,6 +67,13 @@ class Rule(BaseModel):
     def target(self, reason: Reason | None) -> str:
         """Return the step a failure for `reason` leads to."""
         return self.on_fail.get(reason or "default", self.on_fail["default"])
+
+    def mode(self, complexity: Complexity, parallel: int = 0) -> Literal["single", "team"]:
+        """Return how a story of this size is worked on; `parallel` is how many `[P]`s its scenarios have."""
+        mode = self.dispatch_mode.get(complexity, "single")
+        if mode == "auto":
+            return "team" if parallel >= MIN_PARALLEL else "single"
+        return mode
 
 
 class Pipeline(BaseModel):

@@ -13,9 +13,12 @@ from handoffd.protocol.story import expand
 
 
 def prompt_context(
-    key: TrackKey, track: Track, dispatch: str, rules: RuleBook, language: Language
+    key: TrackKey, track: Track, dispatch: str | None, rules: RuleBook, language: Language
 ) -> PromptContext:
-    """Return what the prompt of the track's current attempt speaks of. Looks at the disk."""
+    """Return what the prompt of the track's current attempt speaks of. Looks at the disk.
+
+    `dispatch` None: the attempt has no id, and its hand-off needs none.
+    """
     state, facts, asking = track.state, track.ledger.facts, track.asking
     assert state is not None
     rule = rules.steps[state.step]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from handoffd.engine.advice import next_command
 from handoffd.engine.backlog import coming, entry_of, unasked
 from handoffd.engine.commands import addressed, command, command_for, mending
+from handoffd.engine.decision import Decision
 from handoffd.engine.results import Blocked
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step, parked_of
 from handoffd.engine.track import Ledger, Track
@@ -18,7 +19,7 @@ from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
-from handoffd.protocol.rules import DONE
+from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 from handoffd.supervise.project import Project
 from handoffd.supervise.slots import Slots
@@ -51,37 +52,37 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
 
 
 async def peek_of(project: Project, *, bootstrapped: bool) -> Peek:
-    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json.
-
-    Without a story the step is the one that a story would begin at: STATE says `bootstrap` until then,
-    also in a project that has that behind it (`bootstrapped`).
-    """
+    """Return what a project's next turn would do. Raises Refused for one that has no STATE.json."""
     if project.main.track.state is None:
         hint = command_for(project.root, "init")
         raise Refused(f"{project.root} has no STATE.json", code="NOT_INITIALIZED", hint=hint)
     decision, event, prompt, warnings = await project.main.peek()
+    rules, done = project.files.rules, project.stories_done()
+    found = peek_at(project.root, decision, rules, done, bootstrapped=bootstrapped)
+    return replace(found, executor=event.executor, prompt=prompt, warnings=warnings)
+
+
+def peek_at(
+    root: str, decision: Decision, rules: RuleBook, done: Collection[str], *, bootstrapped: bool
+) -> Peek:
+    """Return what is told of the decision that a turn would be, in a project whose stories `done` are.
+
+    Without a story the step is the one that a story would begin at: STATE says `bootstrap` until then,
+    also in a project that has that behind it (`bootstrapped`).
+    """
     state, result = decision.track.state, decision.result
     assert state is not None
     step = state.step
-    following = _leading_on(project, project.main.track)
+    following = _leading_on(decision.track, rules, done)
     if isinstance(result, Blocked) and following is not None:
         result = replace(
             result, next_command=following, caller_instruction=f"{result.reason}; next: {following}"
         )
     if state.story is None and isinstance(result, Blocked):
-        story = project.files.rules.pipelines["story"]
+        story = rules.pipelines["story"]
         step = first_step(story, decision.track.ledger, bootstrapped=bootstrapped)
         result = replace(result, step=step)
-    return Peek(
-        project=project.root,
-        result=result,
-        why=decision.why,
-        step=step,
-        attempt=state.attempt,
-        executor=event.executor,
-        prompt=prompt,
-        warnings=warnings,
-    )
+    return Peek(project=root, result=result, why=decision.why, step=step, attempt=state.attempt)
 
 
 def _level(track: Track) -> Literal[0, 1, 2]:
@@ -200,7 +201,7 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
         return mending(project.root, project.condition)  # it takes no verb before that
     if track.shortage is not None:
         return track.shortage.action
-    following = _leading_on(project, track.track)
+    following = _leading_on(track.track, project.files.rules, project.stories_done())
     return addressed(following, project.root) if following else None
 
 
@@ -208,19 +209,19 @@ _BY_ANOTHER = frozenset({None, command("dispatch"), command("start", "STORY")})
 """What comes next where it may be another story's turn."""
 
 
-def _leading_on(project: Project, track: Track) -> str | None:
+def _leading_on(track: Track, rules: RuleBook, done: Collection[str]) -> str | None:
     """Return the command that leads on, as a template; for a blocked story, it is about what it waits for.
 
     The blocked one is set aside for that, and is taken up again behind it.
     """
-    following, state, ledger = next_command(track, project.files.rules), track.state, track.ledger
+    following, state, ledger = next_command(track, rules), track.state, track.ledger
     if following not in _BY_ANOTHER or state is None or state.story is None or state.status is Status.RUNNING:
         return following
     own = () if ledger.automatic else ("--manual",)
     if state.step == DONE or ledger.closed:
         aside = next((one.state.story for one in ledger.parked if one.state.story is not None), None)
         return following if aside is None else command("start", aside, *own)
-    first = _done_first(ledger, state.blocked_by, project.stories_done())
+    first = _done_first(ledger, state.blocked_by, done)
     if first is None:
         return following
     if parked_of(ledger, first) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
+from handoffd.engine.results import Blocked
 from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.protocol.state import State
 
@@ -27,8 +28,6 @@ def test_a_view_of_a_project_is_plain_data() -> None:
 
 def test_a_peek_without_a_dispatch_has_no_prompt() -> None:
     """It says why nothing would run instead."""
-    peek = Peek(
-        project="/srv/shop", result=None, why="paused by mei", step="bdd", attempt=1, executor="claude",
-        prompt=None, warnings=(),
-    )  # fmt: skip
+    waits = Blocked(step="bdd", reason="paused by mei", caller_instruction="wait")
+    peek = Peek(project="/srv/shop", result=waits, why="paused by mei", step="bdd", attempt=1)
     assert (None, "paused by mei") == (peek.prompt, peek.why)

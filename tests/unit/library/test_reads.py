@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from handoffd import (
+    NotFound,
     Refused,
     check_prerequisites,
     detect_framework,
     generate_checklist,
     init_state,
     list_projects,
+    peek,
     query_project_status,
     read_state,
     review,
@@ -33,6 +35,22 @@ def test_whatever_only_looks_needs_nothing(shop: Path) -> None:
     with pytest.raises(Refused, match="no STATE"):
         read_state(shop)
     assert not (shop / ".ai" / "STATE.json").exists()
+
+
+def test_a_folder_is_peeked_at_as_it_is(shop: Path) -> None:
+    """What its files lead to, and it is supervised afterwards as little as before."""
+    with pytest.raises(NotFound):
+        peek(shop)
+    state = shop / ".ai" / "STATE.json"
+    state.write_text('{"project": "shop", "story": "US-002", "step": "bdd", "status": "pending"}')
+    before = state.read_bytes()
+
+    seen = peek(shop)
+
+    assert ("bdd", "dispatched") == (seen.step, seen.result.type)
+    assert "US-002" in (seen.prompt or "")
+    assert before == state.read_bytes()
+    assert ["STATE.json", "step-rules.yaml"] == sorted(path.name for path in (shop / ".ai").iterdir())
 
 
 def test_prerequisites_and_checklist(shop: Path) -> None:

@@ -198,6 +198,16 @@ def test_the_front_matter_is_filled_in_as_far_as_we_know_it(language: Language, 
     } == _front_matter(_prompt(language=language, story=story))
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_attempt_without_an_id_is_told_none(language: Language) -> None:
+    """A made-up one in its hand-off would be that of another dispatch."""
+    text = _prompt(language=language, dispatch=None)
+
+    assert _front_matter(text)["dispatch"] is None
+    assert _front_matter(text)["story"] == "US-005"
+    assert not [line for line in text.splitlines() if line.startswith(("- Dispatch", "- 派工編號"))]
+
+
 @pytest.mark.parametrize(
     ("language", "words"), [("en", "one step that writes the NOW"), ("zh-TW", "只由本步驟寫入")]
 )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.protocol.handoff import Absent, FileMark, Found, HandoffMark, Malformed, Stale
-from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
+from handoffd.protocol.reading import Expected, HandoffTexts, read_claims, read_handoff
 from handoffd.protocol.state import Reason, Status, TestCounts
 
 HANDOFFS = Path(__file__).parents[2] / "data" / "handoffs"
@@ -366,3 +366,19 @@ def test_no_bytes_raise(handoff: bytes | None, result: bytes | None) -> None:
     assert isinstance(reading, Absent | Stale | Malformed | Found)
     if isinstance(reading, Found) and reading.source != "old-format":
         assert reading.handoff.status is not None
+
+
+def test_claims_are_read_whatever_attempt_they_are_of() -> None:
+    """The worse counts as ever; nothing is stale, and no file is no claim."""
+    said = read_claims(
+        HandoffTexts(handoff=front(story="US-9", step="sdd_delta", status="pass"), result=b"failing")
+    )
+
+    assert isinstance(said, Found)
+    assert ("US-9", "sdd-delta", Status.FAILING) == (
+        said.handoff.story,
+        said.handoff.step,
+        said.handoff.status,
+    )
+    assert read_claims(HandoffTexts(handoff=b" \n")) == Absent()
+    assert isinstance(read_claims(HandoffTexts(handoff=b"---\nstatus: pass\n")), Malformed)

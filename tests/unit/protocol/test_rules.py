@@ -36,6 +36,15 @@ def test_a_reason_without_route_takes_the_default() -> None:
     assert "build" == rule.target(None)
 
 
+def test_the_size_of_a_story_selects_how_many_work_on_it() -> None:
+    """`auto` counts what can be done side by side; a size that is not mentioned is for one."""
+    rule = _rule("build", dispatch_mode={"M": "auto", "L": "team"})
+
+    assert ["single", "single", "team", "team"] == [
+        rule.mode("S", 5), rule.mode("M", 1), rule.mode("M", 2), rule.mode("L"),
+    ]  # fmt: skip
+
+
 def test_the_path_of_a_pipeline_begins_with_its_bootstrap() -> None:
     """The path holds the steps in passing order, without `done`."""
     assert ("prepare", "plan", "build") == _book().path("story")
