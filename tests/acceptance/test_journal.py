@@ -166,3 +166,36 @@ def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) 
         daemon.wait_at(project, "review", "needs_human")
         assert len(set(starts(project))) == len(starts(project)) == 4
         assert_clean(daemon)
+
+
+def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -> None:
+    """After a restart the project waits and says so; made again from its events, it stands at its gate."""
+    project = sample(tmp_path)
+    with running(tmp_path) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "review", "needs_human")
+        ran = len(daemon.runs(project))
+        daemon.kill()
+        with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
+            body = (
+                """replace(replace(body, '"step":"review"', '"step":"scaffold"'), 'needs_human', 'pending')"""
+            )
+            db.execute(f"UPDATE tracks SET body = {body}, step = 'scaffold', status = 'pending'")
+            db.commit()
+        daemon.start()
+
+        view = daemon.get("/v1/status", project=str(project))["projects"][0]
+        refused = daemon.verb("approve", project)
+
+        assert ("invalid_journal", "UNSOUND_JOURNAL") == (view["condition"], refused["code"])
+        assert "was changed outside handoffd: its body is not the one" in view["detail"]
+        eventually_sync(
+            lambda: any("changed outside handoffd" in one["text"] for one in daemon.told(project))
+        )
+        assert (1, ran) == (journal(daemon, "verify").code, len(daemon.runs(project)))
+        daemon.terminate()
+        assert 0 == journal(daemon, "repair").code
+        daemon.start()
+        daemon.wait_at(project, "review", "needs_human")
+        daemon.verb("approve", project)
+        daemon.wait_for(project, lambda track: track["step"] == "done")

@@ -13,12 +13,16 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.entrance.asking import account
 from handoffd.entrance.place import Place
-from handoffd.errors import NotFound
+from handoffd.errors import Locked, NotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handoffd.engine.track import TrackKey
 
 
 @click.group()
 def journal() -> None:
-    """Verify, back up or restore the journal: the one file that knows what has happened."""
+    """Verify, repair, back up or restore the journal: the one file that knows what has happened."""
 
 
 @journal.command()
@@ -45,6 +49,43 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
         click.echo("\n".join(verified(report)))
     if not report.clean:
         click.get_current_context().exit(1)
+
+
+@journal.command()
+@click.argument("project", required=False)
+@json_option
+@click.pass_obj
+def repair(place: Place, project: str | None, as_json: bool) -> None:
+    """Make what was changed by hand again from its events, while no daemon runs.
+
+    Of PROJECT, or of all projects. Exit code 1 when something cannot be made again.
+    """
+    from handoffd.cli.journal_report import repaired
+    from handoffd.control.verification import Verification
+    from handoffd.store.lock import acquire, daemon_lock_path
+    from handoffd.store.recordings import Recordings
+    from handoffd.store.repairing import repair as repair_journal
+
+    settings = place.settings()
+    try:
+        lock = acquire(daemon_lock_path(settings.state_dir), f"the state directory {settings.state_dir}")
+    except Locked as locked:
+        raise Locked(locked.message, hint="handoffd stop   (executors go on)") from locked
+    with lock, closing(Recordings(settings.journal)) as source, _progress("deciding again") as tell:
+        root = None if project is None else _root(place.project(project), source.roots())
+        verification = Verification(source, root)
+        verification.run(tell)
+        done = repair_journal(settings.journal, verification.made(), root)
+    if as_json:
+        print_json({"type": "repaired", "made": _by_track(done.made), "left": _by_track(done.left)})
+    else:
+        click.echo("\n".join(repaired(done)))
+    if done.left:
+        click.get_current_context().exit(1)
+
+
+def _by_track(tracks: Mapping[TrackKey, str]) -> list[dict[str, str]]:
+    return [{"project": key.project, "track": key.track, "why": why} for key, why in tracks.items()]
 
 
 @journal.command()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from handoffd.cli.wording import moment, plain, shorten
 from handoffd.control.verification import Finding, Report
 from handoffd.store.backup import Copy
+from handoffd.store.repairing import Repaired
 from handoffd.supervise.restoring import Restoration
 
 _WIDTH = 300
@@ -33,15 +35,35 @@ def verified(report: Report) -> list[str]:
 
 def _next(first: Finding) -> str:
     """Return the command that shows more of a finding, or mends what has none."""
+    if first.kind == "track" and first.project:
+        return f"handoffd stop && handoffd journal repair {quote(plain(first.project))}"
     if first.seq is None or first.kind == "missing":
         return "handoffd stop && handoffd journal restore FILE   (the latest backup that is clean)"
     project = f" {plain(first.project)}" if first.project else ""
     return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"
 
 
+def repaired(done: Repaired) -> list[str]:
+    """Return what was made again, what was not, and what to do now."""
+    lines = [f"{plain(key.project)} ({key.track}) was made again: {why}" for key, why in done.made.items()]
+    lines += [
+        f"{plain(key.project)} ({key.track}) cannot be made again from its events: {why}"
+        for key, why in done.left.items()
+    ]
+    if done.left:
+        return [*lines, "  next: handoffd journal restore FILE   (the latest backup that is clean)"]
+    return [*lines, "  next: handoffd run"] if lines else ["Every track is what its last event has left."]
+
+
 def backed_up(copy: Copy) -> list[str]:
     """Return where the copy is and what is in it."""
     size = f"{copy.size / 1024 / 1024:.1f} MiB"
+    if copy.unsound:
+        return [
+            f"{plain(copy.file)}: {size}, up to event {copy.newest}. It cannot be restored: the journal's"
+            f" record of {', '.join(map(plain, copy.unsound[:5]))} was changed outside handoffd.",
+            "  next: handoffd stop && handoffd journal repair   (then back up again)",
+        ]
     return [
         f"{plain(copy.file)}: {size}, up to event {copy.newest}, checked.",
         f"  to put it back: handoffd stop && handoffd journal restore {plain(copy.file)}",

@@ -7,7 +7,7 @@ dispatches that events make are written to a file of SQLite's own until they hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from handoffd.store.digest import digest_of
 from handoffd.store.dispatches import DerivedDispatches
 from handoffd.store.recordings import Entry, Kept, Recordings
 from handoffd.store.records import Record
+from handoffd.store.repairing import Made
 from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references
 
 Json = dict[str, Any]
@@ -95,6 +96,7 @@ class _Following:
     since: int = 0
     seq: int = 0
     digest: str | None = None
+    engine: str | None = None
     lost: int | None = None
 
 
@@ -112,6 +114,16 @@ class Verification:
         """Return what was found. Raises StoreError when the journal cannot be read at all."""
         with closing(self._derived):
             return self._run(progress)
+
+    def made(self) -> Mapping[TrackKey, Made]:
+        """Return the tracks as their events make them; none while events are missing, whose they may be."""
+        if self._source.ask(gaps):
+            return {}
+        return {
+            key: Made(track=one.track, seq=one.seq, digest=one.digest, engine=one.engine)
+            for key, one in self._following.items()
+            if one.seq and one.lost is None
+        }
 
     def _run(self, progress: Progress) -> Report:
         report, source = self._report, self._source
@@ -150,6 +162,7 @@ class Verification:
         one = self._following.setdefault(entry.key, _Following(Track()))
         one.seq = entry.seq
         one.digest = entry.digest or one.digest
+        one.engine = entry.engine
         if entry.seq <= one.since:
             self._report.older += 1
         elif one.lost is not None:
@@ -175,14 +188,14 @@ class Verification:
 
     def _compare_tracks(self) -> None:
         kept = {stored.key: stored for stored in self._source.tracks(self._project)}
-        self._report.tracks = len(kept)
+        self._report.tracks, unsound = len(kept), self._source.unsound(self._project)
         for key, stored in kept.items():
-            self._compare(stored, self._following.get(key))
+            self._compare(stored, self._following.get(key), unsound.get(key))
         for key, one in self._following.items():
             if one.seq and key not in kept:
                 self._report.add(_of_track(key, one.seq, "its events are there, but the track is not"))
 
-    def _compare(self, stored: Kept, one: _Following | None) -> None:
+    def _compare(self, stored: Kept, one: _Following | None, unsound: str | None) -> None:
         if one is None or not one.seq:
             self._report.add(_of_track(stored.key, stored.seq, "the track is there, but none of its events"))
             return
@@ -199,6 +212,8 @@ class Verification:
             named = ", ".join(difference.what for difference in differences)
             message = f"the stored track is not what its events make: {named}"
             self._report.add(_of_track(stored.key, stored.seq, message, differences))
+        elif unsound is not None:
+            self._report.add(_of_track(stored.key, stored.seq, f"the stored track was changed: {unsound}"))
 
     def _compare_dispatches(self) -> None:
         spans = {key: Span(one.since, one.lost) for key, one in self._following.items()}

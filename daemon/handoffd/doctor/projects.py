@@ -22,6 +22,7 @@ _WHAT: Mapping[str, str] = {
     "not_initialized": "has no STATE.json",
     "invalid_state": "has a STATE.json that cannot be read",
     "invalid_rules": "has settings or a step table that cannot be used",
+    "invalid_journal": "has a record in the journal that was changed outside handoffd",
     "missing": "is gone",
     "io_error": "cannot be read or written",
     "locked": "is being worked on by another process",

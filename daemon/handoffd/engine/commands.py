@@ -34,6 +34,8 @@ def mending(root: str, condition: str) -> str | None:
             return command_for(root, "init")
         case "invalid_rules":
             return command_for(root, "rules check")
+        case "invalid_journal":
+            return command_for(root, "journal verify")
         case "missing":
             return f"ls -ld {quote(root)}  # mount it or move it back; or: {command_for(root, 'remove')}"
         case "io_error":

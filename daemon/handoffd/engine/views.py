@@ -17,7 +17,14 @@ from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
 Condition = Literal[
-    "ok", "not_initialized", "invalid_state", "invalid_rules", "missing", "io_error", "locked"
+    "ok",
+    "not_initialized",
+    "invalid_state",
+    "invalid_rules",
+    "invalid_journal",
+    "missing",
+    "io_error",
+    "locked",
 ]
 """Whether a project can be worked on; everything but `ok` comes with a `detail`."""
 

@@ -13,13 +13,14 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from handoffd.errors import Refused, StoreError
 from handoffd.store.atomic import FOLDER_FLAGS
 from handoffd.store.database import open_reader
 from handoffd.store.faults import NOT_A_JOURNAL, damaged, storage_error, unsafe_file
+from handoffd.store.queries import held_against
 from handoffd.store.schema import version_of
 from handoffd.store.soundness import integrity, references
 
@@ -34,12 +35,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A journal's copy: how large it is, which schema it has, and the number of its newest event."""
+    """A journal's copy: how large it is, which schema it has, and the number of its newest event.
+
+    `unsound`: the projects whose record was changed outside handoffd, by root; such a copy is not restored.
+    """
 
     file: str
     size: int
     schema: int
     newest: int
+    unsound: tuple[str, ...] = ()
 
 
 def back_up(
@@ -58,7 +63,7 @@ def back_up(
         _name(temporary, target, force)
     finally:
         discard(temporary)
-    return Copy(file=str(target), size=checked.size, schema=checked.schema, newest=checked.newest)
+    return replace(checked, file=str(target))
 
 
 def copy_journal(source: Path, target: Path, progress: Progress = lambda _, __: None) -> None:
@@ -99,7 +104,9 @@ def inspect(path: Path) -> Copy:
             for fault in (*integrity(reader), *references(reader)):
                 raise damaged(path, fault.message)
             (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
-            return Copy(file=str(path), size=path.stat().st_size, schema=schema, newest=newest)
+            unsound = tuple(row.key.project for row in held_against(reader) if row.unsound is not None)
+            size = path.stat().st_size
+            return Copy(file=str(path), size=size, schema=schema, newest=newest, unsound=unsound)
     except (OSError, sqlite3.Error) as error:
         raise storage_error("read the journal", path, error) from error
 

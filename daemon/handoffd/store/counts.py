@@ -34,7 +34,9 @@ class Counts:
     wal_bytes: int
 
 
-_SUPERVISED: Final = "FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL"
+_SUPERVISED: Final = (
+    "FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL AND json_valid(body)"
+)
 _OPEN: Final = "step IS NOT 'done' AND NOT json_extract(body, '$.ledger.closed')"
 _STUCK: Final = """(json_extract(body, '$.ledger.capped') IS NOT NULL OR
     json_extract(body, '$.ledger.paused_by') IS NOT NULL

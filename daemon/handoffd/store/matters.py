@@ -11,7 +11,7 @@ from datetime import datetime
 
 from handoffd.engine.track import TrackKey
 from handoffd.store import tables
-from handoffd.store.codec import decode_track
+from handoffd.store.queries import tracks
 from handoffd.store.records import MatterNow, Outgoing, StoredMatter
 
 
@@ -61,15 +61,15 @@ def matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
 def matter_now(db: sqlite3.Connection, notice: str) -> MatterNow | None:
     """Return how a matter stands; None when it is none any more."""
     row = db.execute(
-        """SELECT notices.body, tracks.body, root IS NOT NULL AND removed_at IS NULL
+        """SELECT notices.body, matters.project, matters.track, root IS NOT NULL AND removed_at IS NULL
         FROM matters JOIN notices ON notices.number = notice
-        LEFT JOIN tracks ON tracks.project = matters.project AND tracks.track = matters.track
         LEFT JOIN projects ON root = matters.project WHERE id = ?""",
         (notice,),
     ).fetchone()
     if row is None:
         return None
-    body, track, supervised = row
-    return MatterNow(
-        body=body, track=None if track is None else decode_track(track), supervised=bool(supervised)
-    )
+    body, project, name, supervised = row
+    stored = next((one for one in tracks(db, [project]) if one.key.track == name), None)
+    unsound = stored is not None and stored.unsound is not None
+    track = None if stored is None or unsound else stored.track
+    return MatterNow(body=body, track=track, supervised=bool(supervised), unsound=unsound)

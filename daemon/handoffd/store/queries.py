@@ -11,9 +11,9 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.store.codec import (
     decode_effect,
@@ -23,6 +23,7 @@ from handoffd.store.codec import (
     decode_track,
     readable,
 )
+from handoffd.store.digest import digest_of
 from handoffd.store.faults import CORRUPT_JOURNAL
 from handoffd.store.records import (
     Origins,
@@ -46,23 +47,90 @@ def newest(db: sqlite3.Connection) -> int:
     return int(seq)
 
 
+class Row(NamedTuple):
+    """A row of the tracks. `unsound`: in what it is not as its last event has left it."""
+
+    key: TrackKey
+    body: str
+    seq: int
+    digest: str | None
+    at: str | None
+    unsound: str | None
+
+
 def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[StoredTrack]:
-    """Yield every track as committed last, by project and name; of these roots or of all."""
-    # A journal that was put back is older than the files: what lies there is not overtaken by that.
-    rows = db.execute(
-        f"""SELECT tracks.project, tracks.track, body, seq, tracks.digest, iif(kind = 'restored', NULL, at)
-        FROM tracks JOIN events USING (seq) {_among("tracks.project", roots)}
-        ORDER BY tracks.project, tracks.track""",  # noqa: S608  (fixed texts, and a question mark for each root)
-        roots or (),
-    )
-    for project, track, body, seq, digest, at in rows:
+    """Yield every track as committed last, by project and name; of these roots or of all.
+
+    One that does not fit its last event is yielded as `unsound`, and not left out: a track that went missing
+    without a word would be started afresh.
+    """
+    for key, body, seq, digest, at, unsound in held_against(db, roots):
         yield StoredTrack(
-            key=TrackKey(project, track),
-            track=_read(decode_track, body, project, track),
+            key=key,
+            track=_read(decode_track, body, *key) if unsound is None else _shown(body),
             seq=seq,
             digest=digest,
             at=_moment(at) if at else None,
+            unsound=unsound,
         )
+
+
+def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[Row]:
+    """Yield the rows of the tracks, each held against its last event, and those that are gone."""
+    # A journal that was put back is older than the files: what lies there is not overtaken by that.
+    rows = db.execute(
+        f"""SELECT t.project, t.track, t.body, t.seq, t.digest, iif(e.kind = 'restored', NULL, e.at),
+        e.project IS t.project AND e.track IS t.track,
+        EXISTS (SELECT 1 FROM events WHERE project = t.project AND seq > t.seq AND track = t.track),
+        {_left(db)}, t.digest IS NOT coalesce(e.digest, t.digest),
+        (t.step, t.status) IS NOT (e.step_after, e.status_after)
+        FROM tracks AS t LEFT JOIN events AS e ON e.seq = t.seq {_among("t.project", roots)}
+        ORDER BY t.project, t.track""",  # noqa: S608  (fixed texts, and a question mark for each root)
+        roots or (),
+    )
+    for project, track, body, seq, digest, at, *last in rows:
+        yield Row(TrackKey(project, track), body, seq, digest, at, _unsound(seq, body, *last))
+    gone = db.execute(
+        f"""SELECT root, (SELECT max(seq) FROM events WHERE project = root) AS seq FROM projects
+        {_among("root", roots)} {"WHERE" if roots is None else "AND"} removed_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM tracks WHERE project = root) AND seq IS NOT NULL ORDER BY root""",  # noqa: S608  (as above)
+        roots or (),
+    )
+    for root, seq in gone:
+        yield Row(TrackKey(root), "", seq, None, None, f"it is gone, and event {seq} is there")
+
+
+def _left(db: sqlite3.Connection) -> str:
+    """Return what gives the digest of the body that event `e` has left; NULL in journals of before that."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(events)")}
+    return "coalesce(e.track_digest, '')" if "track_digest" in columns else "NULL"
+
+
+def _unsound(
+    seq: int, body: str, mine: int, later: int, left: str | None, other_text: int, moved: int
+) -> str | None:
+    """Return in what a track is not as its last event has left it."""
+    if not mine:
+        return f"event {seq}, which it names as its last one, is not one of its events"
+    if later:
+        return f"it was put back to event {seq}, and there are later ones"
+    if left is not None and left != digest_of(body):
+        return f"its body is not the one that event {seq}, its last one, has left"
+    if other_text:
+        return f"it expects another STATE.json than event {seq}, its last one, has made"
+    return f"event {seq}, its last one, has left it at another step or status" if moved else None
+
+
+def _shown(body: str) -> Track:
+    """Return what may be shown of a track that does not fit its events.
+
+    Nothing follows from the rest: an attempt in flight would take a slot, a limit would hold up others.
+    """
+    try:
+        track = decode_track(body)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Track()
+    return Track(state=track.state, ledger=Ledger(automatic=track.ledger.automatic))
 
 
 def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[PendingEffect, ...]:

@@ -34,7 +34,7 @@ from handoffd.store.database import open_reader
 from handoffd.store.digest import digest_of
 from handoffd.store.dispatches import DispatchRow, row, rows
 from handoffd.store.faults import NOT_A_JOURNAL, storage_error
-from handoffd.store.queries import stored_standing
+from handoffd.store.queries import held_against, stored_standing
 from handoffd.store.schema import VERSION, refuse_newer, version_of
 from handoffd.store.soundness import Fault, restores
 
@@ -135,10 +135,10 @@ class Recordings:
         return int(seq)
 
     def roots(self) -> dict[str, str]:
-        """Return every project that ever had a track: its root, and its name."""
+        """Return every project that was ever supervised or has a track: its root, and its name."""
         rows = self._rows(
-            """SELECT DISTINCT t.project, p.name FROM tracks AS t
-            LEFT JOIN projects AS p ON p.root = t.project ORDER BY t.project"""
+            """SELECT project, name FROM (SELECT project FROM tracks UNION SELECT root FROM projects)
+            LEFT JOIN projects ON root = project ORDER BY project"""
         )
         return {root: name or Path(root).name for root, name in rows}
 
@@ -176,6 +176,12 @@ class Recordings:
             {"project": project},
         )
         return tuple(_kept(row) for row in rows)
+
+    def unsound(self, project: str | None) -> dict[TrackKey, str]:
+        """Return the tracks that a daemon leaves alone, of one root or of all, each with the reason."""
+        with _explained("read the tracks", self.path):
+            rows = held_against(self.db, None if project is None else (project,))
+            return {row.key: row.unsound for row in rows if row.unsound is not None}
 
     def dispatches(self, project: str | None) -> Iterator[DispatchRow]:
         """Yield the dispatches as the tables hold them, of one root or of all."""

@@ -81,6 +81,8 @@ class StoredTrack:
     """A track as committed last. `digest` is that of the STATE.json text; None: never projected.
 
     `at` is when that was decided; None after a restore, which decides about what came before it.
+    `unsound` says in what the row is not as its last event has left it; None: it is so. Of one that is not,
+    `track` is what may be shown, without a ledger.
     """
 
     key: TrackKey
@@ -88,6 +90,7 @@ class StoredTrack:
     seq: int
     digest: str | None
     at: datetime | None = None
+    unsound: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,12 +223,13 @@ class StoredMatter:
 class MatterNow:
     """What can be known of a matter: its notice, how its track stands, whether anybody looks after it.
 
-    `track` is None for one about the project as a whole.
+    `track` is None for one about the project as a whole, and when the track is `unsound`.
     """
 
     body: str
     track: Track | None
     supervised: bool
+    unsound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,15 @@ import sqlite3
 from collections.abc import Sequence
 
 from handoffd.errors import StoreError
+from handoffd.store.digest import digest_of
 from handoffd.store.faults import NOT_A_JOURNAL
 
 NEWER_SCHEMA = "NEWER_SCHEMA"
 
 Step = tuple[str, ...]
+
+_STAY = """CREATE TRIGGER events_stay BEFORE UPDATE ON events
+        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"""
 
 _FIRST: Step = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
@@ -25,8 +29,7 @@ _FIRST: Step = (
         kind TEXT NOT NULL, event TEXT NOT NULL, result TEXT NOT NULL, why TEXT NOT NULL,
         step_before TEXT, status_before TEXT, step_after TEXT, status_after TEXT, digest TEXT) STRICT""",
     "CREATE INDEX events_by_project ON events (project, seq)",
-    """CREATE TRIGGER events_stay BEFORE UPDATE ON events
-        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
+    _STAY,
     """CREATE TRIGGER events_remain BEFORE DELETE ON events
         BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
     """CREATE TABLE tracks (
@@ -168,8 +171,20 @@ _PRUNABLE: Step = (
     "CREATE INDEX schedules_by_seq ON schedules (seq)",
 )
 
+_HELD_AGAINST: Step = (
+    # Of the track's body that an event has left: what is loaded is held against it. Tracks whose last event
+    # is of before count as they are when the journal is migrated.
+    "ALTER TABLE events ADD COLUMN track_digest TEXT",
+    "DROP TRIGGER events_stay",
+    """UPDATE events SET track_digest = (SELECT digest_of(body) FROM tracks AS t
+        WHERE t.seq = events.seq AND t.project = events.project AND t.track = events.track)
+        WHERE seq IN (SELECT seq FROM tracks)""",
+    _STAY,
+)
+
 STEPS: tuple[Step, ...] = (
-    _FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK, _PRUNABLE
+    _FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK, _PRUNABLE,
+    _HELD_AGAINST,
 )  # fmt: skip
 VERSION = len(STEPS)
 
@@ -198,6 +213,7 @@ def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Step] = S
     `connection` is in autocommit mode. Raises StoreError (NEWER_SCHEMA) when the file is ahead of us.
     """
     refuse_newer(version_of(connection, path), path, len(steps))
+    connection.create_function("digest_of", 1, digest_of, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Again, now that nobody else can write: another process may have migrated meanwhile.
@@ -210,6 +226,13 @@ def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Step] = S
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def spell_anew(db: sqlite3.Connection, seq: int, digest: str) -> None:
+    """Have an event say the digest of the body it left as this release spells it; in a transaction."""
+    db.execute("DROP TRIGGER IF EXISTS events_stay")
+    db.execute("UPDATE events SET track_digest = ? WHERE seq = ?", (digest, seq))
+    db.execute(_STAY)
 
 
 def refuse_newer(version: int, path: str, ours: int = VERSION) -> None:

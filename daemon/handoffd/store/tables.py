@@ -224,11 +224,12 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     rulebook = None if prepared.rules is None else keep_rules(db, prepared.rules)
     cursor = db.execute(
         """INSERT INTO events (at, project, track, kind, event, result, why,
-        step_before, status_before, step_after, status_after, digest, rulebook, grounds)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        step_before, status_before, step_after, status_after, digest, rulebook, grounds, track_digest)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             *(moment(record.at), *record.key, record.event.kind, prepared.event, prepared.result, record.why),
             *(*before, *prepared.standing, prepared.digest, rulebook, prepared.grounds),
+            digest_of(prepared.track),
         ),
     )
     assert cursor.lastrowid is not None

@@ -10,7 +10,7 @@ import structlog
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked
 from handoffd.notify.notice import Notice, sign_of
-from handoffd.store.faults import PROJECT_GONE
+from handoffd.store.faults import PROJECT_GONE, UNSOUND
 from handoffd.supervise.notices import CONDITION, condition_notice, trust_notice
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
@@ -82,6 +82,8 @@ class Health:
     def _has_lasted(self) -> bool:
         """Return whether people may be told by now: what stops everything may be over in a moment."""
         now_s = self._services.clock.monotonic()
+        if self.condition == "invalid_journal":
+            return True  # it does not pass by itself
         if self.condition in WORKABLE:
             self._stuck_s = None
             return True
@@ -105,6 +107,8 @@ class Health:
             self.mark("invalid_state", str(error))
         elif isinstance(error, Locked):
             self.mark("locked", error.message)
+        elif error.code == UNSOUND:
+            self.mark("invalid_journal", error.message)
         else:
             self.mark("missing" if error.code == PROJECT_GONE else "io_error", error.message)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from handoffd.clock import Clock
 from handoffd.engine.advice import raising
 from handoffd.engine.caps import SHARED, WARN_AT, Finding
-from handoffd.engine.commands import addressed, command_for
+from handoffd.engine.commands import addressed, command_for, mending
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
 from handoffd.engine.views import WORKABLE, Condition
@@ -57,7 +57,8 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
 
     Where nothing can be dispatched it is blocked, as a story is, and waits for a person.
     """
-    notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail)
+    action = mending(root, condition) if condition == "invalid_journal" else None
+    notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail, action=action)
     if condition in WORKABLE:
         return replace(notice, id=_signed("condition", root, condition, detail or ""))
     return replace(notice, id=_signed("standstill", root, condition, detail or ""), kind="blocked")
@@ -180,6 +181,7 @@ _CONDITIONS: Mapping[Condition, str] = {
     "not_initialized": "the project has no STATE.json",
     "invalid_state": "STATE.json cannot be read; nothing is dispatched until it is mended or deleted",
     "invalid_rules": "its settings or step table cannot be used; the last valid ones stay in force",
+    "invalid_journal": "its record in the journal was changed outside handoffd; it waits for a repair",
     "missing": "the project's folder is gone; it goes on when it is back",
     "io_error": "the project cannot be read or written; it goes on when it can",
     "locked": "its folder is in use, by another process or under another path; it goes on when it is free",

@@ -80,6 +80,8 @@ class Postbox:
         told = None if now is None else _notice(now.body)
         if now is None or told is None or not now.supervised:
             return None
+        if now.unsound:
+            return told  # nothing is decided on its track before that is repaired
         if told.track and (now.track is None or not still_waits(now.track, told.story, told.step)):
             return None
         return told

@@ -22,7 +22,7 @@ from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.store.projection import MAIN
 from handoffd.store.records import PendingEffect, StoredTrack
@@ -34,7 +34,7 @@ from handoffd.supervise.reconciling import Reconciler
 from handoffd.supervise.resting import Activity, Row, TrackActivity, trace_of
 from handoffd.supervise.services import Services
 from handoffd.supervise.stalls import Stalls
-from handoffd.supervise.standing import Standing
+from handoffd.supervise.standing import Standing, unsound_in
 from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found
 
@@ -84,6 +84,7 @@ class Project:
         track, digest = (stored.track, stored.digest) if stored else (Track(), None)
         standing = Standing(TrackKey(self.root, name), track, digest, self._services)
         standing.inherited_at = stored.at if stored else None
+        standing.unsound = unsound_in(stored) if stored else None
         # Weakly: what a daemon begins with is out of the collector's sight, and would stay as a circle.
         return TrackSupervisor(standing, proxy(self), self._services)
 
@@ -99,12 +100,17 @@ class Project:
     @property
     def condition(self) -> Condition:
         """Whether it can be worked on."""
-        return self._health.condition
+        return "invalid_journal" if self.unsound is not None else self._health.condition
 
     @property
     def detail(self) -> str | None:
         """What is wrong with it, in words."""
-        return self._health.detail
+        return self._health.detail if self.unsound is None else self.unsound.message
+
+    @property
+    def unsound(self) -> StoreError | None:
+        """Why nothing is decided in it, where the journal's rows are not as their events have left them."""
+        return self._reconciler.unsound
 
     @property
     def since(self) -> datetime | None:

@@ -103,6 +103,8 @@ class Reconciler:
             return
         if not await self._hold(found):
             return
+        if self.unsound is not None:  # after the lock: what may still run there is ours
+            raise self.unsound
         if found.halves:
             await to_thread.run_sync(sweep_temporaries, Path(self._root, ".ai"))
         if found.texts is not None and self._may_change:
@@ -151,6 +153,8 @@ class Reconciler:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
         try:
             found = await self._found()
+            if self.unsound is not None:
+                raise self.unsound
             await self._take_files(found)
             for name, seen in found.states.items():
                 self.edited |= await self._look.inspect(self._tracks[name], seen)
@@ -159,6 +163,11 @@ class Reconciler:
             self._mark_as_found()
         except HandoffdError as error:
             self.health.mark_error(error)
+
+    @property
+    def unsound(self) -> StoreError | None:
+        """Why nothing is decided in the project, and nothing in its folder is looked at."""
+        return next((one.standing.unsound for one in self._tracks.values() if one.standing.unsound), None)
 
     # --- what lies there -------------------------------------------------------------------------
     def visit(self) -> Callable[[], Found]:

@@ -137,7 +137,7 @@ def outline_of(stored: StoredTrack) -> Outline:
         key=stored.key,
         name=state.project if state is not None else None,
         automatic=ledger.automatic or state is None,
-        quiet=is_quiet(stored.track),
+        quiet=stored.unsound is None and is_quiet(stored.track),
         digest=stored.digest if state is not None else None,
         spent=ledger.spent if ledger.spent != _NOTHING_SPENT else _NOTHING_SPENT,
         limited=ledger.limited,

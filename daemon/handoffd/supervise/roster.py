@@ -287,6 +287,8 @@ class Roster:
         await found.look()
         if found.condition == "locked":
             raise Locked(found.detail or "the project is locked", hint=mending(project, "locked"))
+        if found.unsound is not None:
+            raise found.unsound
         if found.condition == "invalid_state" or not found.files.loaded:
             raise StoreError(found.detail or found.condition, hint=command_for(project, "status"))
         return found

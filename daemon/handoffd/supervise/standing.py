@@ -14,14 +14,16 @@ from pathlib import Path
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.commands import mending
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.document import render_state
 from handoffd.store.digest import digest_of
+from handoffd.store.faults import UNSOUND
 from handoffd.store.projection import write_state
-from handoffd.store.records import Committed, PendingEffect, Record
+from handoffd.store.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.services import Services
 
@@ -47,6 +49,8 @@ class Standing:
         """Whether STATE.json was not written since someone else had just done so: a look takes that up."""
         self.stuck: str | None = None
         """Why a fact that must not be lost waits for the journal, while it does."""
+        self.unsound: StoreError | None = None
+        """Why nothing is decided on it: the journal's row is not as its last event has left it."""
         self._writing = Lock()
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
@@ -77,6 +81,8 @@ class Standing:
 
         Raises StoreError, with nothing changed, when the journal cannot take it.
         """
+        if self.unsound is not None:
+            raise self.unsound
         if decision.track == self.track and not decision.effects and not decision.memorable:
             self._log.debug("nothing to do", fact=event.kind, why=decision.why)
             return ()
@@ -194,3 +200,12 @@ class Standing:
             self.error = error.message
         finally:
             self.inherited_at = None
+
+
+def unsound_in(stored: StoredTrack) -> StoreError | None:
+    """Return why nothing may be decided on a track, if it is not as its last event has left it."""
+    if stored.unsound is None:
+        return None
+    root, track = stored.key
+    message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound}"
+    return StoreError(message, code=UNSOUND, hint=mending(root, "invalid_journal"))

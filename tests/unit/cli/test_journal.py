@@ -8,6 +8,8 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.recorded import BLOG, spoil, story, write
 
+from handoffd.store.lock import acquire, daemon_lock_path
+
 
 @pytest.fixture
 def journal(alone: Path) -> Path:
@@ -36,6 +38,41 @@ def test_a_divergence_is_reported_with_both_values(journal: Path, handoffd: Comm
     assert "diverged: event 3, advanced, /srv/shop, main: it is decided otherwise now: why" == said.lines[0]
     assert "        recorded  because" in said.lines
     assert (False, [3]) == (told.json["clean"], [one["seq"] for one in told.json["findings"]])
+
+
+def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, handoffd: Commands) -> None:
+    """`verify` says what to type; after it everything is as recorded."""
+    spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
+
+    found = handoffd("journal", "verify")
+    repaired = handoffd("journal", "repair", "/srv/shop")
+
+    assert "  next: handoffd stop && handoffd journal repair /srv/shop" == found.lines[-1]
+    assert (0, "  next: handoffd run") == (repaired.code, repaired.lines[-1])
+    assert repaired.lines[0].startswith(
+        "/srv/shop (main) was made again: its body is not the one that event "
+    )
+    assert 0 == handoffd("journal", "verify").code
+    assert "Every track is what its last event has left.\n" == handoffd("journal", "repair").out
+
+
+def test_what_cannot_be_proved_is_not_made_again(journal: Path, handoffd: Commands) -> None:
+    """Events that were changed, too, lead elsewhere."""
+    spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
+    spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
+
+    said = handoffd("journal", "repair", "--json")
+
+    assert (1, []) == (said.code, said.json["made"])
+    assert ["/srv/shop"] == [one["project"] for one in said.json["left"]]
+
+
+def test_nothing_is_repaired_beside_a_daemon(journal: Path, handoffd: Commands) -> None:
+    """It would go on with what it has in memory."""
+    with acquire(daemon_lock_path(journal.parent), "it"):
+        said = handoffd("journal", "repair")
+
+    assert (1, True) == (said.code, "handoffd stop" in said.err)
 
 
 @pytest.mark.parametrize("words", [("blog",), ("--project", "blog"), ("-p", "/srv/blog/docs")])

@@ -16,7 +16,9 @@ from handoffd.errors import StoreError
 from handoffd.protocol.state import State
 from handoffd.store import queries
 from handoffd.store.database import open_database
-from handoffd.store.tables import prepare, write_record
+from handoffd.store.digest import digest_of
+from handoffd.store.records import Newcomer
+from handoffd.store.tables import prepare, put_projects, write_record
 
 BLOG = TrackKey("/srv/blog")
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
@@ -64,12 +66,52 @@ def test_runs_come_newest_first(db: sqlite3.Connection) -> None:
 def test_a_row_that_cannot_be_read_is_named(db: sqlite3.Connection, body: str) -> None:
     """A damaged track is an error, never a track that is missing."""
     write_record(db, prepare(record()))
+    db.execute("DROP TRIGGER events_stay")  # nothing but a fault of ours writes both alike
     db.execute("UPDATE tracks SET body = ?", (body,))
+    db.execute("UPDATE events SET track_digest = ?", (digest_of(body),))
 
     with pytest.raises(StoreError, match=r"record of /srv/shop \(main\) cannot be read") as caught:
         tuple(queries.tracks(db))
 
     assert "CORRUPT_JOURNAL" == caught.value.code
+
+
+GARBLED = "UPDATE tracks SET body = '{'"
+OTHER_BODY = """UPDATE tracks SET body = replace(body, '"pending"', '"pass"')"""
+PUT_BACK = "UPDATE tracks SET seq = 1"
+OTHERS = "UPDATE tracks SET seq = (SELECT seq FROM events WHERE project = '/srv/blog')"
+NOWHERE = "UPDATE tracks SET seq = 99"
+UNSHOWN = "UPDATE tracks SET digest = 'other'"
+MOVED = "UPDATE tracks SET status = 'pass'"
+REMOVED = "DELETE FROM tracks"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (OTHER_BODY, "its body is not the one that event 2, its last one, has left"),
+        (GARBLED, "its body is not the one that event 2, its last one, has left"),
+        (PUT_BACK, "it was put back to event 1, and there are later ones"),
+        (OTHERS, "event 3, which it names as its last one, is not one of its events"),
+        (NOWHERE, "event 99, which it names as its last one, is not one of its events"),
+        (UNSHOWN, "it expects another STATE.json than event 2, its last one, has made"),
+        (MOVED, "event 2, its last one, has left it at another step or status"),
+        (REMOVED, "it is gone, and event 2 is there"),
+    ],
+)
+def test_what_was_changed_by_hand_is_told_of(db: sqlite3.Connection, change: str, why: str) -> None:
+    """Whatever of a row somebody has edited; the other project is as its events have left it."""
+    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root="/srv/blog", name="blog")], NOW)
+    for key in (KEY, KEY, TrackKey("/srv/blog")):
+        write_record(db, prepare(record(key=key, text="{}")))
+    assert [None, None] == [stored.unsound for stored in queries.tracks(db)]
+
+    db.execute("PRAGMA foreign_keys = OFF")  # as it is in the hands of who edits it
+    db.execute(f"{change} WHERE project = '/srv/shop'")
+
+    told = {stored.key.project: stored.unsound for stored in queries.tracks(db)}
+    assert {KEY.project: why, "/srv/blog": None} == told
+    assert [why] == [stored.unsound for stored in queries.tracks(db, [KEY.project])]
 
 
 def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -> None:

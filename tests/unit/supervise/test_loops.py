@@ -206,6 +206,12 @@ def _replace_body(here: House, body: str) -> str:
     return str(before)
 
 
+def _change(here: House, statement: str) -> None:
+    with closing(sqlite3.connect(here.services.settings.journal, timeout=60)) as database:
+        database.execute(statement)
+        database.commit()
+
+
 async def test_without_a_daemon_nothing_is_begun(tmp_path: Path) -> None:
     """A verb does its own work and leaves the rest."""
     async with house(tmp_path) as here:
@@ -534,13 +540,35 @@ async def test_a_journal_that_cannot_be_read_leaves_it_at_rest(tmp_path: Path) -
     async with house(tmp_path) as here:
         root = make_project(tmp_path)
         async with resting(here, root, INITIALISED) as (roster, _):
-            body = _replace_body(here, "{")
-            with pytest.raises(StoreError, match="cannot be read"):
+            _change(here, "ALTER TABLE tracks RENAME TO away")
+            with pytest.raises(StoreError, match="cannot read the tracks"):
                 await roster.give(root, Noted(text="lost"))
             assert 1 == roster.resting
 
-            _replace_body(here, body)
+            _change(here, "ALTER TABLE away RENAME TO tracks")
             assert "accepted" == (await roster.give(root, Noted(text="heard"))).type
+
+
+async def test_a_track_that_was_changed_by_hand_meanwhile_is_found_when_it_gets_up(tmp_path: Path) -> None:
+    """Nothing is decided on it, its STATE.json stays, and a person is told."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        async with resting(here, root, INITIALISED) as (roster, register):
+            before = at(root, ".ai/STATE.json").read_text()
+            _replace_body(here, "{}")
+
+            with pytest.raises(StoreError, match="its body is not the one that event 1,") as refused:
+                await roster.give(root, Noted(text="lost"))
+            assert "UNSOUND_JOURNAL" == refused.value.code
+            assert f"handoffd journal verify {root}" == refused.value.hint
+
+            view = await roster.view(root)
+            assert ("invalid_journal", True) == (view.condition, root in register.awake)
+            assert before == at(root, ".ai/STATE.json").read_text()
+            assert ["initialised"] == await kinds(here)
+            await eventually(lambda: [told.kind for told in here.told.notices] == ["blocked"])
+            (told,) = here.told.notices
+            assert f"handoffd journal verify {root}" == told.action
 
 
 async def test_a_fact_from_elsewhere_finds_it(tmp_path: Path) -> None:
