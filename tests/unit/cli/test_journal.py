@@ -56,6 +56,40 @@ def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, h
     assert "Every track is what its last event has left.\n" == handoffd("journal", "repair").out
 
 
+def test_a_backup_of_what_was_changed_by_hand_says_so_and_is_not_restored(
+    journal: Path, handoffd: Commands
+) -> None:
+    """Its decisions would cover the change; repaired, it can be backed up and restored."""
+    spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
+    file = str(journal.parent / "copy.db")
+
+    said = handoffd("journal", "backup", file)
+    refused = handoffd("journal", "restore", file, "--json")
+
+    assert (0, "  next: handoffd stop && handoffd journal repair   (then back up again)") == (
+        said.code, said.lines[-1]
+    )  # fmt: skip
+    assert (1, "UNSOUND_JOURNAL") == (refused.code, refused.json["code"])
+    assert 0 == handoffd("journal", "repair").code
+    assert [] == handoffd("journal", "backup", file, "--force", "--json").json["unsound"]
+    assert 0 == handoffd("journal", "restore", file).code
+
+
+def test_nothing_is_made_again_while_events_are_missing(journal: Path, handoffd: Commands) -> None:
+    """Made from fewer of them, a track would stand where it stood long ago."""
+    spoil(
+        journal,
+        "DELETE FROM events WHERE seq = (SELECT seq FROM tracks WHERE project = '/srv/shop')",
+        "DELETE FROM tracks WHERE project = '/srv/shop'",
+    )
+
+    said = handoffd("journal", "repair", "shop", "--json")
+
+    assert (1, [], ["/srv/shop"]) == (
+        said.code, said.json["made"], [one["project"] for one in said.json["left"]]
+    )  # fmt: skip
+
+
 def test_what_cannot_be_proved_is_not_made_again(journal: Path, handoffd: Commands) -> None:
     """Events that were changed, too, lead elsewhere."""
     spoil(journal, "UPDATE events SET why = 'because' WHERE seq = 3")
