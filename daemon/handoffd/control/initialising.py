@@ -19,6 +19,7 @@ from handoffd.control.verbs import BAD_ARGUMENT
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.checks import detect_test_command
+from handoffd.inspection.discovery import unfit
 from handoffd.inspection.finished import archived
 from handoffd.settings import TestSettings
 from handoffd.store.projection import read_project_file, write_project_file
@@ -54,14 +55,15 @@ class Prepared:
     test_command: tuple[str, ...] | None
 
 
-def check_project(root: str, name: str | None = None) -> None:
+def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
     """See to it that a folder can be a project, called `name` if that is given. Writes nothing.
 
-    Raises Refused (BAD_ARGUMENT) for the root of all files, and for a name that is no name.
+    Raises Refused (BAD_ARGUMENT) for a place that is the system's, a person's or ours as a whole, and for a
+    name that is no name.
     """
     hint = command_for("PROJECT", "init")
-    if not Path(root).name:
-        raise Refused(f"{root} is where all files lie, no project", code=BAD_ARGUMENT, hint=hint)
+    if (why := unfit(root, state_dir)) is not None:
+        raise Refused(f"{root} can be no project: {why}", code=BAD_ARGUMENT, hint=hint)
     if name is not None and not name.strip():
         raise Refused("name is blank: a project needs one", code=BAD_ARGUMENT, hint=hint)
 

@@ -6,7 +6,6 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -289,7 +288,7 @@ class Service(Reads):
         can be no project, before anything is written.
         """
         root = await to_thread.run_sync(folder_at, project)
-        check_project(root, name)
+        check_project(root, self._runs_dir.parent, name)
         with remedies(root):
             prepared = await to_thread.run_sync(prepare_project, root)
         await self._supervision.add(root)
@@ -386,5 +385,4 @@ def _path(project: str) -> str:
     """Return `project` if it can be a place on the disk; a name cannot."""
     if not project.startswith("/"):
         raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
-    check_project(os.path.normpath(project))
     return project

@@ -8,8 +8,10 @@ thousands is a listing or two.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 from handoffd.inspection.wanted import Wanted
 from handoffd.inspection.workspace import MARKERS
@@ -118,3 +120,27 @@ def _is_project(base: str, names: tuple[str, ...], below: dict[str, bool]) -> bo
         return not FILES.isdisjoint(os.listdir(os.path.join(base, *names, ".ai")))
     except OSError:
         return False
+
+
+_SYSTEM = ("/proc", "/sys", "/dev", "/run")
+_FOR_PEOPLE = ("/dev/shm", "/run/media")  # noqa: S108  (where people keep projects, beside what is the system's)
+
+
+def unfit(root: str, state_dir: Path) -> str | None:
+    """Return why the folder `root`, which is no link, can be no project; None: it can.
+
+    An agent that works there could write over the system's files, handoffd's own, or all that a person has.
+    """
+    if _holds(_SYSTEM, root) and not any(_holds((one,), root) and root != one for one in _FOR_PEOPLE):
+        return "it belongs to the system"
+    if _holds((root,), _without_links(os.path.expanduser("~"))):
+        return "it is your home folder or above that"
+    own = _without_links(str(state_dir))
+    return "handoffd keeps its own state there" if _holds((own,), root) or _holds((root,), own) else None
+
+
+_without_links = lru_cache(maxsize=8)(os.path.realpath)  # asked for each of thousands of folders
+
+
+def _holds(folders: Sequence[str], path: str) -> bool:
+    return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)

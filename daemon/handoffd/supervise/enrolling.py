@@ -7,7 +7,7 @@ no second time before it has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -21,7 +21,7 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.inspection.discovery import Discovered, discover, resolved_base
 from handoffd.inspection.wanted import Wanted, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
-from handoffd.supervise.membership import LetGo, is_recordable
+from handoffd.supervise.membership import LetGo
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services
 
@@ -46,6 +46,9 @@ class Members(Protocol):
 
     async def let_go(self, roots: frozenset[str]) -> LetGo:
         """Supervise no longer what the settings have brought."""
+
+    def refused(self, root: str) -> str | None:
+        """Return why a folder that was found cannot be supervised; None: it can."""
 
     def keep(self, roots: frozenset[str]) -> None:
         """Have those stay that were to leave."""
@@ -254,7 +257,7 @@ class Enrolling:
         except HandoffdError as error:
             entry.notes = (f"{entry.wanted.section}: {error.message}",)
             return
-        entry.notes = _noted(entry.wanted, found)
+        entry.notes = _noted(entry.wanted, found, self._projects.membership.refused)
         self._tell_of(brought, entry.wanted)
 
     async def _walked(self, entry: _Entry, base: str) -> Discovered | None:
@@ -293,7 +296,7 @@ def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
     return found
 
 
-def _noted(wanted: Wanted, found: Discovered) -> tuple[str, ...]:
+def _noted(wanted: Wanted, found: Discovered, refused: Callable[[str], str | None]) -> tuple[str, ...]:
     """Return what a walk could not see."""
     notes = []
     if found.unread:
@@ -302,8 +305,12 @@ def _noted(wanted: Wanted, found: Discovered) -> tuple[str, ...]:
         notes.append(
             f"{wanted.section}: {wanted.text} holds more folders than are looked through; be narrower"
         )
-    if unwritable := [root for root in found.roots if not is_recordable(root)]:
-        notes.append(f"{wanted.section}: {unwritable[0]!a} is not supervised: its name is not UTF-8")
+    for root in found.roots:
+        if (why := refused(root)) is not None:
+            notes.append(
+                f"{wanted.section}: {root if root.isprintable() else ascii(root)} is not supervised: {why}"
+            )
+            break
     return tuple(notes)
 
 

@@ -11,7 +11,8 @@ from typing import TypeVar
 import anyio
 
 from handoffd.engine.commands import command_for, mending
-from handoffd.errors import HandoffdError, Locked
+from handoffd.errors import HandoffdError, Locked, Refused
+from handoffd.inspection.discovery import unfit
 from handoffd.mending import remedies
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership
@@ -74,7 +75,14 @@ class Joining:
         return root
 
     async def _place(self, root: str) -> str:
-        return root if root in self._register else await resolved(root)
+        if root in self._register:
+            return root
+        place = await resolved(root)
+        if (why := unfit(place, self._members.services.settings.state_dir)) is not None:
+            raise Refused(
+                f"{place} can be no project: {why}", code="BAD_ARGUMENT", hint="handoffd add PROJECT"
+            )
+        return place
 
     async def _made(self, root: str, *, alone: bool = False) -> Project:
         """Return a project with its files trusted, not yet supervised.

@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 
 from handoffd.errors import StoreError
+from handoffd.inspection.discovery import unfit
 from handoffd.inspection.table import RULES, SETTINGS
 from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.store.tables import checked_path
@@ -70,17 +71,23 @@ class Membership:
     async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
         """Supervise what the settings have found, untrusted; return the roots that are new.
 
-        `found` has the entry that means each root. A root that the journal cannot hold is left out.
+        `found` has the entry that means each root. One that is `refused` is left out.
         """
         async with self.changing:
             new = [
                 Newcomer(root=root, name=Path(root).name, brought_by=entry)
                 for root, entry in found.items()
-                if root not in self.register and root not in self.kept_out and is_recordable(root)
+                if root not in self.register and root not in self.kept_out and self.refused(root) is None
             ]
             for start in range(0, len(new), _AT_ONCE):
                 await self._bring(new[start : start + _AT_ONCE])
         return tuple(one.root for one in new)
+
+    def refused(self, root: str) -> str | None:
+        """Return why a folder that was found cannot be supervised; None: it can."""
+        if not _is_recordable(root):
+            return "its name is not UTF-8"
+        return unfit(root, self.services.settings.state_dir)
 
     async def _bring(self, newcomers: Sequence[Newcomer]) -> None:
         now = self.services.clock.now()
@@ -159,7 +166,7 @@ class Membership:
         return begun
 
 
-def is_recordable(root: str) -> bool:
+def _is_recordable(root: str) -> bool:
     """Return whether the journal can hold a path: it is UTF-8."""
     try:
         checked_path(root)

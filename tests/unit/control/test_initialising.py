@@ -33,19 +33,24 @@ def test_people_s_files_are_kept(tmp_path: Path) -> None:
     assert (1, 1) == (text.count(BEGIN), text.count(END))
 
 
-@pytest.mark.parametrize(("root", "name"), [("/", None), ("/", "all"), ("/srv/shop", ""), ("/srv/shop", " ")])
+STATE = Path("/var/lib/handoffd")
+
+
+@pytest.mark.parametrize(
+    ("root", "name"), [("/", None), ("/proc", "all"), ("/srv/shop", ""), ("/srv/shop", " ")]
+)
 def test_what_can_be_no_project_is_refused(root: str, name: str | None) -> None:
-    """The root of all files has no name, and is nobody's project under any other."""
+    """A place that is the system's is nobody's project under any name."""
     with pytest.raises(Refused) as caught:
-        check_project(root, name)
+        check_project(root, STATE, name)
 
     assert ("BAD_ARGUMENT", "handoffd init PROJECT") == (caught.value.code, caught.value.hint)
 
 
 def test_any_other_folder_can_be_a_project() -> None:
     """With a name or without."""
-    check_project("/srv/shop", None)
-    check_project("/srv/shop", "The Shop")
+    check_project("/srv/shop", STATE, None)
+    check_project("/srv/shop", STATE, "The Shop")
 
 
 def test_an_older_block_is_replaced(tmp_path: Path) -> None:

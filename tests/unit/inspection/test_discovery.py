@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.inspection import discovery
-from handoffd.inspection.discovery import discover, resolved_base
+from handoffd.inspection.discovery import discover, resolved_base, unfit
 from handoffd.inspection.wanted import Wanted, of_workspace, wanted_of
 from handoffd.settings import Settings, WorkspaceSettings
 
@@ -173,3 +173,33 @@ def test_a_name_that_is_not_utf8_is_found(tmp_path: Path) -> None:
         pass
 
     assert [os.fsdecode(root)] == discover(below(tmp_path), str(tmp_path)).roots
+
+
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [
+        ("/", "it is your home folder or above that"),
+        ("/home", "it is your home folder or above that"),
+        ("/home/ann", "it is your home folder or above that"),
+        ("/home/ann/shop", None),
+        ("/home/anna", None),
+        ("/proc", "it belongs to the system"),
+        ("/proc/1", "it belongs to the system"),
+        ("/procedures", None),
+        ("/sys/kernel", "it belongs to the system"),
+        ("/run/user/1000", "it belongs to the system"),
+        ("/run/media", "it belongs to the system"),
+        ("/run/media/ann/stick", None),
+        ("/dev", "it belongs to the system"),
+        ("/dev/shm/shop", None),
+        ("/var/lib", "handoffd keeps its own state there"),
+        ("/var/lib/handoffd", "handoffd keeps its own state there"),
+        ("/var/lib/handoffd/runs/1", "handoffd keeps its own state there"),
+        ("/var/lib/handoffd-site", None),
+    ],
+)
+def test_what_can_be_no_project(monkeypatch: pytest.MonkeyPatch, root: str, why: str | None) -> None:
+    """What is the system's, a person's or ours as a whole; what lies beside it can."""
+    monkeypatch.setenv("HOME", "/home/ann")
+
+    assert why == unfit(root, Path("/var/lib/handoffd"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.supervise.making import at, daemon, house, unwritable
 
-from handoffd.errors import HandoffdError, InvalidFile, NotFound, StoreError
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 
 
 def project(base: Path, name: str, settings: str = "") -> str:
@@ -41,6 +41,21 @@ async def test_two_names_of_one_folder_are_one_project(tmp_path: Path) -> None:
 
         assert {str(tmp_path / "link"): root, root: root} == outcome
         assert 1 == len(await here.journal.projects())
+
+
+async def test_what_is_no_place_for_agents_is_not_supervised(tmp_path: Path) -> None:
+    """Nor where a link leads there, the settings name it, or a workspace finds it; nothing is written."""
+    async with house(tmp_path) as here, daemon(here) as roster:
+        state = here.services.settings.state_dir
+        (tmp_path / "link").symlink_to("/proc")
+        for place in ("/proc", "/proc/self/task", str(tmp_path / "link"), str(state), str(state.parent)):
+            with pytest.raises(Refused, match="can be no project"):
+                await roster.add(place)
+        with pytest.raises(Refused, match="handoffd keeps its own state there"):
+            await roster.enrol(str(state), "/entry")
+
+        assert () == await roster.membership.bring({str(state): "/entry"})
+        assert 0 == roster.count
 
 
 async def test_one_that_is_named_in_the_settings_is_trusted(tmp_path: Path) -> None:
