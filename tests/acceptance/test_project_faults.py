@@ -16,10 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.acceptance.test_faults import condition, lines, make_project, settings, shim_of, start
+from tests.acceptance.test_journal import HELD, executing, release, starts
 from tests.acceptance.test_machine import beside
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon, running, sample
 from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
+from tests.support.repositories import divided, git
 
 from handoffd.execute.base import CLAIM, START, Claim, StartRecord
 from handoffd.execute.runner import proc, records
@@ -239,3 +241,34 @@ def test_a_queue_that_overflows_is_followed_by_a_sweep(tmp_path: Path) -> None:
 
         eventually_sync(lambda: "many changes at once" in (tmp_path / "daemon.log").read_text())
         daemon.wait_for(project, lambda track: track["attempt"] == 2)
+
+
+def test_nothing_is_dispatched_into_a_merge(tmp_path: Path) -> None:
+    """Neither a person's nor one that an agent leaves behind; it goes on by itself when that is over."""
+    project = divided(sample(tmp_path, executor="held"))
+    with running(tmp_path, HELD) as daemon:
+        git(project, "merge", "other")
+        daemon.verb("start", project, story="US-001")
+        eventually_sync(lambda: condition(daemon, project) == "unfinished_git")
+        (view,) = daemon.get("/v1/status", project=str(project))["projects"]
+        refused = daemon.verb("dispatch", project)
+        assert "its repository is in the middle of a merge" == view["detail"]
+        assert ("UNFINISHED_GIT", f"git -C {project} status") == (
+            refused["code"], refused["hint"].partition("  #")[0]
+        )  # fmt: skip
+        eventually_sync(lambda: [told["kind"] for told in daemon.told(project)] == ["blocked"])
+        assert [] == starts(project)
+
+        git(project, "merge", "--abort")
+        first = executing(daemon, project, "bdd")
+        git(project, "cherry-pick", "other")  # as an agent does that gives up before it has finished
+        release(project, "bdd", "sdd-delta", "contract")
+        eventually_sync(lambda: condition(daemon, project) == "unfinished_git")
+        assert [first["dispatch"]] == starts(project)
+        assert daemon.wait_at(project, "bdd", "pass")["dispatch"] is None
+
+        git(project, "cherry-pick", "--abort")
+        daemon.wait_at(project, "review", "needs_human")
+        assert "ok" == condition(daemon, project)
+        eventually_sync(lambda: daemon.get("/v1/notices")["waiting"][0]["kind"] == "needs_human")
+        assert len(set(starts(project))) == len(starts(project))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from handoffd.doctor.finding import Finding, fine, warning
+from handoffd.inspection.repository import repository_of
 
 CHECK = "git"
 
@@ -29,19 +29,8 @@ class GitFacts:
 def gather(roots: Sequence[str], environ: Mapping[str, str]) -> GitFacts:
     """Return what there is of git. Looks into the folders of `roots` and above."""
     return GitFacts(
-        version=_version(environ), loose=tuple(root for root in roots if not is_in_repository(root))
+        version=_version(environ), loose=tuple(root for root in roots if repository_of(root) is None)
     )
-
-
-def is_in_repository(root: str) -> bool:
-    """Return whether a folder, or one above it, is a git repository or a worktree of one."""
-    folder = os.path.abspath(root)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
-    return True
 
 
 def check(facts: GitFacts) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ _SEVERITY: Mapping[str, Severity] = {
     "not_initialized": "warning",
     "invalid_rules": "warning",  # the last valid ones stay in force
     "locked": "warning",
+    "unfinished_git": "warning",
 }
 """Conditions under which nothing is broken; under every other one the project stands still."""
 
@@ -23,6 +24,7 @@ _WHAT: Mapping[str, str] = {
     "invalid_state": "has a STATE.json that cannot be read",
     "invalid_rules": "has settings or a step table that cannot be used",
     "invalid_journal": "has a record in the journal that was changed outside handoffd",
+    "unfinished_git": "has a repository in the middle of a merge or the like",
     "missing": "is gone",
     "io_error": "cannot be read or written",
     "locked": "is being worked on by another process",

@@ -36,6 +36,8 @@ def mending(root: str, condition: str) -> str | None:
             return command_for(root, "rules check")
         case "invalid_journal":
             return command_for(root, "journal verify")
+        case "unfinished_git":
+            return f"git -C {quote(root)} status  # says how to finish it or take it back"
         case "missing":
             return f"ls -ld {quote(root)}  # mount it or move it back; or: {command_for(root, 'remove')}"
         case "io_error":

@@ -22,6 +22,7 @@ Condition = Literal[
     "invalid_state",
     "invalid_rules",
     "invalid_journal",
+    "unfinished_git",
     "missing",
     "io_error",
     "locked",

@@ -26,6 +26,9 @@ class Home(Protocol):
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
 
+    async def has_unfinished_git(self) -> bool:
+        """Return whether its repository is in the middle of a merge or the like; marks the project then."""
+
     def is_there(self) -> bool:
         """Return whether its own folder lies at its root; blocks on the disk."""
 

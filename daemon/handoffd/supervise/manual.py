@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 
 from handoffd.engine.advice import way_on
-from handoffd.engine.commands import command, command_for
+from handoffd.engine.commands import command, command_for, mending
 from handoffd.engine.effects import RunChecks
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import PostChecked
@@ -56,6 +56,9 @@ class Manual:
         Raises HandoffdError when there is no STATE.json or the prompt cannot be made.
         """
         self._require_state()
+        if await self._project.has_unfinished_git():
+            hint = mending(self._project.root, "unfinished_git")
+            raise Refused(f"{self._project.root}: {self._project.detail}", code="UNFINISHED_GIT", hint=hint)
         result: Result | None = None
         for _ in range(MOST_TURNS):
             event = await self._track.taken(by)

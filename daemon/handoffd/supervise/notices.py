@@ -57,7 +57,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
 
     Where nothing can be dispatched it is blocked, as a story is, and waits for a person.
     """
-    action = mending(root, condition) if condition == "invalid_journal" else None
+    action = mending(root, condition) if condition in {"invalid_journal", "unfinished_git"} else None
     notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail, action=action)
     if condition in WORKABLE:
         return replace(notice, id=_signed("condition", root, condition, detail or ""))
@@ -182,6 +182,7 @@ _CONDITIONS: Mapping[Condition, str] = {
     "invalid_state": "STATE.json cannot be read; nothing is dispatched until it is mended or deleted",
     "invalid_rules": "its settings or step table cannot be used; the last valid ones stay in force",
     "invalid_journal": "its record in the journal was changed outside handoffd; it waits for a repair",
+    "unfinished_git": "its repository is in the middle of a merge or the like; it goes on after that",
     "missing": "the project's folder is gone; it goes on when it is back",
     "io_error": "the project cannot be read or written; it goes on when it can",
     "locked": "its folder is in use, by another process or under another path; it goes on when it is free",

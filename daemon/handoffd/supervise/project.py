@@ -319,6 +319,10 @@ class Project:
         """Take what was found before there was a loop, for the first look; too late if that has begun."""
         self._reconciler.survey(found)
 
+    async def has_unfinished_git(self) -> bool:
+        """Return whether its repository is in the middle of a merge or the like; marks the project then."""
+        return await self._reconciler.has_unfinished_git()
+
     def is_there(self) -> bool:
         """Return whether the project's own folder lies at its root; blocks on the disk."""
         return self._folder.is_there()

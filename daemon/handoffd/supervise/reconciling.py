@@ -17,6 +17,7 @@ from anyio import to_thread
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
 from handoffd.execute.remains import end_member
+from handoffd.inspection.repository import unfinished_in
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.lock import FileLock
 from handoffd.store.projection import MAIN
@@ -53,7 +54,8 @@ class Reconciler:
         self._files = files
         self._tracks = tracks
         self._look = Look(root, files, services, again)
-        self._reach = Reach(root, services)
+        self._reach, self._git = Reach(root, services), Reach(root, services)
+        self._asking_git = Lock()
         self.folder = Folder(root, services.settings.state_dir, services.claims)
         self.health = Health(root, services)
         self.edited = False
@@ -114,7 +116,7 @@ class Reconciler:
             await self._look.at(self._tracks[name], seen, before[name])
         if found.error is not None:
             raise found.error
-        self._mark_as_found()
+        await self._mark_as_found()
 
     async def lock(self) -> None:
         """Lock the project if its folder can be looked at. Raises Locked when another process has it."""
@@ -160,7 +162,7 @@ class Reconciler:
                 self.edited |= await self._look.inspect(self._tracks[name], seen)
             if found.error is not None:
                 raise found.error
-            self._mark_as_found()
+            await self._mark_as_found()
         except HandoffdError as error:
             self.health.mark_error(error)
 
@@ -213,10 +215,23 @@ class Reconciler:
         if self._files.settings.auto and main.track.state is not None and not main.track.ledger.automatic:
             await main.give(Resumed(by="auto: true"))
 
-    def _mark_as_found(self) -> None:
+    async def has_unfinished_git(self) -> bool:
+        """Return whether the repository is in the middle of a merge or the like, and mark that.
+
+        Asked before a dispatch. What an agent does to the repository while it runs is its own business.
+        """
+        async with self._asking_git:  # a look and a dispatch may both want to know
+            what = await self._git.asked(partial(unfinished_in, self._root))
+        if what is not None:
+            self.health.mark("unfinished_git", f"its repository is in the middle of a {what}")
+        return what is not None
+
+    async def _mark_as_found(self) -> None:
         self.health.mark_held(self._files)
         if trouble := [track.standing.trouble for track in self._tracks.values() if track.standing.trouble]:
             self.health.mark("io_error", trouble[0])
+        elif self.health.condition == "unfinished_git" and await self.has_unfinished_git():
+            return
         elif problems := self._files.problems:
             self.health.mark("invalid_rules", *map(str, problems))
         else:

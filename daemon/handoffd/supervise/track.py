@@ -270,6 +270,11 @@ class TrackSupervisor:
             self._services.slots.release(self.key)
             self._services.recorder.waited(self.key)
             return  # woken when its account may be asked
+        if await self._home.has_unfinished_git():
+            self._services.slots.release(self.key)  # a look finds out that it is over
+            self._services.accounts.leave(self.key)
+            self._services.recorder.waited(self.key)
+            return
         self._shortage = descriptor_shortage(self._services) or await self._room.shortage()
         if self._shortage is not None:
             self._services.slots.release(self.key)  # also its place in line: so the poller reminds it

@@ -39,6 +39,10 @@ class Yard:
     def touched(self) -> None:
         """Look at nothing."""
 
+    async def has_unfinished_git(self) -> bool:
+        """It never has."""
+        return False
+
     def is_there(self) -> bool:
         """It always is."""
         return True
