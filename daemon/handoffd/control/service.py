@@ -6,6 +6,7 @@ Everything goes in and comes out as plain JSON values. What the engine refuses c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -265,7 +266,7 @@ class Service(Reads):
         if self._knows(project):
             root = self._supervision.find(project)
         else:
-            root = (await self._supervision.add(_path(project))).project
+            root = (await self._supervision.add(self._path(project))).project
         await self._initialise(root)
         return root
 
@@ -307,7 +308,7 @@ class Service(Reads):
 
     async def add(self, project: str) -> Json:
         """Supervise a project; dispatches nothing, unless its settings say `auto`."""
-        view = await self._supervision.add(_path(project))
+        view = await self._supervision.add(self._path(project))
         return {"type": "added", **await self.status_of(view)}
 
     async def remove(self, project: str) -> Json:
@@ -330,7 +331,7 @@ class Service(Reads):
         """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
         await self._keep_out(caller, "adding projects is for people", hint)
-        impossible = _impossible(roots)
+        impossible = self._impossible(roots)
         added = await self._supervision.add_many([root for root in roots if root not in impossible])
         return added_json({**added, **impossible})
 
@@ -369,20 +370,19 @@ class Service(Reads):
         found = {"projects": list(lifted.projects), "problems": list(lifted.problems)}
         return {"type": "lifted", "account": account, **found}
 
+    def _impossible(self, roots: Iterable[str]) -> Mapping[str, HandoffdError]:
+        """Return which places on the disk cannot be projects, and why."""
+        found: dict[str, HandoffdError] = {}
+        for root in roots:
+            try:
+                self._path(root)
+            except HandoffdError as error:
+                found[root] = error
+        return found
 
-def _impossible(roots: Iterable[str]) -> Mapping[str, HandoffdError]:
-    """Return which places on the disk cannot be projects, and why."""
-    found: dict[str, HandoffdError] = {}
-    for root in roots:
-        try:
-            _path(root)
-        except HandoffdError as error:
-            found[root] = error
-    return found
-
-
-def _path(project: str) -> str:
-    """Return `project` if it can be a place on the disk; a name cannot."""
-    if not project.startswith("/"):
-        raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
-    return project
+    def _path(self, project: str) -> str:
+        """Return `project` if it can be a place on the disk; a name cannot."""
+        if not project.startswith("/"):
+            raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+        check_project(os.path.normpath(project), self._runs_dir.parent)
+        return project

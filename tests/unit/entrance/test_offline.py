@@ -68,11 +68,12 @@ def test_a_folder_that_is_silent_is_not_looked_into(root: Path, settings: Settin
 def test_a_look_needs_no_lock_and_changes_nothing(root: Path, settings: Settings) -> None:
     """It works beside a daemon that holds the lock, and cannot write."""
     offline.give(settings, "start", str(root), {"story": "US-1"}, "eve")
+    (root.parent / "new").mkdir()
 
     with acquire(daemon_lock_path(settings.state_dir), "a test"):
         told = offline.look(settings, lambda service: service.status())
         with pytest.raises(StoreError):
-            offline.look(settings, lambda service: service.add(str(root.parent)))
+            offline.look(settings, lambda service: service.add(str(root.parent / "new")))
 
     assert "bdd" == told["projects"][0]["tracks"][0]["step"]
 
