@@ -86,6 +86,24 @@ async def test_how_it_stands_is_what_the_journal_has_now(tmp_path: Path) -> None
         assert ("text of gate", True, False) == await looked_at(journal, "gate")
 
 
+async def test_a_track_that_was_changed_by_hand_tells_nothing_of_it(tmp_path: Path) -> None:
+    """What waited then still does; also when nothing can be read there, and nothing is there."""
+    path = tmp_path / "journal.db"
+    async with opened(path) as journal:
+        await journal.outbox.keep([GATE], 1)
+        await journal.add_project(KEY.project, "shop", NOW)
+        await journal.commit(record())
+        for change in ("UPDATE tracks SET body = '{'", "DELETE FROM tracks"):
+            with closing(sqlite3.connect(path)) as db:
+                db.execute(change)
+                db.commit()
+
+            now = await journal.outbox.matter_now("gate")
+            assert now is not None
+            assert (None, True, True) == (now.track, now.unsound, now.supervised)
+            assert 0 == (await journal.counts()).waiting_for_people
+
+
 async def test_a_journal_of_schema_8_opens_with_what_waits(tmp_path: Path) -> None:
     """And with what is held back."""
     path = tmp_path / "journal.db"
