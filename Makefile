@@ -7,13 +7,16 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
+.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
 
 test: lint $(READY)  ## Everything CI checks
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-repeat: $(READY)  ## Chosen tests again and again, half of the rounds on a busy machine (TIMES=100 ARGS=tests/unit/execute)
+	@$(BIN)/python -m tests.support.repeat $(if $(TIMES),--times $(TIMES)) $(if $(JOBS),--jobs $(JOBS)) -- $(ARGS)
 
 lint: $(READY)  ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .
