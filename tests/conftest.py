@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 import structlog
+from tests.support.leaks import LeakCheck
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the tests start, and what they would wait for in vain."""
     _let_ctrl_c_through()
     _keep_tracebacks_plain()
+    config.pluginmanager.register(LeakCheck(config), "leaks")
 
 
 def _let_ctrl_c_through() -> None:

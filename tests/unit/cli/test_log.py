@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import anyio
 import pytest
@@ -30,6 +32,8 @@ from handoffd.protocol.state import Status
 class Writing:
     """A run that writes, as its shim would."""
 
+    begun: ClassVar[list[Writing]] = []
+
     def __init__(self, runs_dir: Path, root: Path, run: str = "d1") -> None:
         self.run_dir = runs_dir / run
         self.run_dir.mkdir(parents=True)
@@ -37,6 +41,7 @@ class Writing:
         (self.run_dir / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
         self.ring = ring.Ring(ring.open_output(spec.output, str(root)), position, 1000, 1000, remember=10)
+        self.begun.append(self)
 
     def write(self, text: bytes) -> None:
         """Write some output."""
@@ -46,6 +51,14 @@ class Writing:
         """End the run."""
         self.ring.close()
         (self.run_dir / "exit.json").write_text("{}", encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _let_go() -> Iterator[None]:
+    """Close the files of runs that have not ended, as the end of their shim would."""
+    yield
+    while Writing.begun:
+        Writing.begun.pop().ring.close()
 
 
 STREAM = b"""\

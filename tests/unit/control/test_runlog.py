@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -45,9 +45,11 @@ class Written:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Written:
+def written(tmp_path: Path) -> Iterator[Written]:
     """A run that has said nothing yet."""
-    return Written(tmp_path)
+    written = Written(tmp_path)
+    yield written
+    written.ring.close()
 
 
 async def _all(stream: AsyncIterator[bytes]) -> bytes:

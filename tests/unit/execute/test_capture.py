@@ -18,12 +18,13 @@ from handoffd.execute.runner.capture import Capture, Sieve
 
 @pytest.fixture
 def capture() -> Iterator[Capture]:
-    """An output whose descriptors are closed after the test."""
-    before = set(os.listdir("/proc/self/fd"))
-    yield Capture()
-    for fd in set(os.listdir("/proc/self/fd")) - before:
-        if os.path.exists(f"/proc/self/fd/{fd}") or os.path.lexists(f"/proc/self/fd/{fd}"):
-            os.close(int(fd))
+    """An output whose descriptors are closed after the test, where a shim's end with it."""
+    capture = Capture()
+    yield capture
+    capture.finish()
+    for fd in (capture.pipe, capture.write_end):
+        if fd >= 0:
+            os.close(fd)
 
 
 def opened(capture: Capture, root: Path, output: Path) -> None:

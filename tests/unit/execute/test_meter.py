@@ -33,10 +33,8 @@ class Agent:
         self.run_dir = root / "run"
         self.output = str(root / "output.log")
         self.run_dir.mkdir()
-        self._position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self._ring = ring.Ring(
-            ring.open_output(self.output, str(root)), self._position, HEAD, TAIL, remember=10
-        )
+        position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
+        self._ring = ring.Ring(ring.open_output(self.output, str(root)), position, HEAD, TAIL, remember=10)
 
     def prints(self, *lines: str) -> None:
         """Print lines."""
@@ -49,7 +47,6 @@ class Agent:
     def ends(self) -> None:
         """Print nothing more."""
         self._ring.close()
-        os.close(self._position)
 
     def meter(self) -> Meter:
         """Return somebody who reads along."""

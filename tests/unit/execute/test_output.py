@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,9 +36,11 @@ class Writing:
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Writing:
+def writing(tmp_path: Path) -> Iterator[Writing]:
     """A run that has written nothing yet."""
-    return Writing(tmp_path)
+    writing = Writing(tmp_path)
+    yield writing
+    writing.ring.close()
 
 
 def numbers(count: int) -> bytes:

@@ -57,6 +57,7 @@ def test_file_never_grows_beyond_its_bound(tmp_path: Path) -> None:
     output.write(memoryview(b"x" * 10_000))
 
     assert 300 == (tmp_path / "output.log").stat().st_size
+    output.close()
 
 
 def test_one_line_says_how_much_is_missing(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ FAMILY = "sleep 600 & setsid sleep 600 & (sleep 600 & wait) & wait"
 def family() -> Iterator[subprocess.Popen[bytes]]:
     """A shell with three sleeping descendants of one generation and one of two, in two sessions."""
     with subprocess.Popen(["sh", "-c", FAMILY], start_new_session=True) as shell:
+        # All of them: one that is still to be started would outlive the sweep.
+        eventually_sync(lambda: len(sleepers(shell.pid)) == 3)
         yield shell
         tree.sweep(shell.pid, signal.SIGKILL)
         shell.kill()
@@ -33,8 +35,6 @@ def sleepers(root: int) -> list[tree.Member]:
 
 def test_everybody_below_is_found_parents_first(family: subprocess.Popen[bytes]) -> None:
     """Sessions do not matter, and who is listed comes after the parent it is listed under."""
-    eventually_sync(lambda: len(sleepers(family.pid)) == 3)
-
     members = tree.descendants(family.pid)
 
     assert 4 == len(members)
@@ -46,7 +46,6 @@ def test_everybody_below_is_found_parents_first(family: subprocess.Popen[bytes])
 
 def test_spared_processes_hide_those_below_them(family: subprocess.Popen[bytes]) -> None:
     """What the launcher spares is a shim with all that is the shim's own business."""
-    eventually_sync(lambda: len(sleepers(family.pid)) == 3)
     parents = {m.parent for m in sleepers(family.pid)} - {family.pid}
 
     left = tree.descendants(family.pid, spare=parents)
@@ -56,8 +55,6 @@ def test_spared_processes_hide_those_below_them(family: subprocess.Popen[bytes])
 
 def test_the_slow_way_finds_the_same(family: subprocess.Popen[bytes]) -> None:
     """Kernels without lists of children are served by reading all of /proc."""
-    eventually_sync(lambda: len(sleepers(family.pid)) == 3)
-
     scanned = tree._children_by_scan()
 
     assert sorted(tree.children(family.pid)) == sorted(scanned[family.pid])
@@ -65,7 +62,6 @@ def test_the_slow_way_finds_the_same(family: subprocess.Popen[bytes]) -> None:
 
 def test_sweep_reaches_all_and_tells_whom(family: subprocess.Popen[bytes]) -> None:
     """One sweep of KILL ends everybody below the root, and not the root."""
-    eventually_sync(lambda: len(sleepers(family.pid)) == 3)
     expected = {m.pid for m in tree.descendants(family.pid)}
 
     result = tree.sweep(family.pid, signal.SIGKILL)

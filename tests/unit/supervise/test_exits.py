@@ -99,12 +99,12 @@ async def test_a_limit_counts_from_when_the_agent_said_so(tmp_path: Path) -> Non
 
 def printed(source: Source, at: int, text: bytes) -> ExitRecord:
     """Have an agent say `text` at second `at` and end; return the record of that."""
-    position, output = source.run_dir / POSITION, ring.open_output(source.output, str(source.run_dir))
-    with position.open("wb") as file:
-        kept = ring.Ring(output, file.fileno(), 1000, 8000, remember=10)
-        kept.write(memoryview(text))
-        kept.close()
-    os.utime(position, (at, at))
+    place, output = source.run_dir / POSITION, ring.open_output(source.output, str(source.run_dir))
+    position = os.open(place, os.O_WRONLY | os.O_CREAT, 0o600)
+    kept = ring.Ring(output, position, 1000, 8000, remember=10)
+    kept.write(memoryview(text))
+    kept.close()
+    os.utime(place, (at, at))
     return ExitRecord(run_id="d1", code=1, tail=text.decode(), output_bytes=len(text))
 
 

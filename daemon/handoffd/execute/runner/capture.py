@@ -47,6 +47,7 @@ class Capture:
     def close_write_end(self) -> None:
         """Leave the writing to the program; from then on the pipe ends with the last writer."""
         os.close(self.write_end)
+        self.write_end = -1
 
     @property
     def is_over(self) -> bool:

@@ -115,6 +115,7 @@ class Reserved:
         data = text.encode("utf-8", "surrogatepass")
         if self._fd < 0 or len(data) > self._size:
             write(self._run_dir, self._name, text, durable=durable, modified_ns=modified_ns)
+            self._close()
             return
         os.lseek(self._fd, 0, os.SEEK_SET)
         _write_all(self._fd, data)
@@ -128,3 +129,9 @@ class Reserved:
             # seconds may cost the name, and with it a repetition of the attempt. Half a record that a
             # power cut leaves reads as none.
             os.fsync(self._fd)
+        self._close()
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

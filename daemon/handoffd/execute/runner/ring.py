@@ -122,7 +122,10 @@ def _open_new(name: str, folder: int) -> int:
 
 
 class Ring:
-    """Writes one run's output. `output` None: everything is counted and only the end remembered."""
+    """Writes one run's output, and closes what it was given in the end.
+
+    `output` None: everything is counted and only the end remembered.
+    """
 
     def __init__(self, output: Output | None, position_fd: int, head: int, tail: int, remember: int) -> None:
         self._output = output
@@ -149,13 +152,14 @@ class Ring:
 
     def close(self) -> None:
         """Put the file in reading order under its name; a failure leaves the ring, still readable."""
-        output = self._output
-        if output is None:
-            return
-        self._attempt(lambda: self._linearise(output))
-        os.close(output.fd)
-        os.close(output.folder)
-        self._output = None
+        output, self._output = self._output, None
+        if output is not None:
+            self._attempt(lambda: self._linearise(output))
+            os.close(output.fd)
+            os.close(output.folder)
+        if self._position_fd >= 0:
+            os.close(self._position_fd)
+            self._position_fd = -1
 
     def _write_chunk(self, data: memoryview) -> None:
         self.end = (self.end + bytes(data[-self._remember :]))[-self._remember :]
