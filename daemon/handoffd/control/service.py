@@ -277,7 +277,7 @@ class Service(Reads):
         if name is None:
             name = await to_thread.run_sync(project_name, root)
         done = await to_thread.run_sync(finished_before, root)
-        result = await self._supervision.give(root, Initialised(project=name, done=done))
+        result = await self._supervision.give(root, Initialised(project=name, done=done, as_published=True))
         adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before us
         if result.type == "error" and not adopted:
             raise Refused(result.message, code=result.code, hint=command_for(root, "status"))

@@ -16,6 +16,8 @@ class Initialised:
 
     project: str
     done: tuple[str, ...] = ()
+    as_published: bool = False
+    """Whether its limits are those of the protocol's initial state; False: of a release with the step's."""
     kind: Literal["initialised"] = "initialised"
 
 

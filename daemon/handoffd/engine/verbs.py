@@ -38,6 +38,8 @@ def initialise(situation: Situation, event: Initialised) -> Decision:
     bootstrap = situation.rules.pipelines["story"].bootstrap or situation.rules.pipelines["story"].first
     ledger = with_done(situation.ledger, event.done)
     track = enter(Track(state=state, ledger=ledger), bootstrap, situation.rules)
+    if event.as_published:
+        track = track.with_state(max_attempts=state.max_attempts, timeout_min=state.timeout_min)
     return accept(track, f"{event.project} is initialised", do=f"next: {command('start', 'STORY')}")
 
 

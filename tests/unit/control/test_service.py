@@ -90,7 +90,7 @@ async def test_start_makes_an_unknown_project_known_and_initialised(
     await service(supervision, journal).call("start", root, {"story": "US-7"}, EVE)
 
     assert [
-        (root, Initialised(project="fresh")),
+        (root, Initialised(project="fresh", as_published=True)),
         (root, Started(story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, by="eve")),
     ] == supervision.given
 
@@ -134,7 +134,7 @@ async def test_a_new_project_can_be_given_a_name(
     """Otherwise its own files say how it is called."""
     await service(supervision, journal).call("init", root, {"name": "The Shop"}, EVE)
 
-    assert [Initialised(project="The Shop")] == [verb for _, verb in supervision.given]
+    assert [Initialised(project="The Shop", as_published=True)] == [verb for _, verb in supervision.given]
 
 
 async def test_a_name_nobody_knows_is_not_taken_for_a_path(

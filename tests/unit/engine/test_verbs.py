@@ -56,6 +56,13 @@ def test_a_first_state_stands_at_bootstrap() -> None:
     assert not play.ledger.automatic
 
 
+def test_the_first_state_is_that_of_the_protocol() -> None:
+    """Whatever limits the project's own bootstrap has: they count from the first story on."""
+    play = Playbook().given(Initialised(project="shop", as_published=True))
+    assert State(project="shop") == play.state
+    assert 10 == play.given(Started(story="US-1", bootstrapped=False)).state.timeout_min
+
+
 # --- approve, reject ------------------------------------------------------------------------------
 @pytest.mark.parametrize("status", [Status.PENDING, Status.NEEDS_HUMAN])
 def test_a_gate_is_opened_before_and_after_people_were_told_of_it(status: Status) -> None:
