@@ -281,6 +281,9 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
         return f"paused by {ledger.paused_by}"
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return state.last_error or _question(state)
+    unmet = [name for name in state.blocked_by if name not in project.stories_done()]
+    if state.story is not None and not ledger.closed and unmet:
+        return f"blocked by {', '.join(unmet)}{', which is not done' if len(unmet) == 1 else ''}"
     if not ledger.automatic or state.story is None:
         wanted = "a start" if state.story is None else "somebody to dispatch it"
         return wanted if ledger.automatic else f"{wanted}: the project is at level 1"

@@ -139,6 +139,20 @@ async def test_what_to_type_about_a_blocked_story_is_about_another_one(
         assert peek.result.caller_instruction.endswith(f"next: {peek.result.next_command}")
 
 
+@pytest.mark.parametrize("automatic", [True, False])
+@pytest.mark.parametrize(
+    ("blocked_by", "told"),
+    [(("US-0",), "blocked by US-0, which is not done"), (("US-0", "US-9"), "blocked by US-0, US-9")],
+)
+async def test_a_blocked_story_waits_for_the_other_ones_at_either_level(
+    tmp_path: Path, blocked_by: tuple[str, ...], told: str, automatic: bool
+) -> None:
+    """Somebody who dispatches it would be told so, and nothing else."""
+    blocked = Started(story="US-1", blocked_by=blocked_by, automatic=automatic)
+    async with house(tmp_path) as here, project_in(here, blocked) as project:
+        assert told == (await main(here, project)).waits_for
+
+
 async def test_a_project_that_takes_no_verb_is_mended_first(tmp_path: Path) -> None:
     """A file is to be mended first; what is wrong with it is what the project waits for."""
     async with house(tmp_path) as here, project_in(here, Started(story="US-1"), Paused(by="me")) as project:
