@@ -91,6 +91,29 @@ def test_stories_follow_one_another_by_themselves(tmp_path: Path) -> None:
         assert "clean" == verified(daemon)
 
 
+def test_after_three_stories_a_review_is_suggested(tmp_path: Path) -> None:
+    """In the notice of the third, in status, and to who asks for the next step, also after a restart."""
+    project = sample(tmp_path, rules=ONE_STEP)
+    with running(tmp_path, {"auto_continue": True}) as daemon:
+        daemon.verb("start", project, story="US-001", then=["US-002", "US-003"])
+        wait_until_done(daemon, project, "US-001", "US-002", "US-003")
+        eventually_sync(lambda: 3 <= [one["kind"] for one in daemon.told(project)].count("done"))
+
+        told = {one["story"]: one["why"] for one in daemon.told(project) if one["kind"] == "done"}
+        assert ["US-003"] == [story for story, why in told.items() if "a review of the whole project" in why]
+        daemon.kill()
+        daemon.start()
+        assert daemon.track(project)["review_suggested"]
+        ended = daemon.verb("dispatch", project)
+        assert ("done", True) == (ended["type"], ended["review_suggested"])
+        assert f"handoffd review {project}" in ended["caller_instruction"]
+
+        daemon.verb("start", project, story="US-004")
+        daemon.wait_for(project, lambda track: (track["story"], track["step"]) == ("US-004", "done"))
+        assert not daemon.track(project)["review_suggested"]
+        assert "clean" == verified(daemon)
+
+
 def test_a_person_has_each_story_start_and_a_restart_changes_nothing(tmp_path: Path) -> None:
     """The backlog is what it was, and a `continue` is one story."""
     project = sample(tmp_path, rules=ONE_STEP)

@@ -169,7 +169,7 @@ class Playbook:
         self._numbers += 1
         values: dict[str, Any] = {
             "dispatch": f"d{self._numbers}", "executor": "rehearsal", "mark": mark(self._numbers),
-            "keeps_gate": True,
+            "keeps_gate": True, "reopenings": 0,
         }  # fmt: skip
         return self.given(Advanced(**{**values, **fields}))
 

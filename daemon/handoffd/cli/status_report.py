@@ -196,6 +196,10 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield f"{whose}: {shorten(track['last_error'], width)}"
     if track["backlog"]:
         yield f"backlog: {_backlog(track, width)}"
+    if track.get("review_suggested"):
+        from handoffd.engine.commands import command_for
+
+        yield f"a review of the project is suggested: {plain(command_for(project['project'], 'review'))}"
     if whole:
         yield from _details(project, track)
     if track["next_command"]:

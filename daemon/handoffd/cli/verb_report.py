@@ -36,7 +36,11 @@ def _dispatched(answer: Json) -> list[str]:
 
 
 def _done(answer: Json) -> list[str]:
-    return [plain(answer["summary"])]
+    lines = [plain(answer["summary"])]
+    if answer.get("review_suggested"):
+        review = plain(command_for(answer["project"], "review"))
+        lines.append(f"  a review of the project is suggested: {review}")
+    return lines
 
 
 def _needs_human(answer: Json) -> list[str]:

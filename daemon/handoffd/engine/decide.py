@@ -88,7 +88,9 @@ from handoffd.protocol.state import Status
 def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decision:
     """Return the next track and what must be done about it. Same input, same output."""
     goes_on = isinstance(event, Advanced) and event.auto_continue
-    decision = _decide(Situation(track, rules, now, auto_continue=goes_on), event)
+    reopenings = event.reopenings if isinstance(event, Advanced | PromptTaken) else None
+    situation = Situation(track, rules, now, auto_continue=goes_on, reopenings=reopenings)
+    decision = _decide(situation, event)
     grounds = decision.grounds or (_row_of(track, event, decision),)
     return changed(decision, grounds=grounds, basis=Basis(rules, now))
 

@@ -92,6 +92,8 @@ class Situation:
     now: datetime
     auto_continue: bool = False
     """Whether the next story of the backlog starts without anybody asking for it."""
+    reopenings: int | None = None
+    """How many reopenings the history tells of; None: nothing speaks for a review, or against one."""
 
     @property
     def state(self) -> State:

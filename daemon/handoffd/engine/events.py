@@ -58,7 +58,8 @@ class Advanced:
     `over` is the cap that lets nothing more be spent, also the one of each attempt at which its last run
     was ended, as long as that is in force; `auto_continue` is True when the next story of the backlog shall
     start without anybody asking for it; `keeps_gate` is False in events of releases in which
-    the step table alone said what a gate is.
+    the step table alone said what a gate is; `reopenings` is how many the history tells of, where the turn
+    may end the story, and None in events of releases that suggested no review.
     """
 
     dispatch: str
@@ -72,6 +73,7 @@ class Advanced:
     resume: bool = False
     auto_continue: bool = False
     keeps_gate: bool = False
+    reopenings: int | None = None
     kind: Literal["advanced"] = "advanced"
 
 

@@ -202,13 +202,14 @@ class PromptTaken:
     """A person or another tool takes the prompt of the next turn, to do that step (Level 1).
 
     `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
-    and are not; `keeps_gate` as in `Advanced`.
+    and are not; `keeps_gate` and `reopenings` as in `Advanced`.
     """
 
     dispatch: str
     unmet: tuple[str, ...] = ()
     by: str = "cli"
     keeps_gate: bool = False
+    reopenings: int | None = None
     kind: Literal["prompt_taken"] = "prompt_taken"
 
 

@@ -34,6 +34,8 @@ class Finished:
     caller_instruction: str
     next_command: str | None = None
     next_story: str | None = None
+    review_suggested: bool = False
+    """Three stories have ended, or were reopened, since a review of the whole project was suggested last."""
     type: Literal["done"] = "done"
 
 

@@ -6,6 +6,7 @@ come next, or to a stop. It starts nothing; `dispatching.py` does that with what
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from handoffd.engine.advice import is_unrouted, next_command
@@ -16,7 +17,7 @@ from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
 from handoffd.engine.effects import WriteChecklist
 from handoffd.engine.results import Finished, TimedOut
-from handoffd.engine.track import Facts, Ledger, Parked, Queued, Track
+from handoffd.engine.track import Facts, Ledger, Parked, Queued, SinceReview, Track
 from handoffd.engine.usage import usage_in_words
 from handoffd.engine.wording import ask_human, notice
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
@@ -56,14 +57,37 @@ def finish(situation: Situation) -> Decision:
     )  # fmt: skip
     if state.story is not None:
         done = (*(name for name in ledger.stories_done if name != state.story), state.story)
-        track = track.with_ledger(stories_done=done, told=None)
+        track = track.with_ledger(stories_done=done, told=None, review=_review(situation))
     summary = _summary(state, ledger.facts)
     here = situation.at(track)
     result = finished(here, summary)
     why = f"{state.step} passed; the pipeline ends"
-    told = "; ".join(part for part in (why, still_waiting(here)) if part)
+    told = "; ".join(part for part in (why, still_waiting(here), _review_in_words(here)) if part)
     decision = Decision(track=track, result=result, why=why)
     return decision.also(notice(track, "done", summary, why=told, action=result.next_command))
+
+
+SUGGEST_REVIEW_AFTER: Final = 3
+"""Ends of stories, or reopenings, after which a review of the whole project is suggested."""
+
+
+def _review(situation: Situation) -> SinceReview:
+    """Return what speaks for a review at the end of a story; a custom task does not."""
+    before, state, seen = situation.ledger.review, situation.state, situation.reopenings
+    if seen is None:
+        return before
+    if state.task_type == "custom":
+        return replace(before, suggested=False)
+    others = sum(1 for name in situation.ledger.stories_done if name != state.story)
+    ends = (others if before.ends is None else before.ends) + 1
+    told = min(before.reopenings, seen)  # a history may have been begun anew
+    if max(ends, seen - told) < SUGGEST_REVIEW_AFTER:
+        return SinceReview(ends=ends, reopenings=told)
+    return SinceReview(ends=0, reopenings=seen, suggested=True)
+
+
+def _review_in_words(situation: Situation) -> str | None:
+    return "a review of the whole project is suggested" if situation.ledger.review.suggested else None
 
 
 def finished(situation: Situation, summary: str) -> Finished:
@@ -75,10 +99,14 @@ def finished(situation: Situation, summary: str) -> Finished:
         following, do = None, f"{by_itself.story} of the backlog starts by itself"
     else:
         do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
+    suggested = situation.ledger.review.suggested
+    if suggested:
+        do = f"{_review_in_words(situation)} ({command('review')}); {do}"
     return Finished(
         story=situation.state.story,
         summary=summary,
         next_story=upcoming.story if upcoming else None,
+        review_suggested=suggested,
         next_command=following,
         caller_instruction=f"{summary}; {do}",
     )
@@ -253,7 +281,7 @@ def lasting(ledger: Ledger) -> Ledger:
         self_paused=ledger.self_paused, faults=ledger.faults,
         last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
         parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
-        auto_continue=ledger.auto_continue,
+        auto_continue=ledger.auto_continue, review=ledger.review,
     )  # fmt: skip
 
 
@@ -298,5 +326,5 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         last_mark=project.last_mark, stories_done=project.stories_done, backlog=project.backlog,
         parked=project.parked, dispatch=None, limited=project.limited,
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
-        auto_continue=project.auto_continue,
+        auto_continue=project.auto_continue, review=project.review,
     )  # fmt: skip

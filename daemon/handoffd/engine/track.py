@@ -152,6 +152,18 @@ class Asking:
     """How it ended, and what was wrong with what it left."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinceReview:
+    """What has happened since a review of the whole project was suggested last."""
+
+    ends: int | None = None
+    """How often a story came to its end; None: of a release that did not count."""
+    reopenings: int = 0
+    """How many reopenings the history told of when it was suggested last."""
+    suggested: bool = False
+    """The latest end of a story was one at which it is suggested."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
     """What the journal remembers of a track beside its STATE."""
@@ -209,6 +221,7 @@ class Ledger:
     """The schedule that the story in flight came from; None: a person asked for it."""
     auto_continue: bool | None = None
     """Whether the next of the backlog starts by itself, as a person chose; None: as the settings say."""
+    review: SinceReview = SinceReview()
     limited: tuple[Limit, ...] = ()
     """The accounts that answered this track with a limit last."""
     spent: Usage = Usage()

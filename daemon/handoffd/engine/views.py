@@ -90,6 +90,8 @@ class TrackView:
     """The story of the backlog that starts next; None when there is none that could."""
     next_by_itself: bool = False
     """Whether it does that by itself, as soon as no story is in flight; else a `continue` starts it."""
+    review_suggested: bool = False
+    """Whether a review of the whole project is suggested, now that the story is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from handoffd.inspection.templates import templates_for
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status
+from handoffd.supervise.history import reopenings
 from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.reporting import peek_at
 
@@ -50,7 +51,9 @@ def _turn(root: str, rules: RuleBook) -> Decision:
     track = decide(Track(), found, rules, now).track
     done = {*track.ledger.stories_done, MAX_ATTEMPTS}
     unmet = tuple(story for story in state.blocked_by if story not in done)
-    turn: Event = PromptTaken(dispatch="", unmet=unmet, by="peek", keeps_gate=True)
+    turn: Event = PromptTaken(
+        dispatch="", unmet=unmet, by="peek", keeps_gate=True, reopenings=reopenings(root)
+    )
     if state.story is None:  # taken, it would be the bootstrap's prompt; a story may begin elsewhere
         turn = Advanced(dispatch="", executor=EXTERNAL, unmet=unmet, keeps_gate=True)
     return decide(track, turn, rules, now)

@@ -36,7 +36,7 @@ def verb(name: str, root: Root, /, **arguments: Any) -> Json:
     try:
         return give(place(), name, path, given).json
     except NotFound:
-        if parsed_state(path) is None:
+        if not _has_state(path):
             raise
     give(place(), "add", path, {})
     return give(place(), name, path, given).json
@@ -55,6 +55,11 @@ def peeked(root: Root) -> Json:
             lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
         ).json
     except NotFound:
-        if parsed_state(path) is None:
+        if not _has_state(path):
             raise
     return peeking.peek(path, at.settings().language)
+
+
+def _has_state(path: str) -> bool:
+    """Return whether a folder has a STATE.json. Raises InvalidFile for one that means nothing, StoreError."""
+    return os.path.isdir(path) and parsed_state(path) is not None

@@ -98,6 +98,8 @@ class Report:
         lines.append(self._look_at(result.get("review") or ()))
         if action == "done" and result.get("next_story"):
             lines.append(self.wording.say("action.next_story", story=result["next_story"]))
+        if action == "done" and result.get("review_suggested"):
+            lines.append(self.wording.say("more.review"))
         return _text([*lines, self._next(action, result, by_hand=by_hand)])
 
     def _next(self, action: str, result: Json, *, by_hand: bool) -> str | None:

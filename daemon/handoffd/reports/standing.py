@@ -97,6 +97,8 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
         lines.append(wording.say("more.why", why=track["waits_for"]))
     if topic == "blocked" and track.get("human_note"):
         lines.append(wording.say("more.note", note=track["human_note"]))
+    if track.get("review_suggested"):
+        lines.append(wording.say("more.review"))
     if track["backlog"]:
         lines.append(wording.say("more.backlog", stories=wording.listed(list(track["backlog"]))))
         if track.get("next_story") and len(track["backlog"]) > 1:

@@ -163,6 +163,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         gate=_at_gate(project, track.track),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, auto_continue=track.continues) is not None,
+        review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
 
 

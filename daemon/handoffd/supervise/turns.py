@@ -19,9 +19,11 @@ from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
 from handoffd.inspection.table import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
+from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.supervise.choosing import Choosing
 from handoffd.supervise.handoffs import HandoffFiles
+from handoffd.supervise.history import reopenings
 from handoffd.supervise.home import Home
 from handoffd.supervise.preparing import Preparation, dispatch_id
 from handoffd.supervise.services import Services
@@ -101,8 +103,9 @@ class Turns:
         if not self._home.running:
             await self._files.refresh()
         return PromptTaken(
-            dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by, keeps_gate=True
-        )
+            dispatch=dispatch_id(self._services.clock), unmet=self._unmet(track), by=by, keeps_gate=True,
+            reopenings=await self._reopenings(track),
+        )  # fmt: skip
 
     async def lay_out(self, track: Track, dispatch: str) -> None:
         """Keep the prompt of an attempt that somebody else makes. Raises HandoffdError."""
@@ -134,6 +137,7 @@ class Turns:
         choice = await self._choosing.choose(track)
         return Advanced(
             keeps_gate=True,
+            reopenings=await self._reopenings(track),
             dispatch=dispatch_id(self._services.clock),
             executor=choice.executor,
             account=choice.account,
@@ -143,6 +147,14 @@ class Turns:
             over=self.over(track),
             auto_continue=self.auto_continue(track),
         )
+
+    async def _reopenings(self, track: Track) -> int:
+        """Return how many reopenings the history tells of, if the turn may be the one that ends the story."""
+        state = track.state
+        rule = self._files.rules.steps.get(state.step) if state is not None else None
+        if state is None or rule is None or state.status is not Status.PASS or rule.next_on_pass != DONE:
+            return 0
+        return await to_thread.run_sync(reopenings, self._key.project)
 
     def _unmet(self, track: Track) -> tuple[str, ...]:
         """Return the stories that must be done before the track goes on, and are not."""

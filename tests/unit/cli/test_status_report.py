@@ -140,6 +140,14 @@ def test_whether_the_next_story_starts_by_itself_is_told_of_that_story(by_itself
     assert f"    backlog: 2 stories, next {said}; US-2" in _lines(project_view("/srv/shop", track))
 
 
+def test_a_review_that_is_suggested_is_told_with_its_command() -> None:
+    """A daemon of an older release tells nothing of it."""
+    track = track_view(step="done", status="pass", review_suggested=True)
+    line = "    a review of the project is suggested: handoffd review /srv/shop"
+    assert line in _lines(project_view("/srv/shop", track))
+    assert line not in _lines(project_view("/srv/shop", track_view(step="done", status="pass")))
+
+
 def test_an_error_under_an_attempt_that_runs_is_that_of_the_last_one() -> None:
     """What runs has not failed yet."""
     running, waiting = (track_view(status=status, last_error="boom") for status in ("running", "failing"))

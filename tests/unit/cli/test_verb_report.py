@@ -23,6 +23,12 @@ from handoffd.engine.views import AppliedKind
         ),
         (results.Finished(story="US-1", summary="US-1 is done", caller_instruction="x"), "US-1 is done"),
         (
+            results.Finished(
+                story="US-3", summary="US-3 is done", caller_instruction="x", review_suggested=True
+            ),
+            "US-3 is done\n  a review of the project is suggested: handoffd review /srv/shop",
+        ),
+        (
             results.NeedsHuman(step="review", message="look", caller_instruction="x", review=("docs/a.md",)),
             "look\n  review: docs/a.md",
         ),
@@ -46,7 +52,8 @@ def test_each_result_is_told(result: results.Result, line: str) -> None:
     """In one line, or a few."""
     adapter: TypeAdapter[results.Result] = TypeAdapter(results.Result)
 
-    assert line.split("\n") == report(adapter.dump_python(result, mode="json"))
+    answer = {"project": "/srv/shop", **adapter.dump_python(result, mode="json")}
+    assert line.split("\n") == report(answer)
 
 
 def test_no_result_is_forgotten() -> None:

@@ -17,10 +17,12 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.decision import Ground, Moved, Situation
+from handoffd.engine.effects import Notify
 from handoffd.engine.events import DeadlinePassed
 from handoffd.engine.requests import Approved, Rejected, Retried, Started
+from handoffd.engine.results import Finished
 from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, lasting, next_parked, visit
-from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
+from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, SinceReview, Track
 from handoffd.protocol.state import Reason, Status
 
 STORY = ("bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")
@@ -319,6 +321,85 @@ def test_the_end_of_a_story_clears_what_was_its_own() -> None:
         reopened_from=None, last_error=None, completed_at=play.now, result="done", orders="notify",
     )  # fmt: skip
     assert ("US-0", "US-2", "US-1") == play.ledger.stories_done
+
+
+# --- reviews --------------------------------------------------------------------------------------
+def ended(
+    ledger: Ledger, story: str = "US-1", reopenings: int | None = 0, task_type: str = "story"
+) -> tuple[bool, Playbook]:
+    """Return whether a review is suggested at the end of a story, and how it was played."""
+    last = track_at("update-memory", Status.PASS, story=story, task_type=task_type, ledger=ledger)
+    play = Playbook(last).turn(reopenings=reopenings)
+    result = play.decision.result
+    assert isinstance(result, Finished)
+    return result.review_suggested, play
+
+
+def ends_of(*stories: str, ledger: Ledger | None = None, task_type: str = "story") -> list[bool]:
+    """Return, for each of some stories that end one after the other, whether a review is suggested."""
+    told, ledger = [], ledger or Ledger()
+    for story in stories:
+        suggested, play = ended(ledger, story, task_type=task_type)
+        told.append(suggested)
+        ledger = lasting(play.ledger)
+    return told
+
+
+def test_a_review_is_suggested_at_every_third_end() -> None:
+    """It is a suggestion, not a nuisance: two stories later nothing is said of it."""
+    assert [False, False, True, False, False, True] == ends_of(*(f"US-{number}" for number in range(6)))
+
+
+def test_a_story_that_is_reopened_and_ends_again_speaks_for_a_review() -> None:
+    """As a new one does."""
+    assert [False, False, True] == ends_of("US-1", "US-1", "US-1")
+
+
+def test_a_custom_task_is_no_story() -> None:
+    """It neither counts, nor is a review suggested at its end because there was one at the last."""
+    assert [False] * 4 == ends_of("C-1", "C-2", "C-3", "C-4", task_type="custom")
+    after = Ledger(review=SinceReview(ends=0, suggested=True))
+    suggested, play = ended(after, "C-1", task_type="custom")
+    assert (False, 0) == (suggested, play.ledger.review.ends)
+
+
+def test_what_was_done_before_it_was_counted_counts_once() -> None:
+    """In a project that comes from elsewhere, or from a release that did not count."""
+    done = Ledger(stories_done=("US-1", "US-2", "US-3", "US-4"))
+    assert [True, False, False, True] == ends_of("US-5", "US-6", "US-7", "US-8", ledger=done)
+
+
+def test_three_reopenings_are_a_reason_too() -> None:
+    """They are told of by the history, which others write as well; each is a reason once."""
+    suggested, play = ended(Ledger(), reopenings=3)
+    assert suggested
+    suggested, play = ended(lasting(play.ledger), reopenings=5)
+    assert not suggested
+    suggested, play = ended(lasting(play.ledger), reopenings=6)
+    assert suggested
+    suggested, play = ended(lasting(play.ledger), reopenings=1)  # begun anew
+    assert not suggested
+    assert ended(lasting(play.ledger), reopenings=4)[0]
+
+
+def test_people_and_programs_are_told_of_it() -> None:
+    """In the notice, in the answer, and again when the end is asked about; the next story ends that."""
+    suggested, play = ended(Ledger(review=SinceReview(ends=2)))
+    assert suggested
+    (told,) = [order for order in play.orders if isinstance(order, Notify)]
+    assert "a review of the whole project is suggested" in (told.why or "")
+    assert "handoffd review {project}" in play.decision.result.caller_instruction
+    play.turn()
+    assert isinstance(play.decision.result, Finished)
+    assert play.decision.result.review_suggested
+    play.started("US-2")
+    assert not ended(lasting(play.ledger), "US-2")[0]
+
+
+def test_ends_of_a_release_that_did_not_count_are_decided_as_they_were() -> None:
+    """Their events do not know of the history; so the journal of then replays."""
+    suggested, play = ended(Ledger(stories_done=("US-8", "US-9")), reopenings=None)
+    assert (False, SinceReview()) == (suggested, play.ledger.review)
 
 
 def test_a_queued_story_is_named_until_it_starts() -> None:

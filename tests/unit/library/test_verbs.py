@@ -9,6 +9,8 @@ import pytest
 
 from handoffd import (
     Dispatched,
+    DispatchResult,
+    Finished,
     NotFound,
     Refused,
     Status,
@@ -51,9 +53,11 @@ def test_a_folder_with_a_state_is_taken_in(shop: Path) -> None:
 
 
 def test_a_folder_without_a_state_is_not_taken_in(shop: Path) -> None:
-    """A dispatch begins nothing by itself."""
-    with pytest.raises(NotFound):
-        dispatch(shop)
+    """A dispatch begins nothing by itself; nor is a folder that was never there a project that is gone."""
+    for root in (shop, shop.with_name("nowhere")):
+        for ask in (dispatch, peek):
+            with pytest.raises(NotFound):
+                ask(root)
 
 
 def test_a_story_that_was_done_before_is_not_begun_again(shop: Path) -> None:
@@ -102,6 +106,45 @@ def test_a_story_by_hand(shop: Path) -> None:
     apply_handoff(shop)
     assert "done" == dispatch(shop).type
     assert ("bdd", "bdd") == (reopen(shop, "bdd", "Once more.").step, read_state(shop).reopened_from)
+
+
+def ends(root: Path, story: str) -> DispatchResult:
+    """Do a story to its end, and return what that is."""
+    start_story(root, story)
+    while (turn := dispatch(root)).type in {"dispatched", "needs_human"}:
+        if turn.type == "needs_human":
+            approve_review(root)
+        else:
+            hand_over(root)
+            assert "applied" == apply_handoff(root).type
+    return turn
+
+
+def test_after_three_stories_a_review_is_suggested(shop: Path) -> None:
+    """By the answer at the end of the third, and as long as that is the last."""
+    ended = [ends(shop, f"US-00{number}") for number in (1, 2, 3)]
+
+    assert [False, False, True] == [isinstance(turn, Finished) and turn.review_suggested for turn in ended]
+    again = dispatch(shop)
+    assert isinstance(again, Finished)
+    assert again.review_suggested
+    assert "handoffd review" in again.caller_instruction
+
+
+def test_reopenings_of_before_speak_for_a_review(shop: Path) -> None:
+    """The reference wrote them into the history, and suggested it because of them."""
+    (shop / ".ai/history.md").write_text("### Reopen — US-9 → impl\n- **Note**: N/A\n" * 3)
+    (shop / ".ai/STATE.json").write_text(
+        '{"project": "shop", "story": "US-001", "step": "update-memory", "status": "pass"}'
+    )
+    seen = peek(shop).result
+    assert isinstance(seen, Finished)
+    assert seen.review_suggested
+
+    ended = dispatch(shop)
+
+    assert isinstance(ended, Finished)
+    assert ended.review_suggested
 
 
 def test_stories_wait_behind_one_another_until_the_next_is_asked_for(shop: Path) -> None:

@@ -50,6 +50,12 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
             "US-005 全部完成 ✓\n下一個是 US-006\n請輸入「繼續」",
         ),
         (
+            "done",
+            {"story": "US-005", "review_suggested": True, "next_command": "handoffd start /srv/shop STORY"},
+            "US-005 全部完成 ✓\n建議審查整個專案：請輸入「審查」\n"
+            "請輸入「開始 US-001」（換成故事編號），或直接說要做什麼",
+        ),
+        (
             "dispatched",
             {"story": "US-005", "step": "impl", "attempt": 2, "next_command": "handoffd apply /srv/shop"},
             "US-005 實作第 2 次：提示詞在這裡\n寫出交接檔後，請輸入「繼續」",

@@ -182,6 +182,8 @@ def test_what_was_asked_is_answered() -> None:
     assert "Still to come: verification → memory update" in standing(EN, busy, topic="steps")
     assert "原因：a slot" in standing(ZH, busy, topic="blocked")
     assert "Waiting behind it: US-6" in standing(EN, busy)
+    suggested = view(step="done", status="pass", review_suggested=True)
+    assert "建議審查整個專案：請輸入「審查」" in standing(ZH, suggested)
     assert "Lately: news" in standing(EN, busy, lately="news")
     assert "Tests: nothing was measured yet" in standing(EN, view(), topic="tests")
     assert "沒有剩下的步驟" in standing(ZH, view(step="update-memory"), topic="steps")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.supervise.making import make_project
 
 from handoffd.errors import StoreError
-from handoffd.supervise.history import append_history
+from handoffd.supervise.history import append_history, reopenings
 
 
 def test_history_is_appended_to_once(tmp_path: Path) -> None:
@@ -33,6 +33,21 @@ def test_an_entry_begins_a_line_of_its_own(tmp_path: Path) -> None:
     append_history(root, "### Reopen\n")
 
     assert "- US-1 done\n### Reopen\n" == file.read_text()
+
+
+def test_reopenings_are_counted_whoever_wrote_them(tmp_path: Path) -> None:
+    """Both forms of ours and that of the reference are headings; what only speaks of one is none."""
+    root = make_project(tmp_path)
+    assert 0 == reopenings(root)
+    file = Path(root, ".ai/history.md")
+    file.write_text(
+        "### Reopen — US-1 → impl\n- **Note**: N/A\n### Reopen US-2 at bdd (2026-01-31)\n"
+        "no ### Reopen\n### Reopened\n"
+    )
+    assert 2 == reopenings(root)
+    file.unlink()
+    file.mkdir()
+    assert 0 == reopenings(root)
 
 
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
