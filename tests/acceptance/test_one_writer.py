@@ -56,14 +56,20 @@ def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
             (project / ".ai/release-bdd").touch()
             first.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing")
             assert 1 == len(second.told(project))
-            first.kill()
-            eventually_sync(lambda: view(second, project)["condition"] == "ok")
+            eventually_sync(lambda: len(starts(project)) == 2)
 
+            first.kill()  # its agent works on, and keeps the second one out
+            eventually_sync(lambda: "agent of another handoffd" in view(second, project)["detail"])
+            assert "LOCKED" == second.verb("start", project, story="US-002", force=True)["code"]
+            first.start()
+            (project / ".ai/release-sdd-delta").touch()
+            first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing")
+
+            first.kill()
+            (project / ".ai/release-contract").touch()  # with it the last run of the first one ends
+            eventually_sync(lambda: view(second, project)["condition"] == "ok")
             assert [] == second.runs(project)
-            eventually_sync(
-                lambda: len(starts(project)) == 2
-            )  # the agent outlives its daemon, and says so itself
-            assert 2 == len(set(starts(project)))
+            assert 3 == len(set(starts(project))) == len(starts(project))
 
 
 def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def end_member(pid: int, runs_dir: Path, socket: Path) -> bool:
     except OSError:
         return False
     try:
-        if pid == os.getpid() or not _is_member(pid, runs_dir, socket):
+        if pid == os.getpid() or not is_member(pid, runs_dir, socket):
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         ended = select.poll()
@@ -64,7 +64,8 @@ def is_runner(command: bytes) -> bool:
     return program.endswith(_RUNNERS)
 
 
-def _is_member(pid: int, runs_dir: Path, socket: Path) -> bool:
+def is_member(pid: int, runs_dir: Path, socket: Path) -> bool:
+    """Return whether a process belongs to one of our runs, or is our launcher or a shim of ours."""
     begun = f"{MARK}=".encode()
     for _ in range(MOST_ANCESTORS):
         if (seen := proc.stat(pid)) is None or pid <= 1:

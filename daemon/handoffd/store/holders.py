@@ -60,8 +60,11 @@ def holder_of_folder(status: os.stat_result) -> Holder | None:
     and has ended; so all descriptors that this account may see are looked through then. That takes a moment.
     """
     pid = next(_listed(status), None) or next(_with_descriptor(status), None)
-    if pid is None:
-        return None
+    return None if pid is None else described(pid)
+
+
+def described(pid: int) -> Holder:
+    """Return what can be found out about a process."""
     return Holder(pid=pid, command=_command(pid), account=_account(pid), state_dir=_state_dir(pid))
 
 

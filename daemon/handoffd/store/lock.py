@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import struct
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -25,12 +26,16 @@ import structlog
 from handoffd.engine.commands import mending
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE, storage_error
-from handoffd.store.holders import DAEMON_LOCK, Holder, holder_of, holder_of_folder, started_at
+from handoffd.store.holders import DAEMON_LOCK, Holder, described, holder_of, holder_of_folder, started_at
 
 log = structlog.get_logger(__name__)
 
 _CANNOT = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 """What file systems say that cannot lock a folder; NFS wants one that is open for writing."""
+
+
+_RECORD_LOCK = "hhqqi"
+"""The kernel's `struct flock`: type, whence, start, length, pid."""
 
 
 class FileLock:
@@ -41,6 +46,20 @@ class FileLock:
         """What it is told from other locks by; of a project's folder no file of that name need be there."""
         self._handle: int | None = handle
         self._signed = signed
+
+    def worker(self) -> int | None:
+        """Return the shim of a run in the locked folder, whichever daemon began it; None: nothing runs.
+
+        A run outlives its daemon, and its shim shows that by a record lock. 0: it cannot be seen from here.
+        """
+        if self._handle is None:
+            return None
+        asked = struct.pack(_RECORD_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            found = struct.unpack(_RECORD_LOCK, fcntl.fcntl(self._handle, fcntl.F_GETLK, asked))
+        except OSError:
+            return None
+        return None if found[0] == fcntl.F_UNLCK else found[4]
 
     def release(self) -> None:
         """Let others have it; harmless when repeated."""
@@ -135,9 +154,14 @@ def _tell(root: str, why: str) -> None:
     log.warning("project locked for this state directory only", project=root, error=why)
 
 
-def _in_use(root: Path, holder: Holder | None) -> Locked:
+def has_stranger(root: Path, pid: int) -> Locked:
+    """Return that the run which process `pid` looks after in a project is of another daemon."""
+    return _in_use(root, described(pid) if pid else None, "an agent of another handoffd, looked after by ")
+
+
+def _in_use(root: Path, holder: Holder | None, what: str = "") -> Locked:
     who = str(holder) if holder else "a process that cannot be seen from here, as in a container"
-    error = Locked(f"the project {root} is in use by {who}", hint=mending(str(root), "locked"))
+    error = Locked(f"the project {root} is in use by {what}{who}", hint=mending(str(root), "locked"))
     if holder is not None:
         state_dir = str(holder.state_dir) if holder.state_dir else None
         error.details = {"pid": holder.pid, "state_dir": state_dir}

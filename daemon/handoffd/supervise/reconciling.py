@@ -16,10 +16,10 @@ from anyio import to_thread
 
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
-from handoffd.execute.remains import end_member
+from handoffd.execute.remains import end_member, is_member
 from handoffd.inspection.repository import unfinished_in
 from handoffd.store.atomic import sweep_temporaries
-from handoffd.store.lock import FileLock
+from handoffd.store.lock import FileLock, has_stranger
 from handoffd.store.projection import MAIN
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
@@ -134,8 +134,9 @@ class Reconciler:
             self.folder.hold(held)
         return True
 
-    async def _locked(self, lock: Callable[[], FileLock]) -> FileLock:
+    async def _locked(self, acquire: Callable[[], FileLock]) -> FileLock:
         """Return the project's lock. An agent of ours that has it is ended: it would lock us out for good."""
+        lock = partial(self._alone, acquire)
         for _ in range(_LOCKOUTS):
             try:
                 return await self._reach.asked(lock)
@@ -150,6 +151,18 @@ class Reconciler:
                 notice = lockout_notice(self._root, locked.message, self._services.clock)
                 self._services.notifier.send(notice)
         return await self._reach.asked(lock)
+
+    def _alone(self, acquire: Callable[[], FileLock]) -> FileLock:
+        """Return the project's lock. Raises Locked while an agent works there whose daemon is another one.
+
+        That daemon may be dead, and will ask for the agent's result when it is back.
+        """
+        held, settings = acquire(), self._services.settings
+        worker = held.worker()
+        if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
+            held.release()
+            raise has_stranger(Path(self._root), worker)
+        return held
 
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""

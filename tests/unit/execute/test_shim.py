@@ -19,6 +19,7 @@ from tests.support.runs import PYTHON, end_processes, hydra_is_grown, processes,
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
 from handoffd.execute.output import output_bytes
 from handoffd.execute.runner import proc, records, shim
+from handoffd.store.lock import acquire_project, project_lock_path
 
 MIB = 1024 * 1024
 PROGRAM = (PYTHON, "-I", "-S", "-E", shim.__file__)
@@ -56,6 +57,21 @@ def finish(run_dir: Path) -> ExitRecord:
 def run(root: Path, *argv: str, **more: Any) -> ExitRecord:
     """Run `argv` to its end."""
     return finish(begin(root, run_spec(root, "r1", *argv, **more)))
+
+
+def test_a_run_is_seen_by_whoever_locks_its_folder(root: Path) -> None:
+    """For as long as its shim lives, and also once its output is open; its program holds nothing."""
+    path = project_lock_path(root / "locks", root)
+    with acquire_project(path, root) as lock:
+        assert lock.worker() is None
+    run_dir = begin(root, run_spec(root, "r1", "sh", "-c", "until test -e go; do sleep 0.05; done"))
+    eventually_sync((root / "runs/r1/output.log").exists)
+
+    with acquire_project(path, root) as lock:
+        eventually_sync(lambda: lock.worker() == claim_of(run_dir).pid)
+        (root / "go").touch()
+        finish(run_dir)
+        assert lock.worker() is None
 
 
 def test_exit_code_output_and_time_are_recorded(root: Path) -> None:

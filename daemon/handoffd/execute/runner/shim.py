@@ -16,11 +16,13 @@ no sync. What does need one is the result of work: the exit record.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 if __name__ == "__main__":
     # Appended, never put in front: nothing installed beside this package may shadow the library.
@@ -113,8 +115,10 @@ class Shim:
     def _start(self) -> base.RunSpec:
         spec = self._read_spec()
         self._run_id = spec.run_id
+        mark = _Mark(spec.cwd)
         record = records.Reserved(self._run_dir, base.START, _START_BYTES)
         stdin = spawn.open_stdin(spec.stdin)
+        mark.set()
         self._began = time.monotonic()
         self._memory_kills = memory.kills()
         pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
@@ -124,6 +128,7 @@ class Shim:
         self._poll.register(self._capture.pipe, select.POLLIN)
         # Not before: what the program writes meanwhile waits in the pipe.
         self._capture.open(self._run_dir, spec)
+        mark.set()
         self._write_start_record(record, pid)
         return spec
 
@@ -220,6 +225,24 @@ class Shim:
             out_of_memory=self._by == "itself"
             and memory.explains(result, self._memory_kills, memory.kills()),
         )
+
+
+class _Mark:
+    """Shows every daemon that locks the project, while this process lives, that a run works there.
+
+    The daemon of this run may be dead by then, and another one have come. It is a record lock: no program
+    that is started inherits it, and the `flock` of daemons does not meet it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._handle = -1
+        with suppress(OSError, ValueError):  # it may be entered, and not be read
+            self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def set(self) -> None:
+        """Set it, also once more after anything here has closed the folder, which takes such a lock away."""
+        with suppress(OSError, ValueError):  # a file system without such locks, or nothing to lock
+            fcntl.lockf(self._handle, fcntl.LOCK_SH)
 
 
 def _write(place: records.Reserved, record: base.ExitRecord) -> None:
