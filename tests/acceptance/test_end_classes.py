@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
+from tests.support.wallclock import WallClock
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,36 @@ def test_a_session_that_is_gone_is_begun_anew_at_no_cost(daemon: Daemon, tmp_pat
     assert [(1, "failing"), (2, "interrupted"), (2, "pass")] == attempts(daemon, project)
 
 
+def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_path: Path) -> None:
+    """Nothing changes on this machine: it is tried ever more rarely, at no cost of an attempt, told once."""
+    clock = WallClock(tmp_path)
+    no = "error:Not logged in · Please run /login"
+    script = {"bdd": [no, no, no, "pass"]}
+    rules = "steps: {bdd: {next_on_pass: review, max_attempts: 1}}"
+    project = sample(tmp_path, script=script, rules=rules, executor="rehearsal-stream")
+    with running(tmp_path) as daemon:
+        daemon.kill()
+        daemon.environment.update(clock.environment)
+        daemon.start()
+        start(daemon, project)
+        passed_s = 0
+        for times, pause_s in enumerate((31, 121, 601), start=1):
+            eventually_sync(lambda: times == len(daemon.runs(project)))  # noqa: B023
+            track = daemon.wait_for(project, lambda t: "; tried again at " in (t["waits_for"] or ""))
+            assert ("pending", 1) == (track["status"], track["attempt"])
+            eventually_sync(lambda: ["blocked"] == [told["kind"] for told in daemon.told(project)])
+            assert ["blocked"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
+            if times == 2:
+                daemon.kill()
+                daemon.start()
+            passed_s += pause_s
+            clock.set_off(passed_s)
+
+        daemon.wait_at(project, "review", "needs_human")
+        assert [1, 1, 1, 1] == [number for number, _ in attempts(daemon, project)]
+        assert ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
+
+
 def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path) -> None:
     """Once somebody is, `resume` goes on with the same attempt."""
     script = {"bdd": ["error:Not logged in · Please run /login", "pass"]}
@@ -121,7 +152,7 @@ def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path)
     start(daemon, project)
     track = daemon.wait_for(project, lambda t: "paused by handoffd" in (t["waits_for"] or ""))
 
-    assert "paused by handoffd: rehearsal-stream is not logged in" == track["waits_for"]
+    assert "paused by handoffd: rehearsal-stream is not logged in; tried again at " in track["waits_for"]
     assert "Not logged in" in track["last_error"]
     assert "accepted" == daemon.verb("resume", project)["type"]
     daemon.wait_at(project, "review", "needs_human")

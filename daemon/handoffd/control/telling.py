@@ -217,7 +217,9 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
     "handoff_arrived": lambda fact: f"a hand-off came for an attempt of others: {_reading(fact['reading'])}",
     "state_edited": _edited,
     "restored": _restored,
-    "cause_ended": lambda fact: f"{', '.join(fact['executors'])} can be tried again",
+    "cause_ended": lambda fact: (
+        f"{', '.join(fact['executors'])} {'is tried again' if fact.get('trial') else 'can be tried again'}"
+    ),
     "notice_given_up": lambda fact: (
         f"{fact['sink']} did not take {fact['count']} notices in time: {fact['why']}"
     ),

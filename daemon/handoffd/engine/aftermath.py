@@ -5,13 +5,15 @@ What costs an attempt is judged in `judging.py`; a limit of the account in `park
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shlex import quote
 
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Ground, Situation, ground
-from handoffd.engine.ends import FREE_REPEATS, POLICIES, AnyEnd, End, Fault, OwnEnd, Standby, Then
+from handoffd.engine.ends import FREE_REPEATS, POLICIES, REMOTE, AnyEnd, End, Fault, OwnEnd, Standby, Then
 from handoffd.engine.events import CauseEnded
 from handoffd.engine.limits import until_words
+from handoffd.engine.parking import pause
 from handoffd.engine.results import Blocked
 from handoffd.engine.track import Asking, Track
 from handoffd.engine.wording import accept, ask_human, notice, refuse
@@ -58,35 +60,66 @@ def faulty(situation: Situation, end: End, executor: str, why: str, standby: Sta
     """
     if standby is None:
         return _paused(situation, end, executor, why)
-    fault = Fault(executor=executor, end=end, since=situation.now, sign=standby.sign)
+    fault = _met(situation, end, executor, standby)
     if standby.instead is not None and end is not End.OUT_OF_MEMORY:  # that is no fault of the executor
         return _passed_on(situation, fault, why, standby)
     faults = (*(one for one in standby.lacking if one.executor != executor), fault)
     return _paused(situation, end, executor, why, faults)
 
 
+def _met(situation: Situation, end: End, executor: str, standby: Standby) -> Fault:
+    """Return the fault of an executor: anew, or the same once more after it was tried again."""
+    now = situation.now
+    tried = next((one for one in situation.ledger.faults if one.trying and one.executor == executor), None)
+    before = tried if tried is not None and tried.end is end else None
+    answers = before.answers + 1 if before is not None else 1
+    return Fault(
+        executor=executor,
+        end=end,
+        since=before.since if before is not None else now,
+        sign=standby.sign,
+        answers=answers,
+        again_at=now + pause("refusal", answers) if standby.tries_again and end in REMOTE else None,
+    )
+
+
 def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -> Decision:
     """Give the attempt to the next executor of the list, with a notice that waits for no answer."""
     others = tuple(one for one in situation.ledger.faults if one.executor != fault.executor)
-    track = _pending(situation, why).with_ledger(faults=(*others, fault), free_repeats=0, told=None)
+    track = _pending(situation, why).without_own_pause()
+    track = track.with_ledger(faults=(*others, fault), free_repeats=0, told=None)
     state, remedy = situation.state, POLICIES[fault.end].remedy.format(executor=quote(fault.executor))
     takes_over = f"{standby.instead} takes over"
     if standby.until is not None:
         takes_over = f"{standby.instead} is waited for, {until_words(standby.until, situation.now)}"
     message = f"{fault.text}: {takes_over} at {state.step} of {state.story}, no attempt was spent"
-    told = notice(track, "warning", message, why=why, action=remedy)
-    return accept(track, message, why=f"{fault.text}: {why}").also(told).because(_row(fault.end))
+    told = (notice(track, "warning", message, why=why, action=remedy),) if fault.answers == 1 else ()
+    return accept(track, message, why=f"{fault.text}: {why}").also(*told).because(_row(fault.end))
 
 
 def cause_ended(situation: Situation, event: CauseEnded) -> Decision:
     """Try executors again whose faults are over, and end our own pause with them; a person's pause stays."""
     ledger = situation.ledger
+    if event.trial:
+        return _tried(situation, event)
     left = tuple(fault for fault in ledger.faults if fault.executor not in event.executors)
     if left == ledger.faults:
         return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is known")
     over = ", ".join(fault.executor for fault in ledger.faults if fault not in left)
     track = situation.track.unpaused().with_ledger(faults=left)
     return accept(track, f"{over} can be tried again")
+
+
+def _tried(situation: Situation, event: CauseEnded) -> Decision:
+    """Let executors be tried although nothing has changed here; if they cannot be used, the pause goes on."""
+    ledger = situation.ledger
+    due = [one for one in ledger.faults if one.executor in event.executors and not one.trying]
+    if not due:
+        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is to be tried")
+    faults = tuple(replace(one, trying=one.trying or one in due) for one in ledger.faults)
+    # The remedy stays: it says that the pause has not proved to be over.
+    track = situation.track.without_own_pause().with_ledger(faults=faults, remedy=ledger.remedy)
+    return accept(track, f"{', '.join(one.executor for one in due)} is tried again, as its fault may be over")
 
 
 def _paused(
@@ -114,8 +147,10 @@ def _paused(
         next_command=following,
         caller_instruction=f"A person must act: {message}. Show this to them: {following}",
     )
-    told = notice(track, "blocked", message, why=why, action=following)
-    return Decision(track=track, result=result, why=f"{fault}: {why}", effects=(told,)).because(_row(end))
+    decision = Decision(track=track, result=result, why=f"{fault}: {why}").because(_row(end))
+    if faults and faults[-1].answers > 1:
+        return decision  # the notice of the first time still holds
+    return decision.also(notice(track, "blocked", message, why=why, action=following))
 
 
 def asked_again(situation: Situation, problem: str) -> Decision:

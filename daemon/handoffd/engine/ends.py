@@ -109,11 +109,21 @@ class Fault:
     since: datetime
     sign: str = ""
     """What could be seen here of its program, its login and its definition: another sign, and it is tried."""
+    answers: int = 1
+    """How often in a row it was met."""
+    again_at: datetime | None = None
+    """When it is tried although nothing has changed here: a key may be valid again. None: it is not."""
+    trying: bool = False
+    """Whether it is just being tried, so that the next attempt may be its executor's."""
 
     @property
     def text(self) -> str:
         """The fault in words: `claude is not logged in`."""
         return f"{self.executor} {POLICIES[self.end].fault}"
+
+    def is_due(self, now: datetime) -> bool:
+        """Return whether it is to be tried now although nothing has changed here."""
+        return self.again_at is not None and not self.trying and self.again_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +138,15 @@ class Standby:
     """When that one's limit is over; None: it can begin at once."""
     lacking: tuple[Fault, ...] = ()
     """The others that are named and cannot be used."""
+    tries_again: bool = False
+    """Whether its fault may end where nothing here shows it; False: of a release that waited for a change."""
 
 
 FREE_REPEATS: Final = 3
 """The most repetitions in a row that cost no attempt, before a person is asked."""
+
+REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
+"""Faults that may end at the provider, where nothing on this machine changes."""
 
 _CHECK: Final = "handoffd executors check {executor}"
 

@@ -209,9 +209,13 @@ class ExecutorExited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseEnded:
-    """What kept these executors from working is over, or may be: they can be tried again."""
+    """What kept these executors from working is over, or may be: they can be tried again.
+
+    `trial`: nothing has changed that could be seen here, so the fault is remembered until one has worked.
+    """
 
     executors: tuple[str, ...]
+    trial: bool = False
     kind: Literal["cause_ended"] = "cause_ended"
 
 

@@ -186,11 +186,12 @@ def _again_at(kind: LimitKind, answers: int, now: datetime, told: datetime | Non
     an overload are the shortest there are.
     """
     if told is None:
-        return now + _pause(kind, answers)
-    return min(max(told, now + _pause("overload", answers)), now + LONGEST)
+        return now + pause(kind, answers)
+    return min(max(told, now + pause("overload", answers)), now + LONGEST)
 
 
-def _pause(kind: LimitKind, answers: int) -> timedelta:
+def pause(kind: LimitKind, answers: int) -> timedelta:
+    """Return how long an account is left alone after so many such answers in a row."""
     if kind == "refusal":
         return REFUSAL_PAUSES[min(answers, len(REFUSAL_PAUSES)) - 1]
     first, longest = PAUSES[kind]
@@ -227,12 +228,20 @@ def heard_from(situation: Situation, event: ExecutorExited) -> Track:
     """
     others = without(situation.ledger.limited, account_of(situation.dispatch))
     if event.exit.end in LIMITS and isinstance(event.reading, Found):
-        return situation.track.with_ledger(limited=(*others, _met(situation, event.exit)))
+        limited = (*others, _met(situation, event.exit))
+        return _without_trial(situation, event).with_ledger(limited=limited)
     before = limit_of(situation.ledger.limited, account_of(situation.dispatch))
     ended_otherwise = before is not None and before.kind == "refusal" and _is_judged(event.exit.end)
-    return (
-        situation.track.with_ledger(limited=others) if let_in(event) or ended_otherwise else situation.track
-    )
+    track = _without_trial(situation, event)
+    return track.with_ledger(limited=others) if let_in(event) or ended_otherwise else track
+
+
+def _without_trial(situation: Situation, event: ExecutorExited) -> Track:
+    """Return the track without the fault that was tried, where the end shows that it is over."""
+    track, executor, end = situation.track, situation.dispatch.executor, event.exit.end
+    over = let_in(event) or _is_judged(end) or (end is not None and POLICIES[end].then is Then.PARK)
+    left = tuple(one for one in track.ledger.faults if not (one.trying and one.executor == executor))
+    return track.with_ledger(faults=left, remedy=None) if over and left != track.ledger.faults else track
 
 
 def _is_judged(end: End | None) -> bool:

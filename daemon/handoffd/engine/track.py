@@ -271,10 +271,14 @@ class Track:
 
     def unpaused(self) -> Track:
         """Return a copy without a pause of our own, in which every executor may be tried again."""
-        track = self.with_ledger(faults=()) if self.ledger.faults else self
-        if not self.ledger.self_paused:
-            return track
-        return track.with_ledger(paused_by=None, remedy=None, self_paused=False, told=None)
+        return (self.with_ledger(faults=()) if self.ledger.faults else self).without_own_pause()
+
+    def without_own_pause(self) -> Track:
+        """Return a copy without a pause of our own, or the memory of one while it is tried to go on."""
+        if self.ledger.self_paused:
+            return self.with_ledger(paused_by=None, remedy=None, self_paused=False, told=None)
+        forgets = self.ledger.paused_by is None and self.ledger.remedy is not None
+        return self.with_ledger(remedy=None) if forgets else self
 
     def with_note(self, text: str | None) -> Track:
         """Return a copy with `text` below what people said before: nobody's note is lost."""

@@ -17,7 +17,8 @@ def at_gate(track: Track, rules: RuleBook) -> bool:
 def still_waits(track: Track, story: str | None, step: str) -> bool:
     """Return whether a track still waits where it stood when a person was told that it does.
 
-    It does not once it runs, has gone on to another step or story, or has ended.
+    It does not once it runs, has gone on to another step or story, or has ended. A trial whether the reason
+    of our own pause is over is no news yet.
     """
     state, ledger = track.state, track.ledger
     if state is None or ledger.closed or state.step == DONE or (state.story, state.step) != (story, step):
@@ -26,5 +27,7 @@ def still_waits(track: Track, story: str | None, step: str) -> bool:
         return True
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return True
-    paused = ledger.paused_by is not None and ledger.remedy is not None  # by us, for want of something
+    if state.status is Status.RUNNING:
+        return ledger.remedy is not None and any(fault.trying for fault in ledger.faults)
+    paused = ledger.remedy is not None  # by us, for want of something, or that is just being tried again
     return state.status is Status.PENDING and (paused or bool(ledger.capped or ledger.told))

@@ -60,12 +60,16 @@ class Choosing:
             known = book.executors.get(names[0])
             return Choice(names[0], quota_of(known) if known else names[0])
         candidates = await to_thread.run_sync(candidates_of, names, book, self._is_installed)
-        faulty = {fault.executor for fault in track.ledger.faults}
+        faulty = {fault.executor for fault in track.ledger.faults if not fault.trying}
         usable = [one for one in candidates if isinstance(one, str) or one.name not in faulty]
         chosen = first_free(usable or candidates, self._wait_for, self._services.clock.now())
         if chosen is None:
             return Choice(names[0], names[0])
-        passed_over = tuple(fault.text for fault in track.ledger.faults if fault.executor != chosen.executor)
+        passed_over = tuple(
+            fault.text
+            for fault in track.ledger.faults
+            if fault.executor != chosen.executor and not fault.trying
+        )
         return chosen._replace(passed_over=(*passed_over, *chosen.passed_over))
 
     async def standby(self, track: Track, executor: str) -> Standby:
@@ -76,7 +80,7 @@ class Choosing:
     def _standby(self, track: Track, executor: str, names: Sequence[str]) -> Standby:
         """Look the others up on the disk, in a thread."""
         now, book = self._services.clock.now(), self._services.executors
-        known = {fault.executor: fault for fault in track.ledger.faults}
+        known = {fault.executor: fault for fault in track.ledger.faults if not fault.trying}
         free: list[tuple[datetime, int, str]] = []
         lacking: list[Fault] = []
         for place, name in enumerate(_expanded(names, book)):
@@ -96,10 +100,12 @@ class Choosing:
                     (wait.until if wait is not None else datetime.min.replace(tzinfo=UTC), place, name)
                 )
         if not free:
-            return Standby(sign=self.sign(executor), lacking=tuple(lacking))
+            return Standby(sign=self.sign(executor), lacking=tuple(lacking), tries_again=True)
         at, _, instead = min(free)
         until = at if at > now else None
-        return Standby(sign=self.sign(executor), instead=instead, until=until, lacking=tuple(lacking))
+        return Standby(
+            sign=self.sign(executor), instead=instead, until=until, lacking=tuple(lacking), tries_again=True
+        )
 
     def sign(self, executor: str) -> str:
         """Return what can be seen of an executor and of what the project says of it; blocks on the disk."""

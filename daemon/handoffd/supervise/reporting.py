@@ -279,7 +279,7 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if ledger.held_edit:
         return ledger.held_edit.why
     if ledger.paused_by:
-        return f"paused by {ledger.paused_by}"
+        return f"paused by {ledger.paused_by}{_tried_again(ledger)}"
     if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return state.last_error or _question(state)
     unmet = [name for name in state.blocked_by if name not in project.stories_done()]
@@ -295,6 +295,14 @@ def waits_for(project: Project, track: TrackSupervisor, slots: Slots) -> str | N
     if track.limited is not None:
         return track.limited
     return slots.words(track.key) or ledger.told
+
+
+def _tried_again(ledger: Ledger) -> str:
+    """Return when handoffd tries again by itself what it paused the project for."""
+    if not ledger.self_paused:
+        return ""
+    at = min((fault.again_at for fault in ledger.faults if fault.again_at is not None), default=None)
+    return "" if at is None else f"; tried again at {at.astimezone():%H:%M %Z}"
 
 
 def _question(state: State) -> str:

@@ -131,10 +131,13 @@ class Roster:
             return
         named = {fault.executor for faults in waiting.values() for _, fault in faults}
         signs = await to_thread.run_sync(lambda: {name: shared_sign(name, self._services) for name in named})
+        now = self._services.clock.now()
         for root, faults in waiting.items():
             for track, fault in faults:
                 if signs[fault.executor] != fault.sign.partition(SIGNS)[0]:
                     self._loops.tell(root, track, CauseEnded(executors=(fault.executor,)))
+                elif fault.is_due(now):
+                    self._loops.tell(root, track, CauseEnded(executors=(fault.executor,), trial=True))
 
     @property
     def crashes(self) -> int:

@@ -22,11 +22,12 @@ from handoffd.engine.decision import Decision
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
-from handoffd.engine.events import Advanced, CauseEnded, DispatchFailed, Event
+from handoffd.engine.events import Advanced, DispatchFailed, Event
 from handoffd.engine.requests import PromptTaken
 from handoffd.engine.results import Dispatched
 from handoffd.engine.track import Track
 from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
 from handoffd.execute.registry import is_unknown
 from handoffd.store.codec import decode_event, encode
@@ -336,9 +337,9 @@ class TrackSupervisor:
         """Find out whether an executor that could not be used can be tried again."""
         if not self.track.ledger.faults:
             return
-        mended = await to_thread.run_sync(self._turns.mended, self.track)
-        if mended:
-            self.post(CauseEnded(executors=mended))
+        ended = await to_thread.run_sync(self._turns.cause_ended, self.track, self._start_record())
+        if ended is not None:
+            self.post(ended)
 
     async def taken(self, by: str) -> PromptTaken:
         """Return the fact that somebody takes the prompt of the next turn, for `give`."""
@@ -368,10 +369,13 @@ class TrackSupervisor:
 
     def pid(self) -> int | None:
         """Return the executor's own process id; None when none runs, or has not begun to."""
+        start = self._start_record()
+        return start.pid if start is not None else None
+
+    def _start_record(self) -> StartRecord | None:
         dispatch = self.track.ledger.dispatch
         run = self.attempts.live.get(dispatch.id) if dispatch is not None else None
-        start = run.start_record() if run is not None else None
-        return start.pid if start is not None else None
+        return run.start_record() if run is not None else None
 
     async def live(self) -> Live | None:
         """Return what the output of the attempt in flight has told; without a loop, what was noted of it."""

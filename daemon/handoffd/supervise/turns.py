@@ -12,11 +12,21 @@ from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import MeasureBaseline, Spawn
 from handoffd.engine.ends import POLICIES, End, Then
-from handoffd.engine.events import Advanced, DispatchFailed, Event, ExecutorExited, Exit, SpawnRefused
+from handoffd.engine.events import (
+    Advanced,
+    CauseEnded,
+    DispatchFailed,
+    Event,
+    ExecutorExited,
+    Exit,
+    SpawnRefused,
+)
+from handoffd.engine.parking import WORKS_AFTER
 from handoffd.engine.requests import PromptTaken
 from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
+from handoffd.execute.base import StartRecord
 from handoffd.inspection.table import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.rules import DONE
@@ -90,9 +100,25 @@ class Turns:
             return event
         return replace(event, standby=await self._choosing.standby(track, wanted))
 
-    def mended(self, track: Track) -> tuple[str, ...]:
-        """Return the executors whose faults may be over; blocks on the disk."""
-        return tuple(fault.executor for fault in track.ledger.faults if self._choosing.is_over(fault))
+    def cause_ended(self, track: Track, start: StartRecord | None) -> CauseEnded | None:
+        """Return that executors can be tried again; blocks on the disk. `start`: of the one that runs."""
+        faults, now = track.ledger.faults, self._services.clock.now()
+        mended = [fault.executor for fault in faults if self._choosing.is_over(fault)]
+        if mended or (mended := self._proven(track, start)):
+            return CauseEnded(executors=tuple(mended))
+        if track.ledger.paused_by is not None and not track.ledger.self_paused:
+            return None  # a person has paused it
+        due = tuple(fault.executor for fault in faults if fault.is_due(now))
+        return CauseEnded(executors=due, trial=True) if due else None
+
+    def _proven(self, track: Track, start: StartRecord | None) -> list[str]:
+        """Return the executor that is tried again and has worked for so long that its fault is over."""
+        dispatch = track.ledger.dispatch
+        if dispatch is None or start is None:
+            return []
+        ran_s = self._services.clock.monotonic() - start.monotonic
+        names = [fault.executor for fault in track.ledger.faults if fault.trying]
+        return [name for name in names if name == dispatch.executor and ran_s >= WORKS_AFTER.total_seconds()]
 
     async def stage(self, event: Advanced, decision: Decision) -> None:
         """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
-from tests.support.playbook import DISPATCH, Playbook, dispatched, found, green, handoff, track_at, with_rule
+from tests.support.playbook import (
+    DISPATCH,
+    T0,
+    Playbook,
+    dispatched,
+    found,
+    green,
+    handoff,
+    track_at,
+    with_rule,
+)
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Spawn
@@ -23,6 +35,7 @@ from handoffd.engine.events import (
 from handoffd.engine.requests import ExecutorChosen, Paused, Resumed, Retried, Started
 from handoffd.engine.track import AgentSession, Asking, StopReason
 from handoffd.engine.usage import Usage
+from handoffd.engine.waiting import still_waits
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
 from handoffd.protocol.state import Status
@@ -364,6 +377,89 @@ def test_a_pause_of_our_own_ends_with_its_cause(lifts: Event) -> None:
         play.ledger.faults,
     )
     play.turn().expect(status=Status.RUNNING)
+
+
+REMOTE = Standby(sign="a", tries_again=True)
+TRIAL = CauseEnded(executors=("rehearsal",), trial=True)
+
+
+def refused_again(play: Playbook, **exit_fields: Any) -> Playbook:
+    """Try again what handoffd has paused for, and have it end so."""
+    play.given(TRIAL).expect(status=Status.PENDING, orders="").turn().runs()
+    values = {"code": 1, "end": End.LOGGED_OUT, **exit_fields}
+    exit_ = Exit(**values)
+    return play.given(
+        ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE), after_min=1
+    )
+
+
+def test_what_only_the_provider_knows_is_tried_ever_more_rarely() -> None:
+    """The pause goes on with the notice there is, which waits meanwhile, and no attempt is spent."""
+    play = faulty(REMOTE)
+    pauses = []
+    for _ in range(6):
+        (fault,) = play.ledger.faults
+        assert fault.again_at is not None
+        pauses.append((fault.again_at - play.now).total_seconds() / 60)
+        assert not fault.is_due(fault.again_at - timedelta(seconds=1))
+        assert fault.is_due(fault.again_at)
+        assert still_waits(play.track, "US-1", "impl")
+        refused_again(play).expect(status=Status.PENDING, attempt=2, orders="", result="blocked")
+        assert "handoffd: rehearsal is not logged in" == play.ledger.paused_by
+    assert [0.5, 2, 10, 30, 60, 60] == pauses
+    assert T0 == play.ledger.faults[0].since
+    play.refused(CauseEnded(executors=("codex",), trial=True), "STALE_FACT")
+
+
+def test_a_trial_waits_for_its_outcome_before_anything_is_said_to_be_over() -> None:
+    """A hand-off, a run of a minute or another end shows that it is; an interruption shows nothing."""
+    play = faulty(REMOTE).given(TRIAL).turn().runs()
+    play.refused(TRIAL, "STALE_FACT")
+    assert still_waits(play.track, "US-1", "impl")
+    running = play.track
+    play.given(Interrupted()).exits(code=None, signal=15, by="stop", seconds=5.0)
+    assert still_waits(play.track, "US-1", "impl")
+
+    for ended in (
+        {"end": End.CLEAN, "code": 0},
+        {"end": End.LIMIT, "code": 1},
+        {"end": End.FAILED, "code": 1},
+    ):
+        play.track = running
+        play.exits(**ended)  # type: ignore[arg-type]
+        assert ((), None) == (play.ledger.faults, play.ledger.remedy)
+    play.track = running
+    play.given(CauseEnded(executors=("rehearsal",)))
+    assert not still_waits(play.track, "US-1", "impl")
+    assert ((), None) == (play.ledger.faults, play.ledger.remedy)
+    play.track = running
+    play.exits(code=1, end=End.LOGGED_OUT, seconds=61.0)
+    assert ["blocked"] == [notice.notice for notice in play.notices], "it had worked: that is news"
+
+
+@pytest.mark.parametrize("event", [ExecutorChosen(executor=("codex",)), Retried()])
+def test_a_person_who_acts_before_the_trial_leaves_nothing_of_the_pause(event: Event) -> None:
+    """Nothing waits for them any more."""
+    play = faulty(REMOTE).given(TRIAL).given(event)
+    assert ((), None) == (play.ledger.faults, play.ledger.remedy)
+    assert not still_waits(play.track, "US-1", "impl")
+
+
+def test_an_executor_that_another_one_stands_in_for_is_tried_again_in_silence() -> None:
+    """People were told once who took over."""
+    instead = replace(REMOTE, instead="codex")
+    play = faulty(instead).given(TRIAL).turn().runs()
+    exit_ = Exit(code=1, end=End.LOGGED_OUT)
+    play.given(ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=instead))
+    play.expect(status=Status.PENDING, attempt=2, orders="")
+    assert 2 == play.ledger.faults[0].answers
+
+
+@pytest.mark.parametrize("end", [End.MISSING_BINARY, End.BAD_CALL])
+def test_what_is_wrong_on_this_machine_is_tried_when_it_has_changed(end: End) -> None:
+    """Nothing else mends it."""
+    (fault,) = faulty(REMOTE, end).ledger.faults
+    assert fault.again_at is None
 
 
 @pytest.mark.parametrize("event", [ExecutorChosen(executor=("codex",)), CauseEnded(executors=("rehearsal",))])
