@@ -6,14 +6,17 @@ held until a person confirms it, and while an executor runs every edit is undone
 
 from __future__ import annotations
 
-from handoffd.engine.advice import way_on
+from handoffd.engine.advice import next_command, way_on
+from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation, gate_ground, ground
+from handoffd.engine.effects import NoticeKind
 from handoffd.engine.events import Restored, StateEdited
 from handoffd.engine.requests import EditConfirmed
 from handoffd.engine.routing import lasting, with_done
 from handoffd.engine.track import HeldEdit, Track
 from handoffd.engine.verbs import moved_by_person
+from handoffd.engine.waiting import at_gate
 from handoffd.engine.wording import accept, ask_human, notice, refuse
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
@@ -25,7 +28,7 @@ _SHUT = frozenset({Status.PENDING, Status.NEEDS_HUMAN, Status.FAILING})
 def state_edited(situation: Situation, event: StateEdited) -> Decision:
     """Adopt, hold or undo an edit that was valid in itself."""
     if situation.track.state is None:
-        return _adopt(situation, event.state, "found in the project", event.done)
+        return _adopt(situation, event.state, "found in the project", event.done, tells=event.tells)
     if situation.ledger.dispatch is not None or event.dispatch is not None or event.overtaken:
         return _undo(
             situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
@@ -45,7 +48,7 @@ def state_edited(situation: Situation, event: StateEdited) -> Decision:
         )
     if event.policy == "hold_gates" and (gate := _gate_passed(situation, event.state)) is not None:
         return _hold(situation, event, gate)
-    return _adopt(situation, event.state, "changed from outside", event.done)
+    return _adopt(situation, event.state, "changed from outside", event.done, tells=event.tells)
 
 
 def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
@@ -57,7 +60,7 @@ def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
     if situation.ledger.dispatch is not None:
         return refuse(situation, "ALREADY_RUNNING", "an executor runs: confirm when it has ended", advice)
     confirmed = situation.at(moved_by_person(situation.track))
-    return _adopt(confirmed, held.state, f"confirmed by {event.by}", held.done)
+    return _adopt(confirmed, held.state, f"confirmed by {event.by}", held.done, tells=held.tells)
 
 
 def restored(situation: Situation, event: Restored) -> Decision:
@@ -73,7 +76,7 @@ def restored(situation: Situation, event: Restored) -> Decision:
     return accept(held, message, do="look at the status, then resume it")
 
 
-def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...]) -> Decision:
+def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...], *, tells: bool) -> Decision:
     before = situation.track.state
     if state.step == DONE:
         state = state.with_(status=Status.PASS)  # the end of a pipeline has no other status
@@ -88,7 +91,39 @@ def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...]) 
         )  # of one step
     if state.status is not Status.RUNNING:
         track = track.without_dispatch()
-    return accept(track, f"STATE.json adopted: {state.step} {state.status}", why=why)
+    decision = accept(track, f"STATE.json adopted: {state.step} {state.status}", why=why)
+    return _telling(situation, decision, why) if tells else decision
+
+
+def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
+    """Return the decision with a notice, where the project waits for a person from now on."""
+    before, after, track = situation.track.state, decision.track.state, decision.track
+    assert after is not None
+    if after.story is None or track.ledger.closed or _same_place(before, after):
+        return decision
+    kind: NoticeKind = "timeout" if after.status is Status.TIMEOUT else "needs_human"
+    text = f"{after.step} of {after.story} waits for a person: {after.last_error or f'it is {after.status}'}"
+    if after.status is Status.NEEDS_HUMAN and at_gate(track, situation.rules):
+        track = track.with_ledger(gate=after.step)
+        text = (
+            f"{after.step} of {after.story} waits for your decision: approve it, or reject it with a reason"
+        )
+    elif after.status is Status.PENDING and track.ledger.remedy is not None:
+        kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
+    elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return decision
+    action = next_command(track, situation.rules)
+    told = notice(track, kind, text, why=f"STATE.json was {why}", action=action)
+    return changed(decision, track=track).also(told)
+
+
+def _same_place(before: State | None, after: State) -> bool:
+    """Return whether a person was told of a wait there already."""
+    return before is not None and (before.story, before.step, before.status) == (
+        after.story,
+        after.step,
+        after.status,
+    )
 
 
 def _undo(situation: Situation, code: str, message: str) -> Decision:
@@ -101,7 +136,9 @@ def _undo(situation: Situation, code: str, message: str) -> Decision:
 def _hold(situation: Situation, event: StateEdited, gate: str) -> Decision:
     state = event.state
     why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
-    track = situation.track.with_ledger(held_edit=HeldEdit(state=state, why=why, done=event.done))
+    track = situation.track.with_ledger(
+        held_edit=HeldEdit(state=state, why=why, done=event.done, tells=event.tells)
+    )
     held = ask_human(situation.at(track), why, why="a gate opens only through a verb")
     return held.because(gate_ground(situation, gate), ground("settings.external_edits", "hold_gates"))
 

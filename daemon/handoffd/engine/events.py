@@ -253,6 +253,7 @@ class StateEdited:
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
     `done` names the stories that were brought to their end elsewhere, as far as that is known.
+    `tells`: a person gets a notice of what waits for them then; False: of a release without that.
     """
 
     state: State
@@ -260,6 +261,7 @@ class StateEdited:
     dispatch: str | None = None
     overtaken: bool = False
     done: tuple[str, ...] = ()
+    tells: bool = False
     kind: Literal["state_edited"] = "state_edited"
 
 

@@ -251,6 +251,8 @@ class HeldEdit:
     why: str
     done: tuple[str, ...] = ()
     """The stories that it brings to their end."""
+    tells: bool = False
+    """As in `StateEdited`."""
 
 
 @dataclass(frozen=True, kw_only=True)

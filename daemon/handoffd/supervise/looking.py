@@ -129,6 +129,7 @@ class Look:
                 dispatch=dispatch.id if dispatch is not None else None,
                 overtaken=track.standing.overtook(seen.mtime_ns),
                 done=done,
+                tells=True,
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
+from handoffd.engine.advice import next_command
 from handoffd.engine.events import Event, Restored, StateEdited
 from handoffd.engine.requests import (
     Aborted,
@@ -75,6 +76,39 @@ def test_an_edit_passes_no_gate_that_was_turned_off_while_a_person_was_asked() -
     play.given(edited("scaffold")).expect(step="review", status=Status.NEEDS_HUMAN, result="needs_human")
     assert play.ledger.held_edit is not None
     Playbook(track_at("review"), off).given(edited("scaffold")).expect(step="scaffold", result="accepted")
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "kind", "gate"),
+    [
+        ("bdd", Status.NEEDS_HUMAN, "needs_human", None),
+        ("bdd", Status.TIMEOUT, "timeout", None),
+        ("review", Status.NEEDS_HUMAN, "needs_human", "review"),
+    ],
+)
+def test_what_waits_for_a_person_since_an_edit_is_in_a_notice(
+    step: str, status: Status, kind: str, gate: str | None
+) -> None:
+    """With the command that leads on; the same once more is no news."""
+    event = replace(edited(step, status), tells=True)
+    play = Playbook(track_at("impl")).given(event)
+    (told,) = play.notices
+    assert (kind, step, next_command(play.track, play.rules)) == (told.notice, told.step, told.action)
+    assert gate == play.ledger.gate
+    play.given(replace(event, state=event.state.with_(human_note="?"))).expect(orders="")
+    Playbook(track_at("impl")).given(edited(step, status)).expect(orders="")  # of an earlier release
+
+
+def test_an_edit_that_moves_a_story_tells_of_our_own_pause_where_it_is_now() -> None:
+    """What was told of it names another step."""
+    ledger = Ledger(automatic=True, paused_by="handoffd: claude is gone", remedy="handoffd doctor")
+    play = Playbook(track_at("impl", ledger=ledger)).given(replace(edited("bdd", Status.PENDING), tells=True))
+    (told,) = play.notices
+    assert ("blocked", "bdd", "handoffd doctor && handoffd resume {project}") == (
+        told.notice,
+        told.step,
+        told.action,
+    )
 
 
 def test_an_edit_does_not_open_a_track_that_was_aborted() -> None:

@@ -29,15 +29,16 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.backlog import circle
-from handoffd.engine.caps import SCOPES, UNITS, Finding
+from handoffd.engine.caps import SCOPES, SHARED, UNITS, Finding
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.effects import MeasureBaseline, Notify, RunChecks, Spawn
-from handoffd.engine.ends import FREE_REPEATS, POLICIES, End, Then
+from handoffd.engine.ends import FREE_REPEATS, POLICIES, End, Standby, Then
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
     CapReached,
+    CauseEnded,
     ChecksFinished,
     DeadlinePassed,
     DispatchFailed,
@@ -79,6 +80,8 @@ from handoffd.engine.results import Refusal
 from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Phase, Track
 from handoffd.engine.transitions import TRANSITIONS
+from handoffd.engine.waiting import still_waits
+from handoffd.notify.fanout import WAITING
 from handoffd.protocol.handoff import Absent, Handoff, Reading, Stale
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Reason, Status
@@ -119,6 +122,9 @@ EVIDENCE = st.sampled_from(
      TestEvidence(fault="no runner")]
 )  # fmt: skip
 POST_CHECKS = st.sampled_from([None, PostCheck(passed=True), PostCheck(passed=False, tail="E501")])
+STANDBYS = st.sampled_from(
+    [None, Standby(tries_again=True), Standby(tries_again=True), Standby(instead="codex", tries_again=True)]
+)
 FINDINGS = st.builds(
     Finding, scope=st.sampled_from(SCOPES), unit=st.sampled_from(UNITS), spent=st.just(9.0), cap=st.just(8.0)
 )
@@ -145,11 +151,25 @@ VERBS: st.SearchStrategy[Event] = st.one_of(
 )  # fmt: skip
 EDITS = st.builds(
     lambda step, status, story, policy: StateEdited(
-        state=state_at(step, status, story=story), policy=policy
+        state=state_at(step, status, story=story), policy=policy, tells=True
     ),
     st.sampled_from([*STEPS, DONE]), st.sampled_from(list(Status)), STORIES,
     st.sampled_from(["hold_gates", "hold_gates", "adopt", "refuse"]),
 )  # fmt: skip
+
+
+def waits_for_a_person(track: Track) -> bool:
+    """Return whether nothing goes on before a person does something they have not been asked for otherwise.
+
+    What they have ended or paused themselves is no such thing; a shared budget has a notice of the daemon's.
+    """
+    state, ledger = track.state, track.ledger
+    if state is None or state.story is None or state.step == DONE or ledger.closed:
+        return False
+    paused_by_us = ledger.paused_by is not None and ledger.remedy is not None
+    capped = ledger.capped is not None and ledger.capped.scope not in SHARED
+    asked = state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT} or ledger.held_edit is not None
+    return asked or (state.status is Status.PENDING and (paused_by_us or capped))
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -164,6 +184,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.judged: Counter[str] = Counter()
         """How often a dispatch came to its end with a result."""
         self.external = False
+        self.told: tuple[str | None, str] | None = None
+        """The story and step of the notice that says what waits for a person, as the journal keeps it."""
 
     @initialize()
     def begin(self) -> None:
@@ -188,6 +210,8 @@ class EngineMachine(RuleBasedStateMachine):
         for order in decision.effects:
             if isinstance(order, Spawn):
                 self.spawned[order.dispatch] += 1
+            if isinstance(order, Notify) and order.notice in WAITING:
+                self.told = (order.story, order.step)
             if isinstance(order, Spawn | MeasureBaseline | RunChecks):
                 assert decision.track.ledger.dispatch is not None
                 assert order.dispatch == decision.track.ledger.dispatch.id
@@ -224,6 +248,7 @@ class EngineMachine(RuleBasedStateMachine):
                 over=over,
                 resume=resume,
                 auto_continue=auto,
+                keeps_gate=True,
                 mark=mark(len(self.ids)),
             )
         )
@@ -243,10 +268,18 @@ class EngineMachine(RuleBasedStateMachine):
         """A process could not be started."""
         self.tell(SpawnRefused(dispatch=self.an_id(data), error="no such file", end=end))
 
-    @rule(data=st.data(), reading=READINGS, exit_=EXITS)
-    def executor_exited(self, data: st.DataObject, reading: Reading, exit_: Exit) -> None:
+    @rule(data=st.data(), reading=READINGS, exit_=EXITS, standby=STANDBYS)
+    def executor_exited(
+        self, data: st.DataObject, reading: Reading, exit_: Exit, standby: Standby | None
+    ) -> None:
         """A process tree is gone."""
-        self.tell(ExecutorExited(dispatch=self.an_id(data), exit=exit_, reading=reading))
+        dispatch = self.an_id(data)
+        self.tell(ExecutorExited(dispatch=dispatch, exit=exit_, reading=reading, standby=standby))
+
+    @rule(trial=st.booleans())
+    def cause_ended(self, trial: bool) -> None:
+        """What kept the executor from working is over, or may be."""
+        self.tell(CauseEnded(executors=("rehearsal",), trial=trial))
 
     @rule(data=st.data(), tests=EVIDENCE, post_check=POST_CHECKS)
     def checks_finished(
@@ -350,6 +383,13 @@ class EngineMachine(RuleBasedStateMachine):
         """A dispatch is spawned at most once, and comes to its end at most once."""
         assert all(times == 1 for times in self.spawned.values())
         assert all(times == 1 for times in self.judged.values())
+
+    @invariant()
+    def what_waits_for_a_person_is_in_the_notices(self) -> None:
+        """Whatever led there: a notice that is still open names the story and the step."""
+        if waits_for_a_person(self.track):
+            assert self.told is not None
+            assert still_waits(self.track, *self.told), f"told of {self.told}"
 
     @invariant()
     def no_story_is_in_two_places(self) -> None:
