@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,25 @@ def test_an_end_that_nobody_saw_is_judged_at_the_next_start(tmp_path: Path) -> N
 
         daemon.wait_at(project, "review", "needs_human")
         assert 3 == len(daemon.starts(project))
+
+
+def test_an_attempt_was_over_when_its_executor_ended(tmp_path: Path) -> None:
+    """Not when a daemon was there again to hear of it."""
+    project = sample(tmp_path, executor="held", rules="steps: {bdd: {next_on_pass: review}}")
+    with running(tmp_path, HELD) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: t["phase"] == "executing")
+        daemon.kill()
+        release(project, "bdd")
+        record = eventually_sync(lambda: next(daemon.state_dir.glob("runs/*/exit.json"), None))
+        assert record is not None
+        ended_s = json.loads(record.read_text())["ended_ns"] / 1e9
+        eventually_sync(lambda: datetime.now(UTC).timestamp() > ended_s + 2)  # noqa: TID251
+
+        daemon.start()
+
+        told = daemon.wait_at(project, "review", "needs_human")["completed_at"]
+        assert abs(datetime.fromisoformat(told).timestamp() - ended_s) < 0.01
 
 
 def test_a_hung_executor_ends_at_its_deadline_while_no_daemon_runs(tmp_path: Path) -> None:

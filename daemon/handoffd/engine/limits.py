@@ -28,7 +28,7 @@ class Limit:
     executor: str
     kind: LimitKind
     since: datetime
-    """When it did so first."""
+    """When it did so first, by the end of the executor that met it."""
     until: datetime
     """When it is asked again."""
     answers: int = 1

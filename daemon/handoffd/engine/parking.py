@@ -119,7 +119,7 @@ def _taken_over(situation: Situation, limit: Limit, instead: str) -> Decision:
     known = replace(limit, told=limit.told or _is_to_be_told(limit))
     track = (
         situation.track.without_dispatch()
-        .with_state(status=Status.PENDING, completed_at=situation.now)
+        .with_state(status=Status.PENDING, completed_at=situation.over_at)
         .with_ledger(limited=(*others, known), told=None)
     )
     taken = accept(track, message).because(ground(f"limits.{limit.kind}", f"until {limit.until.isoformat()}"))
@@ -163,13 +163,24 @@ def _met(situation: Situation, exit_: Exit) -> Limit:
         account=account,
         executor=situation.dispatch.executor,
         kind=kind,
-        since=before.since if before else now,
+        since=before.since if before else _seen_at(situation, exit_),
         until=_again_at(kind, answers, now, exit_.retry_at),
         answers=answers,
         why=said_last(exit_),
         told=before.told if before else False,
         reminded=before.reminded if before else False,
     )
+
+
+def _seen_at(situation: Situation, exit_: Exit) -> datetime:
+    """Return when an executor met a limit: at its end, which may be long before anybody hears of it.
+
+    One heard of so late that refusals are counted anew begins now: nothing is known of the time between.
+    """
+    now = situation.now
+    if exit_.at is None or now - exit_.at >= REFUSED_FOR:
+        return now
+    return min(max(exit_.at, situation.dispatch.decided_at), now)
 
 
 def _continues(before: Limit, kind: LimitKind, now: datetime) -> bool:

@@ -41,6 +41,17 @@ def again(play: Playbook, end: End = End.LIMIT, *, retry_at: datetime | None = N
     return limited(play.turn(executor="claude", account="claude"), end, retry_at=retry_at).ledger.limited[0]
 
 
+@pytest.mark.parametrize(("late", "since"), [(timedelta(minutes=20), T0), (timedelta(hours=7), None)])
+def test_a_limit_lasts_since_it_was_met(late: timedelta, since: datetime | None) -> None:
+    """Not since a daemon was there again to hear of it; of a whole night nothing is known."""
+    play = Playbook(track_at("bdd")).turn(executor="claude", account="claude").runs()
+    play.now += late
+    play.exits(code=1, end=End.LIMIT, at=T0, line="", after_min=0)
+    limit = play.ledger.limited[0]
+    assert (since or play.now, T0) == (limit.since, play.state.completed_at)
+    assert limit.until > play.now
+
+
 def waits(play: Playbook) -> timedelta:
     """Return how long the track waits."""
     return play.ledger.limited[0].until - play.now
