@@ -214,7 +214,8 @@ def test_a_refusal_in_unknown_words_costs_no_attempt_and_is_tried_ever_more_rare
         daemon.start()
         with at_its_limit(tmp_path, "first", "refuses"):
             start(daemon, project)
-            assert 1 == refused(daemon, project, 1)["attempt"]
+            first = refused(daemon, project, 1)
+            assert (1, "API Error: 403 the zebra is not amused") == (first["attempt"], first["last_error"])
             assert [] == daemon.told(project)
             clock.set_off(31)
             assert 1 == refused(daemon, project, 2)["attempt"]

@@ -158,6 +158,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         pid=track.pid(),
         elapsed_min=round(flight.elapsed_min, 2) if flight.elapsed_min is not None else None,
         waits_for=waits_for(project, track, slots),
+        last_error=_latest_error(track),
         next_command=following,
         steps=project.files.rules.path_from(recorded.task_type, recorded.step),
         gate=_at_gate(project, track.track),
@@ -165,6 +166,18 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         next_by_itself=unasked(ledger, auto_continue=track.continues) is not None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
+
+
+def _latest_error(track: TrackSupervisor) -> str | None:
+    """Return what went wrong last: what a limited account said, while that is waited for.
+
+    STATE keeps what the attempt before met, for the next prompt.
+    """
+    state, met = track.track.state, track.track.ledger.limited
+    assert state is not None
+    if track.limited is None or not met:
+        return state.last_error
+    return max(met, key=lambda limit: limit.until).why or None
 
 
 def _at_gate(project: Project, track: Track) -> bool:
