@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -20,34 +20,45 @@ _WHY = {"quiet": "quiet hours", "digest": "the digest", "burst": "many at once"}
 
 
 @click.command()
+@project_argument
 @json_option
 @click.pass_obj
-def notices(place: Place, as_json: bool) -> None:
-    """Show what waits for people, and what they have not been told: on its way, held back, or given up."""
+def notices(place: Place, project: str | None, as_json: bool) -> None:
+    """Show what waits for people, in PROJECT or in all, and what they have not been told.
+
+    That is on its way, held back, or given up, whatever project it is about.
+    """
+    named = None if project is None else place.project(project)
 
     def without() -> dict[str, Any]:
         from handoffd.entrance import offline
 
-        return offline.look(place.settings(), lambda service: service.notices_in_full())
+        return offline.look(place.settings(), lambda service: service.notices_in_full(named))
 
-    answer = either(place, lambda client: client.get("/v1/notices"), without)
+    query = {} if named is None else {"project": named}
+    answer = either(place, lambda client: client.get("/v1/notices", **query), without)
     if as_json:
         print_json(answer.json)
         return
-    lines = report(answer.json, whole=not sys.stdout.isatty())
+    lines = report(answer.json, whole=not sys.stdout.isatty(), project=project)
     click.echo("\n".join(lines if answer.daemon else [*lines, "", NO_DAEMON]))
 
 
-def report(answer: dict[str, Any], *, whole: bool) -> list[str]:
-    """Return the lines for an answer of `GET /v1/notices`; `whole` shortens no text, for a pipe or a file."""
+def report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/notices`; `whole` shortens no text, for a pipe or a file.
+
+    `project`: the one that was named, if one was.
+    """
+    waiting = [_waiting(one, whole) for one in answer["waiting"]]
     parts = [
-        table(_WAITING, [_waiting(one, whole) for one in answer["waiting"]]) if answer["waiting"] else [],
+        table(_WAITING, waiting) if waiting else [],
+        [f"Nothing in {plain(project)} needs you."] if project is not None and not waiting else [],
         [f"and {answer['more_waiting']} more"] if answer["more_waiting"] else [],
         table(_HELD, [_held(one) for one in answer["held"]]) if answer["held"] else [],
         table(_SINKS, [_sink(one, whole) for one in answer["sinks"]]) if answer["sinks"] else [],
     ]
     lines = [line for part in parts if part for line in ("", *part)]
-    return lines[1:] or ["Nothing waits for anybody, and everybody has been told."]
+    return lines[1:] or ["Nothing needs you. All notifications were delivered."]
 
 
 def _waiting(one: dict[str, Any], whole: bool) -> list[str]:

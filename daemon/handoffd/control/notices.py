@@ -35,11 +35,14 @@ class NoDesk:
         return {}
 
 
-async def notices_json(outbox: Outbox, desk: Desk, lately_s: float) -> Json:
-    """Return what waits for each sink, what is held back until when, and what people are told of again."""
+async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | None = None) -> Json:
+    """Return what waits for each sink, what is held back until when, and what people are told of again.
+
+    `root`: of what waits, that of one project.
+    """
     backlogs, held = await outbox.backlog(lately_s), await outbox.held_back()
     tries, releases, reminders = desk.next_tries(), desk.releases(), desk.reminders()
-    matters = await outbox.matters()
+    matters = [one for one in await outbox.matters() if root is None or one.key.project == root]
     waiting = []
     for matter in matters[:MOST_WAITING]:
         now = await outbox.matter_now(matter.notice)

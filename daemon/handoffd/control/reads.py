@@ -120,9 +120,12 @@ class Reads(Inspecting):
         backlogs = await self.journal.outbox.backlog(LATELY_S)
         return [backlog_json(one, self._desk.next_tries().get(one.sink)) for one in backlogs]
 
-    async def notices_in_full(self) -> Json:
-        """Return that, what is held back until when, and what waits for people, with when they hear again."""
-        found = await notices_json(self.journal.outbox, self._desk, LATELY_S)
+    async def notices_in_full(self, project: str | None = None) -> Json:
+        """Return that, what is held back until when, and what waits for people, with when they hear again.
+
+        `project`: what waits there alone. Raises NotFound.
+        """
+        found = await notices_json(self.journal.outbox, self._desk, LATELY_S, self.root_of(project))
         return {"at": rfc3339(self._clock.now()), **found}
 
     async def status_of(self, view: ProjectView) -> Json:

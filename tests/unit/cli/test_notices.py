@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
@@ -41,7 +42,7 @@ def test_everything_is_said_that_people_do_not_know(control: Controlled, handoff
 
 def test_when_all_is_told_it_says_so(control: Controlled, handoffd: Commands) -> None:
     """In one line."""
-    assert ["Nothing waits for anybody, and everybody has been told."] == handoffd("notices").lines
+    assert ["Nothing needs you. All notifications were delivered."] == handoffd("notices").lines
 
 
 def test_what_waits_says_when_it_is_told_again() -> None:
@@ -77,3 +78,14 @@ def test_only_a_terminal_gets_shortened_texts() -> None:
 
     assert report(answer, whole=False)[1].endswith("…")
     assert report(answer, whole=True)[1].endswith(text.rstrip())
+
+
+def test_a_project_may_be_named(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:
+    """By its name or its path, then only what waits there is shown; an unknown one is refused."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    assert 0 == handoffd("init", str(root)).code
+
+    assert ["Nothing in shop needs you."] == handoffd("notices", "shop").lines
+    assert [] == handoffd("notices", str(root), "--json").json["waiting"]
+    assert "no supervised project" in handoffd("notices", "nowhere").err

@@ -68,4 +68,4 @@ def test_without_a_daemon_this_process_sends_it(
     assert (0, True) == (said.code, said.lines[0].startswith("command took it"))
     assert "test" == json.loads((alone / "told").read_text())["kind"]
     assert not (alone / "state").exists()
-    assert "Nothing waits for anybody" in handoffd("notices").out
+    assert "Nothing needs you." in handoffd("notices").out

@@ -58,6 +58,9 @@ async def test_what_waits_says_when_people_hear_of_it_again(journal: Journal) ->
         "again_at": "2026-01-31T23:15:09.123Z",
     }  # fmt: skip
     assert ([shown], 0) == (found["waiting"], found["more_waiting"])
+    elsewhere = await notices_json(journal.outbox, desk, LATELY_S, "/srv/other")
+    assert ([], 0) == (elsewhere["waiting"], elsewhere["more_waiting"])
+    assert [shown] == (await notices_json(journal.outbox, desk, LATELY_S, KEY.project))["waiting"]
     offline = await notices_json(journal.outbox, NoDesk(), LATELY_S)
     assert [{**shown, "again_at": None}] == offline["waiting"]
     assert ["web"] == [one["sink"] for one in offline["sinks"]]

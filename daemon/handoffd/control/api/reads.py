@@ -63,7 +63,7 @@ async def _slots(asked: Asked) -> Json:
 
 
 async def _notices(asked: Asked) -> Json:
-    return await asked.service.notices_in_full()
+    return await asked.service.notices_in_full(asked.given["project"])
 
 
 async def _runs(asked: Asked) -> Json:
@@ -122,7 +122,7 @@ READS: Final = (
     Endpoint(
         name="notices", path="/v1/notices",
         help="What people have not been told yet, and what they will be told again: as `notices --json`.",
-        answer=_notices, shape=NoticesAnswer,
+        url=(PROJECT,), answer=_notices, shape=NoticesAnswer, hint="handoffd notices",
     ),
     Endpoint(
         name="usage", path="/v1/usage", help="What ended runs used: as `usage --json`.",
