@@ -309,8 +309,8 @@ class TrackSupervisor:
             self._services.slots.occupy(bid_of_run(self.key, self.track, dispatch, self._files.settings))
 
     def _may_ask(self, event: Advanced) -> bool:
-        account, now = event.account or event.executor, self._services.clock.now()
-        return self._services.accounts.ask(self.key, account, self.wake, now)
+        account = event.account or event.executor
+        return self._services.accounts.ask(self.key, account, self.wake, self._services.clock.now())
 
     def _give_back(self) -> None:
         """Hold a slot only for what runs, and stand in line only with something to run."""
@@ -335,11 +335,10 @@ class TrackSupervisor:
 
     async def look_at_faults(self) -> None:
         """Find out whether an executor that could not be used can be tried again."""
-        if not self.track.ledger.faults:
-            return
-        ended = await to_thread.run_sync(self._turns.cause_ended, self.track, self._start_record())
-        if ended is not None:
-            self.post(ended)
+        if self.track.ledger.faults:
+            ended = await to_thread.run_sync(self._turns.cause_ended, self.track, self._start_record())
+            if ended is not None:
+                self.post(ended)
 
     async def taken(self, by: str) -> PromptTaken:
         """Return the fact that somebody takes the prompt of the next turn, for `give`."""
@@ -363,8 +362,7 @@ class TrackSupervisor:
     @property
     def limited(self) -> str | None:
         """Which account it waits for, in words, if that is what its turn waits for."""
-        now = self._services.clock.now()
-        wait = self._services.accounts.wait_of(self.key, now)
+        wait = self._services.accounts.wait_of(self.key, now := self._services.clock.now())
         return wait.words(now) if wait is not None else None
 
     def pid(self) -> int | None:
