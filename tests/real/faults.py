@@ -13,6 +13,9 @@ from tests.real.provider.turns import Fault, Json
 RESET_AT = 1893456000
 """2030-01-01 00:00 UTC, in seconds since the epoch."""
 
+ZEBRA = "The zebra is not amused."
+"""A refusal whose words no provider has."""
+
 
 def _anthropic(status: int, kind: str, message: str, **headers: str) -> Fault:
     body = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011scripted"}
@@ -95,6 +98,7 @@ ANTHROPIC: Mapping[str, Fault] = {
         "or purchase credits.",
     ),
     "overload": _anthropic(529, "overloaded_error", "Overloaded"),
+    "forbidden": _anthropic(403, "zebra_error", ZEBRA),
     "unknown-model": _anthropic(404, "not_found_error", "model: no-such-model"),
 }
 
@@ -125,6 +129,7 @@ OPENAI: Mapping[str, Fault] = {
     "overload": _openai(
         503, "server_error", "server_is_overloaded", "The server is overloaded or not ready yet."
     ),
+    "forbidden": _openai(403, "zebra_error", "zebra", ZEBRA),
     "unknown-model": _openai(
         404,
         "invalid_request_error",
@@ -168,6 +173,7 @@ GOOGLE: Mapping[str, Fault] = {
         _retry("45296.789s"),
     ),
     "overload": _google(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
+    "forbidden": _google(403, "ZEBRA", ZEBRA),
     "unknown-model": _google(
         404,
         "NOT_FOUND",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from tests.real.agents import AGENTS
 from tests.real.conftest import Told
 from tests.real.driving import driven
 from tests.real.provider.turns import Answer, Asked
 from tests.real.rehearsed import Rehearsed
-from tests.real.scripts import acting, limited
+from tests.real.scripts import acting, limited, refusing
+from tests.support.eventually import eventually_sync
 
 SUBSCRIPTION = {"ANTHROPIC_API_KEY": None, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy"}
 SOON_S = 60.0
@@ -56,3 +58,37 @@ def test_the_next_executor_takes_over_from_one_at_its_limit(tools: Path, tmp_pat
 
         ran = [(run["executor"], run["step"], run["attempt"]) for run in house.daemon.runs(house.project)]
         assert [("claude", "bdd", 1), ("codex", "bdd", 1), ("codex", "sdd-delta", 1)] == ran[:3]
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+def test_a_refusal_in_unknown_words_costs_no_attempt(
+    name: str, tools: Path, tmp_path: Path, told: Told
+) -> None:
+    """It is waited for, twice as long and longer each time; once the provider answers, the story goes on."""
+    told(name, "a 403 in unknown words: no attempt spent, ever longer pauses")
+    agent = AGENTS[name]
+    with driven(agent, tools, tmp_path) as house:
+        house.behave(refusing("forbidden"))
+        house.start()
+        pauses, account = [], ""
+        for times in (1, 2):
+            house.daemon.wait_for(
+                house.project,
+                lambda track: (
+                    [True] * times == [bool(run["exit"]) for run in house.daemon.runs(house.project)]  # noqa: B023
+                    and "refusing provider, until" in (track["waits_for"] or "")
+                ),
+            )
+            run = house.daemon.runs(house.project)[-1]
+            assert ("bdd", 1, "refused") == (run["step"], run["attempt"], run["exit"]["end"]), run
+            [limit] = house.daemon.get("/v1/limits")["limits"]
+            ended, again = map(datetime.fromisoformat, (run["ended_at"], limit["until"]))
+            account = limit["account"]
+            pauses.append((again - ended).total_seconds())
+        assert 25 < pauses[0] < 90 < pauses[1]
+        eventually_sync(lambda: ["warning"] == [one["kind"] for one in house.daemon.told(house.project)])
+
+        house.behave(acting(agent, house.project, Rehearsed(house.project)))
+        assert "lifted" == house.daemon.post("/v1/limits/lift", {"account": account})["type"]
+        house.reaches("review", "needs_human")
+        assert [1] * 5 == [run["attempt"] for run in house.daemon.runs(house.project)]
