@@ -36,7 +36,7 @@ class NoDesk:
 
 
 async def notices_json(outbox: Outbox, desk: Desk, lately_s: float, root: str | None = None) -> Json:
-    """Return what waits for each sink, what is held back until when, and what people are told of again.
+    """Return what waits for each sink, what is held back until when, and what people hear of again.
 
     `root`: of what waits, that of one project.
     """

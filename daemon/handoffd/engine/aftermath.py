@@ -127,7 +127,7 @@ def _paused(
 ) -> Decision:
     """Dispatch nothing more of the project until its environment is mended.
 
-    Whoever paused it meanwhile is still the one who did; else the pause ends with one of the `faults`.
+    A person's pause stays theirs; else the pause ends with one of the `faults`.
     The free repetitions begin anew after it.
     """
     policy, state = POLICIES[end], situation.state

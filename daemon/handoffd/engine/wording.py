@@ -24,7 +24,7 @@ class Printed(Protocol):
 
     @property
     def tail(self) -> str:
-        """The last lines, for the next prompt and for who looks closer."""
+        """The last lines, for the next prompt and for a closer look."""
 
     @property
     def line(self) -> str | None:

@@ -82,7 +82,7 @@ def names_in(choice: ExecutorChoice | None) -> tuple[str, ...]:
 def candidates_of(
     names: Sequence[str], book: ExecutorBook, installed: Callable[[Executor], bool]
 ) -> tuple[Executor | str, ...]:
-    """Return the executors that come into question, in order; a name that nobody knows as it is.
+    """Return the executors that come into question, in order; an unknown name as it is.
 
     Of those that are named one by one, the first stays even if none is installed: its start then says
     what is missing.

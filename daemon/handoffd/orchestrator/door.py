@@ -59,7 +59,7 @@ class Door:
             return _as_answer(error)
 
     def at_gate(self) -> bool:
-        """Return whether the project waits for a person's decision; False where nobody supervises it."""
+        """Return whether a supervised project waits for a person's decision."""
         from handoffd.entrance import offline
 
         try:

@@ -251,9 +251,9 @@ class Accounts:
             self._wake_all(other)
 
     def views(self, now: datetime) -> tuple[AccountView, ...]:
-        """Return every limited account, by name; not one whose limit is long over and that nobody wants.
+        """Return every limited account, by name; not one long over that no track waits for.
 
-        Refusals are told apart: of them, each track waits for its own.
+        Refusals are kept apart: each track waits for its own.
         """
         found: dict[tuple[str, bool], list[Quota]] = {}
         for quota in self._met:

@@ -3,7 +3,7 @@
 An agent that waits for an answer may print nothing, write nothing and hardly compute; whether the answer
 comes shows in its connections alone. Sockets of other processes are found by their numbers in /proc/PID/fd,
 and the kernel tells any user what each has received (sock_diag(7)). Pings differ from content by their size,
-so segments are told as well as bytes.
+so segments are counted as well as bytes.
 """
 
 from __future__ import annotations
