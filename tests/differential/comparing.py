@@ -1,14 +1,17 @@
 """Two outcomes of one case compared, and differences held against the list of the deliberate ones.
 
 A rule of `deliberate.yaml` names verbs, cases, the path in the outcome, and what each program has there:
-it explains that difference and no other. A difference without a rule is a fault, and so is a rule
-without a difference.
+it explains that difference and no other. A difference without a rule is a fault. So is a rule, or a part of
+one, without a difference; and one that also fits a case in which the programs agree: it says more than is so.
+
+A verb of a sequence is called `dispatch @ impl failing (with-commit) #7.2`: a rule may name all of that but
+for the number, or leave out what is in brackets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -41,11 +44,23 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """A case: the values in which the programs differ, and those that are the same in both, by path."""
+
+    case: str
+    verb: str
+    differences: tuple[Difference, ...]
+    same: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a rule allows: at paths like `at`, in `cases`, `theirs` against `ours`."""
+    """What a rule allows: at paths like `at`, in `cases` but not in `other`, `theirs` against `ours`."""
 
     at: str
     cases: tuple[str, ...]
+    other: tuple[str, ...]
+    own_cases: bool
     theirs: tuple[Json, ...]
     ours: tuple[Json, ...]
 
@@ -53,10 +68,23 @@ class Pattern:
         """Return whether this is the difference that is meant."""
         return (
             fnmatchcase(difference.at, self.at)
-            and any(fnmatchcase(difference.case, case) for case in self.cases)
+            and self.names(difference.case)
             and any(_same(one, difference.theirs, difference.before) for one in self.theirs)
             and any(_same(one, difference.ours, difference.before) for one in self.ours)
         )
+
+    def names(self, case: str) -> bool:
+        """Return whether a case is one of those that are meant."""
+        return _named(case, self.cases) and not _named(case, self.other)
+
+    def narrower(self) -> Iterator[tuple[str, Pattern]]:
+        """Yield each thing that the pattern allows of several: what it is, and a pattern of it alone."""
+        if self.own_cases and len(self.cases) > 1:
+            yield from ((f"cases {one}", replace(self, cases=(one,))) for one in self.cases)
+        if len(self.theirs) > 1:
+            yield from ((f"theirs {one}", replace(self, theirs=(one,))) for one in self.theirs)
+        if len(self.ours) > 1:
+            yield from ((f"ours {one}", replace(self, ours=(one,))) for one in self.ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,46 +95,69 @@ class Rule:
     what: str
     why: str
     verbs: tuple[str, ...]
+    cases: tuple[str, ...]
     differs: tuple[Pattern, ...]
 
     def explains(self, difference: Difference) -> bool:
         """Return whether the rule speaks of this difference."""
         return difference.verb in self.verbs and any(pattern.fits(difference) for pattern in self.differs)
 
+    @property
+    def leading(self) -> tuple[Pattern, ...]:
+        """The differences that others follow from: those of stdout, where the rule has such."""
+        return tuple(one for one in self.differs if one.at.startswith("stdout")) or self.differs
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What the differences come to: those that no rule explains, and how many cases each rule does.
 
-    `idle` names what explains nothing any more: a rule, or a rule and its line.
+    `idle` names what explains nothing any more: a rule, its line, or a part of that. `broad` names what
+    would also explain a difference where there is none.
     """
 
     unexplained: tuple[Difference, ...]
     explained: Mapping[str, int]
     idle: tuple[str, ...]
+    broad: tuple[str, ...]
 
 
-def differences(case: str, verb: str, theirs: Json, ours: Json, state: Json = None) -> list[Difference]:
-    """Return every value in which two outcomes differ. `state` is STATE.json before the verb.
+def compared(case: str, verb: str, theirs: Json, ours: Json, state: Json = None) -> Compared:
+    """Compare two outcomes value by value. `state` is STATE.json before the verb.
 
     Where the programs went different ways (stdout is of two kinds), only those are compared: what kind it
-    is, and where the story stands. All the rest follows from that.
+    is, and where the story stands. All the rest follows from that. Of files, those are compared word for
+    word that both made or changed.
     """
+    both = theirs["texts"].keys() & ours["texts"].keys()
+    theirs, ours = (
+        {**one, "texts": {name: one["texts"][name] for name in sorted(both)}} for one in (theirs, ours)
+    )
     kinds = gist(theirs["stdout"]), gist(ours["stdout"])
+    stood = standing(theirs["state"]), standing(ours["state"])
+    short = {}
     other_way = kinds[0].partition(_LINE)[0] != kinds[1].partition(_LINE)[0]
     if other_way:
         theirs, ours = ({**one, "stdout": kind} for one, kind in zip((theirs, ours), kinds, strict=True))
+    else:
+        short["stdout"] = kinds[0]
     if other_way or isinstance(theirs["state"], Mapping) != isinstance(ours["state"], Mapping):
         state = standing(state) if ours["state"] == state else ABSENT
-        theirs, ours = ({**one, "state": standing(one["state"])} for one in (theirs, ours))
+        theirs, ours = ({**one, "state": to} for one, to in zip((theirs, ours), stood, strict=True))
+    elif stood[0] == stood[1]:
+        short["state"] = stood[0]
     one, other, was = flat(theirs), flat(ours), flat({"state": state})
-    paths = dict.fromkeys([*one, *other])
-    found = ((at, one.get(at, ABSENT), other.get(at, ABSENT)) for at in paths)
-    return [
-        Difference(case, verb, at, a, b, was.get(at.removeprefix("stdout.json."), ABSENT))
-        for at, a, b in found
-        if not _identical(a, b)
-    ]
+    values = {at: (one.get(at, ABSENT), other.get(at, ABSENT)) for at in dict.fromkeys([*one, *other])}
+    return Compared(
+        case,
+        verb,
+        tuple(
+            Difference(case, verb, at, a, b, was.get(at.removeprefix("stdout.json."), ABSENT))
+            for at, (a, b) in values.items()
+            if not _identical(a, b)
+        ),
+        {**short, **{at: a for at, (a, b) in values.items() if _identical(a, b)}},
+    )
 
 
 def standing(state: Json) -> Json:
@@ -131,27 +182,57 @@ def gist(stdout: Json) -> str:
     return _LINE.join(line.partition(" ")[0] for line in stdout["lines"]) or "nothing"
 
 
-def judged(found: Iterable[Difference], rules: Sequence[Rule]) -> Judgement:
-    """Return what no rule explains, and what each rule does."""
-    by_case: dict[str, list[Difference]] = {}
-    every = tuple(found)
-    for difference in every:
-        by_case.setdefault(difference.case, []).append(difference)
+def judged(cases: Iterable[Compared], rules: Sequence[Rule]) -> Judgement:
+    """Return what no rule explains, what each rule does, and what of the rules is too much."""
+    every = tuple(cases)
     unexplained, counts = [], {rule.id: 0 for rule in rules}
-    for differing in by_case.values():
-        explained = {rule.id: _explained(rule, differing) for rule in rules}
+    for case in every:
+        explained = {rule.id: _explained(rule, case.differences) for rule in rules}
         for name, known in explained.items():
             counts[name] += bool(known)
         known_all = {one for known in explained.values() for one in known}
-        unexplained += [one for one in differing if one.at not in known_all]
-    return Judgement(tuple(unexplained), counts, tuple(one for rule in rules for one in _idle(rule, every)))
+        unexplained += [one for one in case.differences if one.at not in known_all]
+    found = tuple(one for case in every for one in case.differences)
+    idle = tuple(one for rule in rules for one in _idle(rule, found))
+    broad = tuple(one for rule in rules for one in _broad(rule, every))
+    return Judgement(tuple(unexplained), counts, idle, broad)
 
 
 def _idle(rule: Rule, found: Sequence[Difference]) -> list[str]:
-    mine = [one for one in found if one.verb in rule.verbs]
-    idle = [one for one in rule.differs if not any(one.fits(difference) for difference in mine)]
-    lines = [f"{rule.id}: {one.at}, theirs {one.theirs}, ours {one.ours}" for one in idle]
-    return [rule.id] if len(idle) == len(rule.differs) else lines
+    mine = [different for different in found if different.verb in rule.verbs]
+    fitting = [(one, [different for different in mine if one.fits(different)]) for one in rule.differs]
+    if not any(fit for _, fit in fitting):
+        return [rule.id]
+    lines = []
+    for one, fit in fitting:
+        if not fit:
+            lines.append(f"{rule.id}: {one.at}, theirs {one.theirs}, ours {one.ours}")
+            continue
+        parts = (part for part, narrow in one.narrower() if not any(map(narrow.fits, fit)))
+        lines += [f"{rule.id}: {one.at}, {part}" for part in parts]
+    verbs = {different.verb for _, fit in fitting for different in fit}
+    names = {different.case for one, fit in fitting if not one.own_cases for different in fit}
+    cases = (case for case in rule.cases if not any(_named(name, (case,)) for name in names))
+    return [
+        *lines,
+        *(f"{rule.id}: verb {verb}" for verb in rule.verbs if verb not in verbs),
+        *(f"{rule.id}: cases {case}" for case in cases),
+    ]
+
+
+def _broad(rule: Rule, cases: Sequence[Compared]) -> list[str]:
+    """Return where the reference does what the rule says of it, and ours does the same."""
+    mine = [case for case in cases if case.verb in rule.verbs]
+    return [
+        f"{rule.id}: {one.at}, theirs {value!r}, in {case.case}"
+        for one in rule.leading
+        for case in mine
+        if one.names(case.case)
+        for at, value in case.same.items()
+        if fnmatchcase(at, one.at)
+        and any(_same(theirs, value, ABSENT) for theirs in one.theirs)
+        and not any(_same(ours, value, ABSENT) for ours in one.ours)
+    ]
 
 
 def _explained(rule: Rule, differing: Sequence[Difference]) -> set[str]:
@@ -174,16 +255,19 @@ def deliberate(file: Path = DELIBERATE) -> tuple[Rule, ...]:
 
 
 def _rule(entry: Mapping[str, Json]) -> Rule:
-    cases = entry.get("cases", ["*"])
+    cases, other = entry.get("cases", ["*"]), entry.get("but", [])
     return Rule(
         id=entry["id"],
         what=" ".join(entry["what"].split()),
         why=" ".join(entry["why"].split()),
         verbs=tuple(entry["verbs"]),
+        cases=tuple(cases) if any("in" not in one for one in entry["differs"]) else (),
         differs=tuple(
             Pattern(
                 one["at"],
                 tuple(one.get("in", cases)),
+                tuple(one.get("but", other)),
+                "in" in one,
                 _alternatives(one["theirs"]),
                 _alternatives(one["ours"]),
             )
@@ -195,6 +279,13 @@ def _rule(entry: Mapping[str, Json]) -> Rule:
 def _alternatives(value: Json) -> tuple[Json, ...]:
     """Return the values that are allowed: one, or those of `any_of`."""
     return tuple(value["any_of"]) if isinstance(value, Mapping) else (value,)
+
+
+def _named(case: str, patterns: Iterable[str]) -> bool:
+    """Return whether a pattern fits the name of a case, with or without what is in brackets."""
+    whole, numbered, _ = case.partition(" #")
+    names = (whole, whole.partition(" (")[0]) if numbered else (whole,)
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def _same(pattern: Json, value: Json, before: Json) -> bool:

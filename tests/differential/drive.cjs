@@ -1,9 +1,17 @@
-// Runs the reference CLI in this process, once for each line of JSON on stdin: {"words": [...]}.
+// Runs the reference CLI in this process, once for each line of JSON on stdin: {"words": [...], "ahead_s": 0}.
 // Answers each with a line {"code", "out", "err"}. A process for each case would take minutes.
 "use strict";
 const cli = require.resolve(process.argv[2]);
 const say = process.stdout.write.bind(process.stdout);
 const EXIT = Symbol("exit");
+
+// Between two verbs of a sequence seconds pass, for the program: so many that files of before are older.
+let aheadMs = 0;
+const Machine = Date;
+globalThis.Date = class extends Machine {
+  constructor(...given) { if (given.length) super(...given); else super(Machine.now() + aheadMs); }
+  static now() { return Machine.now() + aheadMs; }
+};
 
 function run(words) {
   const said = { code: null, out: [], err: [] };
@@ -22,5 +30,7 @@ function run(words) {
 }
 
 require("readline").createInterface({ input: process.stdin, terminal: false }).on("line", (line) => {
-  say(JSON.stringify(run(JSON.parse(line).words)) + "\n");
+  const { words, ahead_s } = JSON.parse(line);
+  aheadMs = (ahead_s ?? 0) * 1000;
+  say(JSON.stringify(run(words)) + "\n");
 });

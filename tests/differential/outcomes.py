@@ -1,7 +1,8 @@
 """What a run of either program came to, in a form in which two can be compared and one can be kept.
 
 Sentences are not compared, only that there is one: each program has its own words. Nor are moments.
-What remains is interface: exit codes, keys and their order, values, one-line confirmations.
+What remains is interface: exit codes, keys and their order, values, one-line confirmations, and every file
+that was made or changed, word for word but for moments and hashes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from typing import Any
 
 Json = Any
 
-TEXT, MOMENT, PROMPT, MINUTES, NEW = "<text>", "<moment>", "<prompt>", "<minutes>", "<new>"
+TEXT, MOMENT, PROMPT, MINUTES, HASH = "<text>", "<moment>", "<prompt>", "<minutes>", "<hash>"
+NEW, CHANGED, GONE = "<new>", "<changed>", "<gone>"
 
 SENTENCES = frozenset({"message", "caller_instruction", "summary", "last_error", "memory"})
 """Keys whose text is each program's own."""
 
 _MOMENTS = frozenset({"dispatched_at", "completed_at"})
 _CUSTOM = re.compile(r"CUSTOM-\d{13}")
+MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z")
+_HASH = re.compile(r"\b[0-9a-f]{40}\b")
+_STATE = ".ai/STATE.json"
+_PASSING = (".ai/runs/", ".ai/hook.log")
+"""Made for nobody to compare: logs, and copies of prompts."""
 _META = re.compile(r"(?P<prompt>.*)\n<task-meta>\n(?P<meta>.*)\n</task-meta>\n", re.DOTALL)
 
 
@@ -34,17 +41,40 @@ class Spoken:
     err: str
 
 
-def outcome(spoken: Spoken, root: Path, before: frozenset[str], *, prompt_only: bool) -> dict[str, Json]:
-    """Return what a run came to: exit code, stdout, STATE.json and which files are new.
+Files = Mapping[str, str]
+"""The texts of files, by their paths from a root."""
+
+
+def outcome(spoken: Spoken, root: Path, before: Files, *, prompt_only: bool) -> dict[str, Json]:
+    """Return what a run came to: exit code, stdout, STATE.json, which files are new or others, their texts.
 
     `before` has the files that were there already; `prompt_only` tells that a text on stdout is a prompt.
     """
+    after = files_of(root)
+    changes = {name: _change(name, before, after) for name in sorted({*before, *after})}
+    made = {name: change for name, change in changes.items() if change is not None}
     return {
         "exit": spoken.code,
         "stdout": _stdout(spoken.out.replace(str(root), "<root>"), prompt_only=prompt_only),
         "state": state_of(root),
-        "made": dict.fromkeys(sorted(_noteworthy(files_of(root) - before)), NEW),
+        "made": made,
+        "texts": {name: lasting(after[name], root) for name in made if name in after and name != _STATE},
     }
+
+
+def _change(name: str, before: Files, after: Files) -> str | None:
+    """Return what became of a file; None where nothing did. What STATE.json says is compared by itself."""
+    if name not in after:
+        return GONE
+    if name not in before:
+        return NEW
+    return CHANGED if before[name] != after[name] and name != _STATE else None
+
+
+def lasting(text: str, root: Path) -> str:
+    """Return a text without what is another at each run: moments, hashes, numbers of tasks, the root."""
+    text = _HASH.sub(HASH, MOMENT_PATTERN.sub(MOMENT, text.replace(str(root), "<root>")))
+    return _CUSTOM.sub("CUSTOM-<n>", text)
 
 
 def state_of(root: Path) -> Json:
@@ -57,9 +87,18 @@ def state_of(root: Path) -> Json:
         return "<unreadable>"
 
 
-def files_of(root: Path) -> frozenset[str]:
-    """Return the files below a root, as paths from there."""
-    return frozenset(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+def files_of(root: Path) -> dict[str, str]:
+    """Return the files below a root that are worth a look, as texts by their paths from there."""
+    paths = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    return {name: _text(path) for name, path in paths.items() if not name.startswith(_PASSING)}
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
+_BY_NAME = frozenset({"made", "texts"})
 
 
 def flat(value: Json, at: str = "") -> dict[str, Json]:
@@ -67,16 +106,11 @@ def flat(value: Json, at: str = "") -> dict[str, Json]:
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         value = {str(item.get("dir", number)): item for number, item in enumerate(value)}
     if isinstance(value, Mapping):
-        inner = {f"{at}{{}}": " ".join(value)} if at and at != "made" else {}
+        inner = {f"{at}{{}}": " ".join(value)} if at and at not in _BY_NAME else {}
         for key, item in value.items():
             inner |= flat(item, f"{at}.{key}" if at else key)
         return inner
     return {at: value}
-
-
-def _noteworthy(files: frozenset[str]) -> set[str]:
-    """Leave out what is made for nobody to compare: logs, and copies of prompts."""
-    return {file for file in files if not file.startswith(".ai/runs/") and file != ".ai/hook.log"}
 
 
 def _stdout(text: str, *, prompt_only: bool) -> Json:

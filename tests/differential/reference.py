@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,11 +34,11 @@ class Reference:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, words: list[str]) -> Spoken:
-        """Return what the reference says to some words."""
+    def run(self, words: Sequence[str], ahead_s: float = 0) -> Spoken:
+        """Return what the reference says to some words, by a clock that is `ahead_s` ahead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"words": words}) + "\n")
+        self._process.stdin.write(json.dumps({"words": list(words), "ahead_s": ahead_s}) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         return Spoken(code=answer["code"], out=answer["out"], err=answer["err"])

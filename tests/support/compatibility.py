@@ -11,10 +11,12 @@ def differences() -> str:
     """Return the counts of the latest comparison, and the table of deliberate differences."""
     found = results()
     cases, same = found["cases"], found["same"]
+    sequences, verbs, same_verbs = found["sequences"], found["verbs"], found["same_verbs"]
     counts = (
         f"{cases:,} cases (a project state and a verb each) were given to the reference"
-        f"\n{found['reference']} and to ours. In {same:,} both said and did the same;"
-        f"\nin {cases - same:,} there is a difference, and each one has a row here."
+        f"\n{found['reference']} and to ours. In {same:,} both said and did the same."
+        f"\nThen {sequences:,} sequences of three to six verbs, {verbs:,} in all:"
+        f"\nafter {same_verbs:,} of these the programs agreed. Each difference has a row here."
     )
     rows = [_row(rule, found["rules"][rule.id]) for rule in deliberate()]
     return f"{counts}\n\n{table(('What differs', 'Why', 'Verbs', 'Cases'), rows)}\n"
