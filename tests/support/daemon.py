@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import psutil
 from tests.support.eventually import eventually_sync
+from tests.support.leaks import FOLDERS
 
 from handoffd.control.peer import peer_of
 from handoffd.rehearsal.sample import create
@@ -51,7 +52,7 @@ class Daemon:
         self.base = base
         self.state_dir = base / "state"
         # A socket's path has room for about a hundred bytes, and pytest's folders are deep.
-        self.runtime_dir = Path(tempfile.mkdtemp(prefix="handoffd-"))
+        self.runtime_dir = Path(tempfile.mkdtemp(prefix=FOLDERS))
         self.socket = self.runtime_dir / "control.sock"
         self.notices = base / "notices.jsonl"
         self.start_log = base / "starts.jsonl"

@@ -18,6 +18,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -31,6 +32,9 @@ from handoffd.execute.runner import proc
 
 _MARK = "TESTED_BY"
 """In the environment of all that the tests start: the pid of the process that runs them."""
+
+FOLDERS = f"handoffd-{os.getpid()}-"
+"""How the names of folders begin that tests make for sockets, whose paths have to be short."""
 
 _PAUSE_S = 0.02
 _STANDARD = 2
@@ -52,7 +56,7 @@ class Thing(NamedTuple):
 class LeakCheck:
     """Looks, around each test, at what is open and running."""
 
-    def __init__(self, config: pytest.Config, grace_s: float = 5.0) -> None:
+    def __init__(self, config: pytest.Config, grace_s: float = 10.0) -> None:
         """Take what is there `grace_s` after a test for left: what is ending may need a moment."""
         self._config = config
         self._grace_s = grace_s
@@ -149,8 +153,10 @@ class LeakCheck:
             return False
         if b"%s=%d\0" % (_MARK.encode(), os.getpid()) in (proc.read(f"/proc/{pid}/environ") or b""):
             return True
-        folder = os.fsencode(self._config._tmp_path_factory.getbasetemp()) + b"/"  # type: ignore[attr-defined]
-        return folder in (proc.read(f"/proc/{pid}/cmdline") or b"")
+        # A launcher has nothing of our environment, but its command line names its socket.
+        command = os.fsdecode(proc.read(f"/proc/{pid}/cmdline") or b"")
+        folder = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        return f"{folder}/" in command or os.path.join(tempfile.gettempdir(), FOLDERS) in command
 
 
 def _forget(item: pytest.Item) -> None:
