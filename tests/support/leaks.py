@@ -101,12 +101,14 @@ class LeakCheck:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         """Fail the test that has just ended if it left something."""
+        __tracebackhide__ = True
         try:
             return (yield)
         finally:
             self._check(item)
 
     def _check(self, item: pytest.Item) -> None:
+        __tracebackhide__ = True
         _forget(item)
         left = self._settled()
         told = [_told(thing) for thing in sorted(left)]
