@@ -342,7 +342,7 @@ class TestSettings(_Section):
 
     command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """argv; `{report}` is replaced by the path the report must be written to."""
-    report: Literal["junit", "gotest", "tap", "exit"] = "exit"
+    report: Literal["junit", "gotest", "tap", "jest", "cargo", "exit"] = "exit"
     exclude_argument: str | None = None
     """Added once for each test file that cannot be loaded, e.g. `--ignore={file}`."""
 

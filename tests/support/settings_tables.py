@@ -104,8 +104,8 @@ _MEANINGS: Mapping[str, str] = {
         " daemon's own folder. Without a command nothing is measured."
     ),
     "test.report": (
-        "How the tests report: `junit` (a file at `{report}`), `gotest` or `tap` (at `{report}` or on"
-        " standard output), or `exit` for the exit code alone."
+        "How the tests report: `junit` or `jest` (JSON), a file at `{report}`; `gotest`, `tap` or `cargo`"
+        " (what `cargo test` prints), at `{report}` or on standard output; `exit` for the exit code alone."
     ),
     "test.exclude_argument": (
         "Added once for each test file that cannot be loaded, with its path for `{file}`, to run the"

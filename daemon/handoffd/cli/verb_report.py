@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from shlex import quote
+from collections.abc import Callable, Iterator, Mapping
+from shlex import join, quote
 from typing import Any
 
 from handoffd.cli.wording import UNMEASURED, minutes, plain, waits
 from handoffd.engine.commands import command_for
 
 Json = dict[str, Any]
+
+_TOLD = 3
+"""So many tests that nothing runs are named in one line."""
 
 
 def report(answer: Json) -> list[str]:
@@ -66,16 +69,33 @@ def _error(answer: Json) -> list[str]:
 def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
-    if answer["test_command"] is None:
-        lines.append(f"  tests: none found; {UNMEASURED}")
-    elif ".ai/handoffd.yaml" in answer["created"]:
-        lines.append(f"  tests: {plain(' '.join(answer['test_command']))}   (change it in .ai/handoffd.yaml)")
+    lines += _tests_of(answer)
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
     lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
     lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
     return [*lines, f"  next: {plain(command_for(answer['project'], 'start', 'STORY'))}"]
+
+
+def _tests_of(answer: Json) -> Iterator[str]:
+    """Yield what runs the project's tests, and which tests were found that nothing runs."""
+    command, written = answer["test_command"], ".ai/handoffd.yaml" in answer["created"]
+    others = [_told_tests(one) for one in answer.get("other_tests", ())]
+    if command is not None and written:
+        yield f"  tests: {plain(join(command))}   (change it in .ai/handoffd.yaml)"
+    elif command is None:
+        yield f"  tests: none {'in the folder itself' if others else 'found'}; {UNMEASURED}"
+    if others:
+        more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
+        found = ", ".join(others[:_TOLD]) + more
+        ready = "; a line for them is in .ai/handoffd.yaml, commented out" if written and not command else ""
+        yield f"  {'found, and not run' if command else 'found below it'}: {plain(found)}{ready}"
+
+
+def _told_tests(one: Json) -> str:
+    typed = join(one["command"])
+    return typed if one["folder"] == "." else f"{one['folder']} ({typed})"
 
 
 def _hooks_of(project: str) -> str:

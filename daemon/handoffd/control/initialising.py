@@ -7,9 +7,7 @@ block that is replaced as a whole.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +16,9 @@ from handoffd.configure import load_project
 from handoffd.control.verbs import BAD_ARGUMENT
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused, StoreError
-from handoffd.execute.checks import detect_test_command
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.finished import archived
-from handoffd.settings import TestSettings
+from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.store.projection import read_project_file, write_project_file
 
 MAX_BYTES = 1024 * 1024
@@ -29,6 +26,7 @@ BEGIN = "<!-- handoffd: begin -->"
 END = "<!-- handoffd: end -->"
 SETTINGS = ".ai/handoffd.yaml"
 POINTER = "CLAUDE.md"
+_OFFERED = 5
 EXPECTED = ("PROJECT_CONTEXT.md", "PROJECT_MEMORY.md")
 
 _POINTER = f"""{BEGIN}
@@ -47,12 +45,14 @@ _BLOCK = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END) + r"\n?", re.DOTA
 class Prepared:
     """What was written into a project, what it lacks of what is expected, and what tests it.
 
-    `test_command` is what the project's settings name, found now or written before; None: nothing.
+    `test_command` is what the project's settings name, found now or written before; None: nothing. `others`
+    are tests that were found and that it does not run, as far as the settings are not a person's own.
     """
 
     created: tuple[str, ...]
     missing: tuple[str, ...]
     test_command: tuple[str, ...] | None
+    others: tuple[Suite, ...] = ()
 
 
 def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
@@ -70,7 +70,7 @@ def check_project(root: str, state_dir: Path, name: str | None = None) -> None:
 
 def prepare_project(root: str) -> Prepared:
     """Write what a project needs to be supervised, where it is missing. Raises StoreError, InvalidFile."""
-    found = detect_test_command(frozenset(os.listdir(root)), _tools_of(root))
+    found = find_suites(Path(root))
     created = []
     if _write_settings(root, found):
         created.append(SETTINGS)
@@ -78,17 +78,9 @@ def prepare_project(root: str) -> Prepared:
         if _write_pointer(root):
             created.append(POINTER)
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
-    return Prepared(created=tuple(created), missing=missing, test_command=_test_command(root))
-
-
-def _tools_of(root: str) -> frozenset[str]:
-    """Return the names of the tool tables in pyproject.toml; none where there is nothing to read."""
-    try:
-        seen = read_project_file(Path(root), "pyproject.toml", MAX_BYTES)
-        tables = tomllib.loads(seen.content.decode("utf-8")).get("tool") if seen is not None else None
-    except (StoreError, ValueError, RecursionError):
-        return frozenset()  # somebody else's file, as for the name
-    return frozenset(tables) if isinstance(tables, dict) else frozenset()
+    command = _test_command(root)
+    others = found.others if SETTINGS in created or command is None else ()
+    return Prepared(created=tuple(created), missing=missing, test_command=command, others=others)
 
 
 def _test_command(root: str) -> tuple[str, ...] | None:
@@ -102,14 +94,14 @@ def is_bootstrapped(root: str) -> bool:
     return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
 
 
-def _write_settings(root: str, found: TestSettings | None) -> bool:
+def _write_settings(root: str, found: Suites) -> bool:
     if read_project_file(Path(root), SETTINGS, MAX_BYTES) is not None:
         return False
     write_project_file(Path(root), SETTINGS, settings_text(found))
     return True
 
 
-def settings_text(test: TestSettings | None) -> str:
+def settings_text(found: Suites) -> str:
     """Return a first `.ai/handoffd.yaml`, with the test command that was found, or a place for one."""
     lines = [
         "# What handoffd does in this project. Every setting: docs/settings.md",
@@ -117,12 +109,25 @@ def settings_text(test: TestSettings | None) -> str:
         "# executor: claude",
         "# preset: with-commit      # or: go, web",
     ]
-    if test is None or test.command is None:
-        return "\n".join([*lines, "# test:", "#   command: [make, test]", "#   report: exit", ""])
-    lines += ["test:", f"  command: {json.dumps(list(test.command))}", f"  report: {test.report}"]
+    if found.chosen is None:
+        return "\n".join([*lines, *_place_for_tests(found.others), ""])
+    test = found.chosen.settings
+    lines += ["test:", f"  command: {json.dumps(list(test.command or ()))}", f"  report: {test.report}"]
     if test.exclude_argument:
         lines.append(f"  exclude_argument: {json.dumps(test.exclude_argument)}")
     return "\n".join([*lines, ""])
+
+
+def _place_for_tests(below: tuple[Suite, ...]) -> list[str]:
+    """Return the lines in which a person names the command, filled in with what is below the root."""
+    if not below:
+        return ["# test:", "#   command: [make, test]", "#   report: exit"]
+    return [
+        "# Tests were found below this folder only. One command runs all that count, for instance:",
+        "# test:",
+        f"#   command: {json.dumps(list(command_for_all(below[:_OFFERED])))}",
+        "#   report: exit",
+    ]
 
 
 def _write_pointer(root: str) -> bool:

@@ -303,6 +303,7 @@ class Service(Reads):
             "created": list(prepared.created),
             "missing": list(prepared.missing),
             "test_command": None if prepared.test_command is None else list(prepared.test_command),
+            "other_tests": [{"folder": one.folder, "command": list(one.typed)} for one in prepared.others],
             "warnings": list(view.warnings),
         }
 

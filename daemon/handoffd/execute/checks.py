@@ -31,7 +31,6 @@ _KEPT = 512 * 1024  # of the beginning of an output, and as much of its end
 _LADDER = (Rung(signal="TERM", grace_s=5.0), Rung(signal="KILL", grace_s=5.0))
 # Not `protocol.story.expand`: in a shell command `${story}` is a variable, and stays.
 _STORY = re.compile(r"(?P<prefix>US-)?(?<!\$)\{story\}")
-_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py", re.DOTALL)
 # File times come from the kernel's tick, which lags behind the clock by up to 10 ms.
 _TICK_NS = 20_000_000
 _KEPT_BY_TOOLS = frozenset({".ai", ".git", ".hg", ".venv", "__pycache__", "node_modules", "venv"})
@@ -166,35 +165,6 @@ def any_changed_since(root: Path, since_ns: int) -> bool:
     return False
 
 
-def detect_test_command(names: frozenset[str], tools: frozenset[str] = frozenset()) -> TestSettings | None:
-    """Return a likely test command from the names in a project's root; None when unsure.
-
-    `tools` are those that the project's pyproject.toml has a table for.
-    """
-    python_project = names & {"pyproject.toml", "setup.py", "setup.cfg", "tox.ini"}
-    if names & {"pytest.ini", "conftest.py"} or "pytest" in tools:
-        return _pytest(names)
-    if "go.mod" in names:
-        return TestSettings(command=("go", "test", "-json", "./..."), report="gotest")
-    if python_project and names & {"tests", "test"}:
-        return _pytest(names)
-    if any(_TEST_FILE.fullmatch(name) for name in names):
-        return _pytest(names)
-    return None
-
-
-def _pytest(names: frozenset[str]) -> TestSettings:
-    own = next((folder for folder in (".venv", "venv") if folder in names), None)
-    python = f"{own}/bin/python" if own else "python3"
-    return TestSettings(
-        command=(
-            python, "-m", "pytest", "-q", "--continue-on-collection-errors", "--junitxml={report}",
-        ),
-        report="junit",
-        exclude_argument="--ignore={file}",
-    )  # fmt: skip
-
-
 def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: int) -> RunSpec:
     return RunSpec(
         run_id=context.run_id,
@@ -211,7 +181,7 @@ def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: 
 
 
 def _reports_on_output(settings: TestSettings) -> bool:
-    return settings.report in ("gotest", "tap") and not any(
+    return settings.report in ("gotest", "tap", "cargo") and not any(
         "{report}" in word for word in settings.command or ()
     )
 

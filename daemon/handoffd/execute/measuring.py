@@ -17,7 +17,7 @@ from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import Baseline, Changed, compare
-from handoffd.execute.reports import exitcode, gotest, junit, tap
+from handoffd.execute.reports import cargo, exitcode, gotest, jest, junit, tap
 from handoffd.execute.reports.report import (
     EVERYTHING,
     LoadError,
@@ -30,10 +30,12 @@ from handoffd.settings import TestSettings
 
 MAX_EXCLUDED = 50
 
-_READERS: Mapping[Literal["junit", "gotest", "tap"], Callable[[bytes], TestReport]] = {
+_READERS: Mapping[Literal["junit", "gotest", "tap", "jest", "cargo"], Callable[[bytes], TestReport]] = {
     "junit": junit.read,
     "gotest": gotest.read,
     "tap": tap.read,
+    "jest": jest.read,
+    "cargo": cargo.read,
 }
 _CANNOT_RUN = {126: "it is not executable", 127: "it was not found"}
 _PYTEST_CANNOT_RUN = {3: "pytest broke internally", 4: "pytest was called wrongly"}
@@ -87,7 +89,9 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     if is_pytest(settings) and exit_record.code in _PYTEST_CANNOT_RUN:
         return unusable(_PYTEST_CANNOT_RUN[exit_record.code])
     errors = tuple(replace(error, file=inside(error.file, root)) for error in report.load_errors)
-    return replace(report, load_errors=errors, unnamed_failure=_unnamed(settings, exit_record, report))
+    results = {_relative(test_id, root): outcome for test_id, outcome in report.results.items()}
+    unnamed = _unnamed(settings, exit_record, report)
+    return replace(report, results=results, load_errors=errors, unnamed_failure=unnamed)
 
 
 def evidence_of(
@@ -156,6 +160,11 @@ def inside(file: str, root: str) -> str:
     path = posixpath.normpath(posixpath.join(root, file))
     top = posixpath.normpath(root)
     return path[len(top) :].lstrip("/") if path.startswith(f"{top}/") else file
+
+
+def _relative(test_id: str, root: str) -> str:
+    """Return an id that begins with a whole path (jest's) as one below `root`."""
+    return test_id.removeprefix(f"{root.rstrip('/')}/")
 
 
 def is_pytest(settings: TestSettings) -> bool:

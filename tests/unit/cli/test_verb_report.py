@@ -8,6 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from handoffd.cli.verb_report import report
+from handoffd.cli.wording import UNMEASURED
 from handoffd.engine import results
 from handoffd.engine.views import AppliedKind
 
@@ -83,3 +84,37 @@ def test_what_became_of_a_hand_off_begins_the_line(kind: str) -> None:
     )
 
     assert [expected] == report({"type": kind, "message": message, "code": "X"})
+
+
+@pytest.mark.parametrize(
+    ("command", "created", "lines"),
+    [
+        (None, (".ai/handoffd.yaml",), [
+            f"  tests: none in the folder itself; {UNMEASURED}",
+            "  found below it: web (npm test), a b (go test ./...), c (make test) and 1 more;"
+            " a line for them is in .ai/handoffd.yaml, commented out",
+        ]),
+        (None, (), [
+            f"  tests: none in the folder itself; {UNMEASURED}",
+            "  found below it: web (npm test), a b (go test ./...), c (make test) and 1 more",
+        ]),
+        (["cargo", "test"], (".ai/handoffd.yaml",), [
+            "  tests: cargo test   (change it in .ai/handoffd.yaml)",
+            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
+        ]),
+    ],
+)  # fmt: skip
+def test_tests_that_nothing_runs_are_named(
+    command: list[str] | None, created: tuple[str, ...], lines: list[str]
+) -> None:
+    """What was found beside the command, or instead of one."""
+    others = [("web", "npm test"), ("a b", "go test ./..."), ("c", "make test"), ("d", "make test")]
+    said = report(
+        {
+            "type": "initialised", "project": "/srv/shop", "name": "shop", "level": 0, "created": created,
+            "missing": [], "test_command": command, "warnings": [],
+            "other_tests": [{"folder": folder, "command": typed.split()} for folder, typed in others],
+        }
+    )  # fmt: skip
+
+    assert lines == [line for line in said if "tests:" in line or "found" in line]

@@ -16,6 +16,7 @@ from handoffd.control.initialising import (
     settings_text,
 )
 from handoffd.errors import Refused
+from handoffd.inspection.suites import Suites
 
 
 def test_people_s_files_are_kept(tmp_path: Path) -> None:
@@ -122,6 +123,34 @@ def test_where_no_tests_are_found_none_are_named(tmp_path: Path, files: dict[str
     assert prepare_project(str(tmp_path)).test_command is None
 
 
+def test_tests_below_the_root_are_offered_and_not_run(tmp_path: Path) -> None:
+    """Which of them count is for a person to say; the settings hold one command for all, as a comment."""
+    for folder in ("back end", "web"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "back end/conftest.py").touch()
+    (tmp_path / "web/package.json").write_text('{"scripts": {"test": "jest"}}', encoding="utf-8")
+
+    prepared = prepare_project(str(tmp_path))
+
+    assert (None, ["back end", "web"]) == (prepared.test_command, [one.folder for one in prepared.others])
+    text = (tmp_path / ".ai/handoffd.yaml").read_text(encoding="utf-8")
+    assert load_project(None, "x") == load_project(text, "x")
+    offered = load_project(text.replace("# test:", "test:").replace("#   ", "  "), "x").test.command
+    assert ("sh", "-c", "(cd 'back end' && python3 -m pytest) && (cd web && npm test)") == offered
+
+
+def test_tests_of_another_language_are_told(tmp_path: Path) -> None:
+    """One of two is run; the other one is named as long as the settings are not a person's own."""
+    (tmp_path / "conftest.py").touch()
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}', encoding="utf-8")
+
+    first, second = prepare_project(str(tmp_path)), prepare_project(str(tmp_path))
+
+    assert "pytest" in (first.test_command or ())
+    assert [("npm", "test")] == [one.typed for one in first.others]
+    assert ((), first.test_command) == (second.others, second.test_command)
+
+
 def test_the_test_command_is_what_the_settings_say(tmp_path: Path) -> None:
     """Settings that were there before are not guessed about."""
     (tmp_path / "go.mod").write_text("module x\n", encoding="utf-8")
@@ -135,7 +164,7 @@ def test_the_test_command_is_what_the_settings_say(tmp_path: Path) -> None:
 
 def test_settings_without_a_test_command_are_valid(tmp_path: Path) -> None:
     """Everything in them is a comment."""
-    assert load_project(None, "x") == load_project(settings_text(None), "x")
+    assert load_project(None, "x") == load_project(settings_text(Suites()), "x")
     assert prepare_project(str(tmp_path)).test_command is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,6 @@ from handoffd.errors import Refused
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
     CheckContext,
-    detect_test_command,
     files_changed_since,
     fill_story,
     post_check_spec,
@@ -26,6 +26,7 @@ from handoffd.execute.checks import (
 from handoffd.execute.comparison import baseline_of
 from handoffd.execute.measuring import TestOutput, evidence_of, files_to_exclude, measured, merge
 from handoffd.execute.reports.report import TestReport
+from handoffd.inspection.suites import find_suites
 from handoffd.settings import TestSettings
 
 SECOND = 1_000_000_000
@@ -185,34 +186,6 @@ def test_a_file_outside_the_root_never_counts_as_changed(tmp_path: Path) -> None
     assert frozenset({"inner.py"}) == files_changed_since(root, names, 0)
 
 
-@pytest.mark.parametrize(
-    ("names", "program"),
-    [
-        ({"pyproject.toml", "tests"}, "python3"),
-        ({"pytest.ini", ".venv"}, ".venv/bin/python"),
-        ({"setup.py", "test", "venv"}, "venv/bin/python"),
-        ({"go.mod", "pyproject.toml", "tests"}, "go"),
-        ({"pyproject.toml"}, None),
-        ({"package.json"}, None),
-        (set(), None),
-    ],
-)
-def test_a_test_command_is_proposed_where_it_is_likely(names: set[str], program: str | None) -> None:
-    """A wrong guess is worse than none."""
-    found = detect_test_command(frozenset(names))
-
-    assert program == (found.command[0] if found and found.command else None)
-
-
-def test_the_proposed_pytest_command_can_leave_files_out() -> None:
-    """What a red step needs is in it: the report, going on after load errors, exclusion."""
-    found = detect_test_command(frozenset({"conftest.py"}))
-
-    assert found is not None
-    assert {"--junitxml={report}", "--continue-on-collection-errors"} <= set(found.command or ())
-    assert ("junit", "--ignore={file}") == (found.report, found.exclude_argument)
-
-
 def measure(
     context: CheckContext, name: str, settings: TestSettings, exclude: tuple[str, ...] = ()
 ) -> tuple[TestReport, ExitRecord]:
@@ -258,3 +231,42 @@ def test_a_red_step_measured_with_a_real_runner(context: CheckContext) -> None:
     assert ("test_new.py",) == exclude
     assert (1, ("test_new.py",), ()) == (evidence.new_failing, evidence.failing, evidence.regressed)
     assert (2, 1, None) == (evidence.collected, evidence.counts.passed, evidence.fault)
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
+def test_cargo_itself_is_measured(context: CheckContext) -> None:
+    """The command that is proposed, its real output, and both languages of a failure: compiler and test."""
+    environment = {
+        name: os.environ[name] for name in ("PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME") if name in os.environ
+    }
+    context = replace(context, environment=environment)
+    (context.root / "src").mkdir()
+    (context.root / "Cargo.toml").write_text(
+        '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+    )
+    library = context.root / "src/lib.rs"
+    chosen = find_suites(context.root).chosen
+    assert chosen is not None
+
+    library.write_text("#[test] fn good() {}\n#[test] fn bad() { panic!() }\n")
+    report, _ = measure(context, "tests", chosen.settings)
+    library.write_text("#[test] fn good( {}\n")
+    broken, _ = measure(context, "broken", chosen.settings)
+
+    assert {"shop src/lib.rs::good": "passed", "shop src/lib.rs::bad": "failed"} == report.results
+    assert (None, None) == (report.problem, report.unnamed_failure)
+    assert ["src/lib.rs"] == [error.file for error in broken.load_errors]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_npm_has_node_write_a_report(context: CheckContext) -> None:
+    """The arguments that are proposed reach node's own runner through npm."""
+    context = replace(context, environment={"PATH": os.environ["PATH"], "HOME": str(context.run_dir)})
+    (context.root / "package.json").write_text('{"name": "shop", "scripts": {"test": "node --test"}}')
+    (context.root / "a.test.js").write_text("const {test} = require('node:test'); test('adds', () => {})")
+    chosen = find_suites(context.root).chosen
+    assert chosen is not None
+
+    report, record = measure(context, "tests", chosen.settings)
+
+    assert ({"adds": "passed"}, None, 0) == (report.results, report.problem, record.code)

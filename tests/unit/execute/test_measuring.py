@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -132,6 +133,20 @@ def test_paths_are_made_relative_to_the_root() -> None:
     assert None is report.unnamed_failure
     assert "a/b.py" == inside("./a//b.py", ROOT)
     assert "/home/me/shopping/b.py" == inside("/home/me/shopping/b.py", ROOT)
+
+
+def test_ids_that_begin_with_a_path_are_made_relative_to_the_root() -> None:
+    """So that they are read easily; what lies elsewhere keeps its path."""
+    suites = [
+        {"name": f"{place}/a.test.js", "assertionResults": [{"title": "adds", "status": "passed"}]}
+        for place in ("/p", "/past")
+    ]
+    body = json.dumps({"testResults": suites}).encode()
+    settings = TestSettings(command=("npm", "test"), report="jest")
+
+    report = measured(settings, ExitRecord(run_id="r", code=0), TestOutput(report=body), "/p")
+
+    assert ["a.test.js::adds", "/past/a.test.js::adds"] == list(report.results)
 
 
 def test_a_conftest_that_cannot_be_imported_is_the_projects_fault() -> None:

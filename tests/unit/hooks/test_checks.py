@@ -9,6 +9,7 @@ import pytest
 
 from handoffd.control.initialising import settings_text
 from handoffd.hooks.checks import TESTED_STEPS, concluded, may_be_checked
+from handoffd.inspection.suites import Suites
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.resources import shared
@@ -51,7 +52,7 @@ def test_a_project_without_files_is_not_checked(tmp_path: Path) -> None:
     """Nor one with the settings that `init` writes where it finds no tests."""
     assert not may_be_checked(str(tmp_path), "impl")
     (tmp_path / ".ai").mkdir()
-    (tmp_path / ".ai/handoffd.yaml").write_text(settings_text(None), encoding="utf-8")
+    (tmp_path / ".ai/handoffd.yaml").write_text(settings_text(Suites()), encoding="utf-8")
     assert not may_be_checked(str(tmp_path), "impl")
 
 

@@ -96,6 +96,14 @@ class Cleaned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherTests:
+    """Tests that were found and that nothing runs: what a person types in which folder of the project."""
+
+    folder: str
+    command: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Initialised:
     """A project was prepared."""
 
@@ -106,6 +114,7 @@ class Initialised:
     created: list[str]
     missing: list[str]
     test_command: list[str] | None
+    other_tests: list[OtherTests]
     warnings: list[str]
 
 

@@ -1,0 +1,152 @@
+"""What `cargo test` prints: text for people, since stable Rust has no other form.
+
+Each test binary announces how many tests it runs, tells one a line, and sums up. What failing tests
+printed comes between the last of these lines and the sum, and is passed over. Only what agrees with
+the announcement and the sum counts: a test that prints around the harness makes the report unusable,
+which is better than wrong. A crate that cannot be compiled keeps all tests from running; each file
+that the compiler complains about is one that cannot be loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from handoffd.execute.reports.report import (
+    Collector,
+    Outcome,
+    TestReport,
+    TooManyResults,
+    lines,
+    printable,
+    size_problem,
+    unusable,
+)
+
+MAX_LINE_BYTES = 64 * 1024
+
+_OUTCOMES: dict[str, Outcome] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped", "bench:": "passed"}
+_RUNNING = re.compile(
+    r"\s+Running (?:unittests )?(?P<file>.{1,4096}?) \((?:.*/)?(?P<name>[^/]+?)-[0-9a-f]{8,32}\)"
+)
+_DOC_TESTS = re.compile(r"\s+Doc-tests (?P<name>\S+)")
+_BEGIN = re.compile(r"running (?P<count>\d{1,9}) tests?")
+_TEST = re.compile(r"test (?P<name>.+?) \.\.\. (?P<outcome>ok|FAILED|ignored|bench:)(?:[, ].*)?")
+_SHOULD_PANIC = " - should panic"
+_SUM = re.compile(
+    r"test result: (?:ok|FAILED)\. (?P<passed>\d{1,9}) passed; (?P<failed>\d{1,9}) failed; "
+    r"(?P<ignored>\d{1,9}) ignored; (?P<measured>\d{1,9}) measured; .*"
+)
+_COMPILER = re.compile(r"(?P<kind>error|warning|note|help)(?:\[\w+\])?: (?P<message>.*)")
+_PLACE = re.compile(r"\s*--> (?P<file>.{1,4096}?):\d+:\d+")
+_NOT_COMPILED = re.compile(r"error: could not compile `(?P<name>[^`]+)`.*")
+
+
+@dataclass(slots=True)
+class _Binary:
+    """One test binary: what it announced, and what was told so far."""
+
+    name: str
+    announced: int | None = None
+    told: list[tuple[str, Outcome]] = field(default_factory=list)
+
+
+def read(body: bytes) -> TestReport:
+    """Return the results in the output of `cargo test`; ids are `binary file::module::test`."""
+    if bad := size_problem(body):
+        return bad
+    reader = _Reader()
+    try:
+        for line in lines(body):
+            reader.line(line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
+        return reader.finish()
+    except TooManyResults as excess:
+        return unusable(f"the output of cargo test was refused: {excess}")
+
+
+class _Reader:
+    """Gathers the results of one binary after the other, and the complaints of the compiler before them."""
+
+    def __init__(self) -> None:
+        self._found = Collector()
+        self._binary: _Binary | None = None
+        self._cut_short: list[str] = []
+        self._complaint: str | None = None
+        self._complaints: dict[str, str] = {}
+        self._not_compiled: list[str] = []
+        self._doubt: str | None = None
+        self._seen = False
+
+    def line(self, line: str) -> None:
+        """Take in one line of the output."""
+        if named := _RUNNING.fullmatch(line):
+            self._begin(f"{named['name']} {named['file']}")
+        elif named := _DOC_TESTS.fullmatch(line):
+            self._begin(f"{named['name']} doc")
+        elif self._binary is None:
+            self._compiler(line)
+        elif (begin := _BEGIN.fullmatch(line)) and self._binary.announced is None:
+            self._binary.announced = int(begin["count"])
+            self._seen = True
+        elif self._binary.announced is not None:
+            self._of_harness(self._binary, self._binary.announced, line)
+
+    def finish(self) -> TestReport:
+        """Return the report, once every line has been taken in."""
+        self._close()
+        if self._doubt is not None:
+            return unusable(self._doubt)
+        if self._not_compiled:
+            places = self._complaints or dict.fromkeys(self._not_compiled, "it could not be compiled")
+            for file, message in places.items():
+                self._found.add_load_error(file, message)
+        elif not self._seen:
+            return unusable("there is no result of `cargo test` in the report")
+        return self._found.report(cut_short=tuple(self._cut_short))
+
+    def _begin(self, name: str) -> None:
+        self._close()
+        self._binary = _Binary(printable(name))
+
+    def _of_harness(self, binary: _Binary, announced: int, line: str) -> None:
+        if len(binary.told) < announced:
+            if told := _TEST.fullmatch(line):
+                name = told["name"].removesuffix(_SHOULD_PANIC)
+                binary.told.append((name, _OUTCOMES[told["outcome"]]))
+        elif (total := _SUM.fullmatch(line)) and _agrees(binary, total):
+            self._record(binary)
+            self._binary = _Binary(binary.name)  # of documentation there may be more
+        if _SUM.fullmatch(line) and len(binary.told) < announced:
+            self._doubt = (
+                f"{binary.name} announced {announced} tests and told {len(binary.told)}, as when a test "
+                "prints past the harness; `test.report: exit` goes by the exit code alone"
+            )
+
+    def _close(self) -> None:
+        """End a binary that never summed up: it was killed, or ended itself."""
+        binary, self._binary = self._binary, None
+        if binary is not None and binary.announced is not None:
+            self._record(binary)
+            self._found.add(binary.name, "error")
+            self._cut_short.append(f"{binary.name}::")
+
+    def _record(self, binary: _Binary) -> None:
+        for name, outcome in binary.told:
+            self._found.add(f"{binary.name}::{name}", outcome)
+
+    def _compiler(self, line: str) -> None:
+        if failed := _NOT_COMPILED.fullmatch(line):
+            self._not_compiled.append(failed["name"])
+        elif told := _COMPILER.fullmatch(line):
+            if told["kind"] in {"error", "warning"}:
+                self._complaint = told["message"] if told["kind"] == "error" else None
+        elif self._complaint is not None and (place := _PLACE.fullmatch(line)):
+            self._complaints.setdefault(place["file"], self._complaint)
+            self._complaint = None
+
+
+def _agrees(binary: _Binary, total: re.Match[str]) -> bool:
+    outcomes = [outcome for _, outcome in binary.told]
+    passed = int(total["passed"]) + int(total["measured"])
+    told = (passed, int(total["failed"]), int(total["ignored"]))
+    return told == (outcomes.count("passed"), outcomes.count("failed"), outcomes.count("skipped"))
