@@ -113,3 +113,35 @@ def test_a_project_that_goes_while_the_daemon_runs(tmp_path: Path) -> None:
         )
         assert "fault" == gone[0]["severity"]
         assert f"handoffd remove {project}" in gone[0]["action"]
+
+
+def test_tests_that_only_the_terminal_could_run(tmp_path: Path) -> None:
+    """`init` and `doctor` try them where the daemon runs them; with its PATH mended they work."""
+    project, terminal = make_project(tmp_path), tmp_path / "terminal"
+    (project / "package.json").write_text('{"scripts": {"test": "mocha"}}')
+    terminal.mkdir()
+    (terminal / "npm").write_text('#!/bin/sh\ntest "$1" = test && test -n "$HANDOFFD_RUN"\n')
+    (terminal / "npm").chmod(0o755)
+    daemon = Daemon(tmp_path, settings(tmp_path))
+    path = f"{terminal}:/usr/bin:/bin"
+    env = environment(daemon.runtime_dir, HANDOFFD_STATE_DIR=str(daemon.state_dir), PATH=path)
+    config = ("--config", str(daemon.base / "handoffd.yaml"))
+    try:
+        daemon.environment["PATH"] = str(tmp_path / "nothing")
+        daemon.start()
+        tried = program(*config, "init", str(project), "--json", env=env).json["tried"]
+        assert ("fault", "npm is not in the daemon's PATH") == (tried["severity"], tried["what"])
+        assert f"it is {terminal}/npm in this terminal" in tried["why"]
+        assert "handoffd stop && handoffd run" == tried["action"]
+        examined = program(*config, "doctor", env=env)
+        assert "fault    tests        npm is not in the daemon's PATH" in examined.lines
+
+        daemon.terminate()
+        daemon.environment["PATH"] = path
+        daemon.start()
+        examined = program(*config, "doctor", str(project), env=env)
+        works = "npm test works in the daemon's environment: exit code 0"
+        assert any(line.startswith(f"ok       tests        {works}") for line in examined.lines)
+        daemon.terminate()
+    finally:
+        daemon.close()

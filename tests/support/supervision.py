@@ -24,6 +24,7 @@ from handoffd.engine.views import (
     SettingsView,
     SlotsView,
     TrackView,
+    Tried,
 )
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.protocol.state import State
@@ -75,6 +76,7 @@ class MemorySupervision:
         )
         self.applied = Applied(type="pending", message="bdd runs", state=State(project="shop"))
         self.checked: PostCheck | None = PostCheck(passed=True)
+        self.tried = Tried()
         self.held: tuple[str, ...] = ()
         self.handed_out: list[Result] = []
         """What `hand_out` answers, one after another; then it gives the first step away."""
@@ -181,6 +183,10 @@ class MemorySupervision:
     async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
         """Return what was put there."""
         return "make lint", self.checked
+
+    async def try_tests(self, project: str) -> Tried:
+        """Return what was put there."""
+        return self.tried
 
     async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
         """Return a dispatch that would be made."""

@@ -29,9 +29,14 @@ class Offline:
 
 
 @asynccontextmanager
-async def offline(settings: Settings) -> AsyncIterator[Offline]:
-    """Lend the daemon's parts for one verb. Raises Locked while a daemon runs."""
+async def offline(settings: Settings, path: str | None = None) -> AsyncIterator[Offline]:
+    """Lend the daemon's parts for one verb, which gives what it starts `path` for a PATH, if there is one.
+
+    Raises Locked while a daemon runs.
+    """
     async with parts(settings) as services:
+        if path is not None:
+            services.environment["PATH"] = path
         roster = Roster(services)
         await roster.load()
         try:

@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("projects", nargs=-1, metavar="[PROJECT]...")
 @json_option
 @click.pass_obj
-def doctor(place: Place, as_json: bool) -> None:
+def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
     """Say what will go wrong on this machine, why, and what to type about it. Changes nothing.
 
-    The daemon may run or not. Exit code 1 when something keeps handoffd from working.
+    The daemon may run or not. Exit code 1 when something keeps handoffd from working. The tests of
+    each PROJECT are run once as the daemon would run them, for at most 40 seconds.
     """
     from handoffd.cli.doctor_report import report
+    from handoffd.cli.trial import try_tests
     from handoffd.doctor.examination import examine
     from handoffd.doctor.finding import as_json as told
     from handoffd.doctor.finding import is_sound
 
-    findings = examine(_subject(place))
+    findings = (*examine(_subject(place)), *(try_tests(place, place.project(one)) for one in projects))
     if as_json:
         print_json(told(findings))
     else:

@@ -69,7 +69,7 @@ def _error(answer: Json) -> list[str]:
 def _initialised(answer: Json) -> list[str]:
     lines = [f"{plain(answer['name'])} is initialised: {plain(answer['project'])}"]
     lines += [f"  wrote {plain(name)}" for name in answer["created"]]
-    lines += _tests_of(answer)
+    lines += [*_tests_of(answer), *_tried(answer.get("tried"))]
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
         lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
@@ -91,6 +91,16 @@ def _tests_of(answer: Json) -> Iterator[str]:
         found = ", ".join(others[:_TOLD]) + more
         ready = "; a line for them is in .ai/handoffd.yaml, commented out" if written and not command else ""
         yield f"  {'found, and not run' if command else 'found below it'}: {plain(found)}{ready}"
+
+
+def _tried(tried: Json | None) -> Iterator[str]:
+    """Yield how the tests went, and what mends it where they cannot be run."""
+    if tried is not None:
+        yield f"  tried: {plain(tried['what'])}"
+        yield from (f"    {key}: {plain(tried[name])}" for key, name in _MENDING if tried[name] is not None)
+
+
+_MENDING = (("why", "why"), ("mend", "action"))
 
 
 def _told_tests(one: Json) -> str:

@@ -32,7 +32,10 @@ def verb_command(spec: VerbSpec) -> click.Command:
         given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
         place = click.get_current_context().find_object(Place)
         assert place is not None
-        _say(give(place, spec.name, place.project(project), given), as_json)
+        answer = give(place, spec.name, place.project(project), given)
+        if answer.json["type"] == "initialised":
+            answer.json["tried"] = _tried(place, answer.json, as_json)
+        _say(answer, as_json)
 
     command = click.Command(
         spec.typed.split()[-1],
@@ -114,6 +117,20 @@ def _is_given(value: object) -> bool:
 
 def _as_json_value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str, Any] | None:
+    """Run the tests of a new project once, as the daemon would; return what came of it."""
+    from dataclasses import asdict
+
+    from handoffd.cli.trial import try_tests
+
+    if initialised["test_command"] is None:
+        return None
+    if not as_json:
+        click.echo("Running the tests once as the daemon would, for at most 40 s ...", err=True)
+    told = asdict(try_tests(place, initialised["project"]))
+    return {key: told[key] for key in ("severity", "what", "why", "action")}
 
 
 def _say(answer: Any, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The answers to those who do steps themselves (level 1), as plain JSON values."""
+"""What came of work by hand (level 1), and of tests that were tried, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from handoffd.control.history import Json
 from handoffd.engine.commands import addressed
 from handoffd.engine.measurements import PostCheck
-from handoffd.engine.views import Applied
+from handoffd.engine.views import Applied, Tried
 from handoffd.protocol.document import render_state
 
 APPLY_S: Final = 40.0
@@ -58,4 +58,29 @@ def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Jso
         "tail": ended.tail if ended is not None else "",
         "message": told,
         "caller_instruction": f"{told}; nothing else follows from it",
+    }
+
+
+def tried_json(tried: Tried, root: str) -> Json:
+    """Return how a project's tests went; `passed` is null where they were not run to their end."""
+    answer: Json = {"type": "tried", "project": root, "command": None, "path": tried.path}
+    evidence = tried.evidence
+    if tried.command is None or evidence is None:
+        nothing = {"passed": None, "verified": False, "timed_out": False, "fault": None}
+        return {**answer, **nothing, "tests": None, "failing": [], "line": None, "tail": "", "seconds": 0.0}
+    ended = evidence.fault is None and not evidence.timed_out
+    counts = evidence.counts
+    told = {"pass": counts.passed, "fail": counts.failed, "skip": counts.skipped}
+    return {
+        **answer,
+        "command": list(tried.command),
+        "passed": not evidence.failing if ended else None,
+        "verified": evidence.verified,
+        "timed_out": evidence.timed_out,
+        "fault": evidence.fault,
+        "tests": told if ended and evidence.verified else None,
+        "failing": list(evidence.failing),
+        "line": evidence.line,
+        "tail": evidence.tail,
+        "seconds": round(evidence.seconds, 1),
     }

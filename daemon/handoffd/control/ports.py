@@ -23,6 +23,7 @@ from handoffd.engine.views import (
     ProjectView,
     Renewed,
     SlotsView,
+    Tried,
 )
 from handoffd.errors import HandoffdError
 from handoffd.store.gc import Cleaned
@@ -94,6 +95,9 @@ class Supervision(Protocol):
 
     async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
+
+    async def try_tests(self, project: str) -> Tried:
+        """Run the project's tests once, for no story; Refused while an attempt is in flight."""
 
     def executors(self) -> tuple[str, ...]:
         """Return what may be chosen as an executor."""

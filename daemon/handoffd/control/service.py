@@ -20,7 +20,7 @@ from handoffd.clock import Clock
 from handoffd.control.history import Json, addressed
 from handoffd.control.initialising import check_project, is_bootstrapped, prepare_project
 from handoffd.control.inspecting import folder_at
-from handoffd.control.manual import APPLY_S, applied_json, checked_json
+from handoffd.control.manual import APPLY_S, applied_json, checked_json, tried_json
 from handoffd.control.notices import trials_json
 from handoffd.control.peer import inside_executor
 from handoffd.control.ports import Cleaner, Desk, Renewing, Supervision, Try
@@ -231,6 +231,15 @@ class Service(Reads):
 
     async def _post_check(self, root: str, by: str) -> Json:
         return checked_json(*await self._supervision.post_check(root, by), root)
+
+    async def try_tests(self, project: str, caller: Caller) -> Json:
+        """Run a project's tests once, as the daemon measures them, for no story and a person.
+
+        Raises Refused while an attempt is in flight. Tests run without what an executor is held in.
+        """
+        root = self._supervision.find(project)
+        await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
+        return tried_json(await self._supervision.try_tests(root), root)
 
     async def apply(self, project: str) -> Json:
         """Hear the hand-off of a step that was done by hand, and have its claims checked."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import handoffd
-from handoffd.directories import default_files
 from handoffd.directories import home as default_home
 from handoffd.doctor import (
     account,
@@ -31,13 +30,15 @@ from handoffd.doctor import (
     settings_file,
     state,
     supervision,
+    tests,
     watches,
 )
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.patience import Begun
-from handoffd.doctor.service import Service, service_of
+from handoffd.doctor.service import Service, path_in, service_of, unit_file_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
+from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.settings import Settings
@@ -93,13 +94,13 @@ class _Looks:
     notices: Begun[notices.SinkFacts]
     git: Begun[git.GitFacts]
     hooks: Begun[hooks.HookFacts]
+    tests: Begun[tuple[tests.Lack, ...]]
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
     """Return what was found, the checks in the order in which a person would mend things."""
     asked, facts = _first_looks(subject)
-    unit_file = default_files(subject.environ)[0].parents[1] / "systemd/user/handoffd.service"
-    service = service_of(asked.pid, unit_file)
+    service = service_of(asked.pid, unit_file_of(subject.environ))
     return (
         *_settings(subject, asked),
         *_daemon(subject, asked, service),
@@ -179,6 +180,7 @@ def _rest(
         )
     )
     yield from _executors(begun, settings, seen, service)
+    yield from _tests(begun, subject, seen, service)
     yield from _notices(begun, settings)
     yield from _surroundings(begun, subject, asked.pid, service)
 
@@ -194,7 +196,27 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
         notices=Begun({name: partial(notices.gather, name, sink, there) for name, sink in sinks.items()}),
         git=Begun({"git": partial(git.gather, roots, subject.environ)}),
         hooks=Begun({"hooks": partial(hooks.gather, home, roots)}),
+        tests=Begun({"tests": partial(tests.gather, _test_commands(seen), _path(subject, settings, pid))}),
     )
+
+
+def _test_commands(seen: _Seen) -> dict[str, list[str]]:
+    """Return what the tests of projects are run with, by root."""
+    there = (one for one in seen.projects if one["project"] not in seen.silent)
+    return {one["project"]: one["test_command"] for one in there if one.get("test_command")}
+
+
+def _path(subject: Subject, settings: Settings, pid: int | None) -> str:
+    """Return the PATH that the daemon gives checks; while none runs, that its service would give them."""
+    of_unit = path_in(unit_file_of(subject.environ)) if pid is None else None
+    source = {"PATH": of_unit} if of_unit is not None else executors.environment_of(pid)
+    return child_environment(source, settings.execute.env_allow)["PATH"]
+
+
+def _tests(begun: _Looks, subject: Subject, seen: _Seen, service: Service) -> tuple[Finding, ...]:
+    lacks = begun.tests.within(subject.answer_s).get("tests")
+    terminal = tests.Terminal(path=subject.environ.get("PATH", ""))
+    return () if lacks is None else tests.check(lacks, len(_test_commands(seen)), terminal, service)
 
 
 def _notices(begun: _Looks, settings: Settings) -> tuple[Finding, ...]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from handoffd.directories import default_files
 
 _UNIT = "handoffd"
 
@@ -49,6 +53,11 @@ class Service:
         return "sudo systemctl" if self.account else "systemctl --user"
 
 
+def unit_file_of(environ: Mapping[str, str]) -> Path:
+    """Return where a person's unit of the daemon is, if there is one."""
+    return default_files(environ)[0].parents[1] / "systemd/user/handoffd.service"
+
+
 def service_of(pid: int | None, unit_file: Path) -> Service:
     """Return how the daemon of process `pid` is run; without one, by whether `unit_file` is there."""
     if pid is None:
@@ -57,6 +66,16 @@ def service_of(pid: int | None, unit_file: Path) -> Service:
         return unit_in(Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
     except OSError:
         return Service(unit=None)
+
+
+def path_in(unit_file: Path) -> str | None:
+    """Return the PATH that a unit gives its daemon; None without one."""
+    try:
+        text = unit_file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return None
+    found = re.findall(r'^Environment="PATH=(.*)"$', text, re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", found[-1]).replace("%%", "%") if found else None
 
 
 def unit_in(cgroup: str) -> Service:

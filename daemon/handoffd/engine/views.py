@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from handoffd.engine.limits import LimitKind
+from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.results import Result
 from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
@@ -337,6 +338,18 @@ class Applied:
     checking: bool = False
     """Whether its claims are still being checked: ask again."""
     next_command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """How a project's tests went when they were run once, for no story.
+
+    `command` is None where the project names none; `path` is the PATH it was looked for on.
+    """
+
+    command: tuple[str, ...] | None = None
+    path: str = ""
+    evidence: TestEvidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

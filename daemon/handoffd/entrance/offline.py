@@ -67,11 +67,20 @@ def gc(settings: Settings, *, dry_run: bool, by: str) -> Json:
     return look(settings, work) if dry_run else alone(settings, work)
 
 
-def alone(settings: Settings, work: Work[_T]) -> _T:
+def try_tests(settings: Settings, project: str, by: str, path: str | None) -> Json:
+    """Return how a project's tests go, with the PATH that a daemon would have; None: with this process's own.
+
+    Raises Locked while a daemon runs.
+    """
+    caller = Caller(pid=os.getpid(), by=by)
+    return alone(settings, lambda service: service.try_tests(project, caller), path)
+
+
+def alone(settings: Settings, work: Work[_T], path: str | None = None) -> _T:
     """Return what `work` returns, with the daemon's lock held. Raises Locked while a daemon runs."""
 
     async def run() -> _T:
-        async with offline(settings) as parts:
+        async with offline(settings, path) as parts:
             return await work(_service(settings, parts))
 
     return _run(run)

@@ -7,7 +7,9 @@ ourselves (or that vanished with the machine) proves nothing and is run again un
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -74,6 +76,21 @@ class Checks:
         except HandoffdError as error:
             tests = TestEvidence(fault=error.message, verified=False)
         return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
+
+    async def trial(self, name: str, timeout_s: float) -> TestEvidence:
+        """Run the tests once for no story, as a run called `name` of which nothing stays."""
+        context = self._context(name, None, "trial", 1)
+        try:
+            record, report = await self._test(context, timeout_s)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
+        return measuring.evidence_of(report, record, None, frozenset())
+
+    @property
+    def path(self) -> str:
+        """The PATH that checks get."""
+        return self._environment()["PATH"]
 
     async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
         timeout_s = order.check_timeout_min * 60
@@ -145,16 +162,16 @@ class Checks:
             self._live.pop(context.run_id, None)
 
     def _context(self, run_id: str, story: str | None, step: str, attempt: int) -> CheckContext:
-        settings = self._services.settings
-        environment = child_environment(
-            self._services.environment, settings.execute.env_allow, project=self._files.settings.env
-        )
         return CheckContext(
             run_id=run_id,
             run_dir=self._services.run_dir(run_id),
             root=Path(self._key.project),
-            environment=environment,
+            environment=self._environment(),
             story=story,
             step=step,
             attempt=attempt,
         )
+
+    def _environment(self) -> dict[str, str]:
+        allowed = self._services.settings.execute.env_allow
+        return child_environment(self._services.environment, allowed, project=self._files.settings.env)

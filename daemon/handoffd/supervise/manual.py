@@ -19,7 +19,7 @@ from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import PostChecked
 from handoffd.engine.results import Dispatched, Refusal, Result
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
-from handoffd.engine.views import Applied, AppliedKind
+from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.waiting import at_gate
 from handoffd.errors import Refused
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
@@ -37,6 +37,8 @@ from handoffd.supervise.services import Services
 MOST_TURNS = 10
 """Turns that lead to no dispatch, one after the other: a parked story is given back, and so on."""
 
+TRY_S = 40.0
+"""How long tests may take that are only tried: less than a client waits for an answer."""
 LOOK_S = 0.02
 _MAX_PROMPT = 1024 * 1024
 
@@ -218,6 +220,23 @@ class Manual:
         if ended.fault is None:
             await self._track.give(PostChecked(passed=ended.passed, by=by))
         return rule.post_check, ended
+
+    async def try_tests(self) -> Tried:
+        """Run the project's tests once, in the environment in which the daemon measures them.
+
+        Raises Refused while an attempt is in flight, whose work they could disturb.
+        """
+        track = self._track.track
+        if track.ledger.dispatch is not None or (track.state and track.state.status is Status.RUNNING):
+            hint = command_for(self._project.root, "status")
+            message = f"{self._standing()}, which its tests could disturb; try them when it has ended"
+            raise Refused(message, code="ALREADY_RUNNING", hint=hint)
+        command = self._project.files.settings.test.command
+        if command is None:
+            return Tried()
+        checks = Checks(self._track.key, self._project, self._services, {})
+        evidence = await checks.trial(f"{dispatch_id(self._services.clock)}.trial", TRY_S)
+        return Tried(command=command, path=checks.path, evidence=evidence)
 
     def _require_state(self) -> State:
         state = self._track.track.state

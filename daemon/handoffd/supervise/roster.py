@@ -22,7 +22,16 @@ from handoffd.engine.requests import LevelChosen, LimitLifted
 from handoffd.engine.results import Result
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.engine.views import AccountView, Applied, BacklogView, Lifted, Peek, ProjectView, SlotsView
+from handoffd.engine.views import (
+    AccountView,
+    Applied,
+    BacklogView,
+    Lifted,
+    Peek,
+    ProjectView,
+    SlotsView,
+    Tried,
+)
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
@@ -284,6 +293,11 @@ class Roster:
         """Run the current step's post_check; return its command and how it ended, if it has one."""
         with self._register.guest(project):
             return await Manual(await self._workable(project), self._services).post_check(by)
+
+    async def try_tests(self, project: str) -> Tried:
+        """Run the project's tests once, for no story, and return how that went."""
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).try_tests()
 
     async def _workable(self, project: str) -> Project:
         found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))

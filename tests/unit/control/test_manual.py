@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from handoffd.control.manual import applied_json, checked_json
+from handoffd.control.manual import applied_json, checked_json, tried_json
 from handoffd.engine.commands import command
-from handoffd.engine.measurements import PostCheck
-from handoffd.engine.views import Applied, AppliedKind
-from handoffd.protocol.state import State
+from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.views import Applied, AppliedKind, Tried
+from handoffd.protocol.state import State, TestCounts
 
 STATE = State(project="shop", story="US-001")
 
@@ -53,3 +53,28 @@ def test_how_a_post_check_ended(ended: PostCheck | None, passed: bool | None, me
     told = checked_json("make lint", ended, "/srv/shop")
 
     assert (passed, message, "make lint") == (told["passed"], told["message"], told["command"])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "passed", "tests"),
+    [
+        (TestEvidence(counts=TestCounts(passed=2, skipped=1)), True, {"pass": 2, "fail": 0, "skip": 1}),
+        (TestEvidence(counts=TestCounts(failed=1), failing=("a",)), False, {"pass": 0, "fail": 1, "skip": 0}),
+        (TestEvidence(verified=False), True, None),
+        (TestEvidence(verified=False, failing=("exit code 1",)), False, None),
+        (TestEvidence(timed_out=True, verified=False), None, None),
+        (TestEvidence(fault="no report", verified=False), None, None),
+        (None, None, None),
+    ],
+)
+def test_how_tests_went_that_were_tried(
+    evidence: TestEvidence | None, passed: bool | None, tests: dict[str, int] | None
+) -> None:
+    """Counts only where they were measured; what did not end has neither passed nor failed."""
+    command = None if evidence is None else ("make", "test")
+    told = tried_json(Tried(command=command, path="/bin", evidence=evidence), "/srv/shop")
+
+    assert ("tried", "/srv/shop", passed, tests) == tuple(
+        told[key] for key in ("type", "project", "passed", "tests")
+    )
+    assert (None if command is None else list(command)) == told["command"]

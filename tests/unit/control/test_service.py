@@ -208,6 +208,16 @@ async def test_an_executor_cannot_open_a_gate(
     assert (caught.value.hint or "").endswith("  # in a terminal of your own")
 
 
+async def test_an_executor_cannot_have_tests_tried(supervision: MemorySupervision, journal: Journal) -> None:
+    """They run outside of what holds an executor, and are its own to write."""
+    with pytest.raises(Refused) as caught:
+        await service(supervision, journal, inside=True).try_tests("/srv/shop", EVE)
+    told = await service(supervision, journal).try_tests("/srv/shop", EVE)
+
+    assert ("INSIDE_EXECUTOR", "handoffd doctor /srv/shop") == (caught.value.code, caught.value.hint)
+    assert ("tried", "/srv/shop", None) == (told["type"], told["project"], told["command"])
+
+
 async def test_an_executor_cannot_bring_in_a_project(
     supervision: MemorySupervision, journal: Journal, root: str
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import Service, service_of, unit_in
+from handoffd.doctor.service import Service, path_in, service_of, unit_file_of, unit_in
 
 OWN = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/handoffd.service"
 ACCOUNTS = "0::/system.slice/system-handoffd.slice/handoffd@build.service"
@@ -54,6 +54,18 @@ def test_commands_of_an_accounts_service() -> None:
     assert "sudo systemctl start handoffd@build" == service.start
     assert "sudo systemctl restart handoffd-launcher@build handoffd@build" == service.restart
     assert 'sudo handoffd service install --system --user build --path "$PATH"' == service.mend_path
+
+
+def test_the_path_of_a_unit_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """With what systemd reads as one character."""
+    unit = unit_file_of({"XDG_CONFIG_HOME": str(tmp_path)})
+    assert path_in(unit) is None
+    unit.parent.mkdir(parents=True)
+
+    unit.write_text('[Service]\nEnvironment="HOME=/x"\n', encoding="utf-8")
+    assert path_in(unit) is None
+    unit.write_text('Environment="PATH=/a b:/c%%d:/e\\"f"\nEnvironment="X=1"\n', encoding="utf-8")
+    assert '/a b:/c%d:/e"f' == path_in(unit)
 
 
 def test_without_a_daemon_the_unit_file_tells(tmp_path: Path) -> None:

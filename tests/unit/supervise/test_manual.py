@@ -13,7 +13,7 @@ from tests.unit.supervise.living import at_level_1, shown
 from tests.unit.supervise.making import House, at, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
-from handoffd.engine.views import Applied
+from handoffd.engine.views import Applied, Tried
 from handoffd.errors import Refused
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.project import Project
@@ -212,6 +212,58 @@ async def test_a_step_without_a_post_check_has_nothing_to_run(tmp_path: Path) ->
     """Which is no failure."""
     async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
         assert (None, None) == await Manual(project, here.services).post_check("mei")
+
+
+TRIED = "test: {{command: [sh, -c, {command}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "passed", "fault"),
+    [("exit 0", True, False), ("exit 3", False, False), ("exit 127", None, True)],
+)
+async def test_tests_are_tried_for_no_story(
+    tmp_path: Path, command: str, passed: bool | None, fault: bool
+) -> None:
+    """Nothing is recorded of it, and nothing stays where runs are kept."""
+    root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
+    async with house(tmp_path) as here, alone(here, root) as project:
+        before = project.main.track
+        tried = await Manual(project, here.services).try_tests()
+
+        assert tried.evidence is not None
+        assert (("sh", "-c", command), fault) == (tried.command, tried.evidence.fault is not None)
+        assert fault or passed == (not tried.evidence.failing)
+        assert tried.path
+        assert before == project.main.track
+        assert [] == [path.name for path in here.services.settings.runs_dir.iterdir()]
+
+
+async def test_tests_see_the_environment_of_checks(tmp_path: Path) -> None:
+    """What is allowed, and what tells them where they run; nothing else of the daemon's."""
+    command = 'test -z "$DAEMONS_OWN" && test "$HANDOFFD_STEP" = trial && test "$PATH" = /usr/bin:/bin'
+    root = make_project(tmp_path, settings=TRIED.format(command=json.dumps(command)))
+    async with house(tmp_path) as here, alone(here, root) as project:
+        here.services.environment.update(DAEMONS_OWN="x", PATH="/usr/bin:/bin")
+        tried = await Manual(project, here.services).try_tests()
+
+        assert tried.evidence is not None
+        assert ((), None, "/usr/bin:/bin") == (tried.evidence.failing, tried.evidence.fault, tried.path)
+
+
+async def test_without_a_test_command_nothing_is_tried(tmp_path: Path) -> None:
+    """Nor is it an error."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        assert Tried() == await Manual(project, here.services).try_tests()
+
+
+async def test_tests_are_not_tried_beside_an_attempt(tmp_path: Path) -> None:
+    """They could disturb its work, and it theirs."""
+    async with house(tmp_path) as here, alone(here, make_project(tmp_path)) as project:
+        await Manual(project, here.services).hand_out("mei")
+        with pytest.raises(Refused, match="bdd attempt 1 of US-001 is running") as refused:
+            await Manual(project, here.services).try_tests()
+
+        assert "ALREADY_RUNNING" == refused.value.code
 
 
 async def _handed_in(here: House, root: str, text: str) -> Applied:

@@ -96,6 +96,25 @@ class Cleaned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tried:
+    """How a project's tests went when they were run once; `fault` says why they could not be."""
+
+    type: Literal["tried"]
+    project: str
+    command: list[str] | None
+    path: str
+    passed: bool | None
+    verified: bool
+    timed_out: bool
+    fault: str | None
+    tests: dict[str, int] | None
+    failing: list[str]
+    line: str | None
+    tail: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class OtherTests:
     """Tests that were found and that nothing runs: what a person types in which folder of the project."""
 

@@ -16,6 +16,7 @@ from handoffd.control.api.order_shapes import (
     Reloaded,
     Removed,
     Stopping,
+    Tried,
     Trusted,
 )
 from handoffd.control.api.shapes import ResultOfVerb, Tested
@@ -54,6 +55,10 @@ async def _add_many(asked: Asked) -> Json:
 
 async def _test_notices(asked: Asked) -> Json:
     return await asked.service.test_notices(asked.given["sink"], asked.caller)
+
+
+async def _try_tests(asked: Asked) -> Json:
+    return await asked.service.try_tests(asked.given["project"], asked.caller)
 
 
 async def _reload(asked: Asked) -> Json:
@@ -101,6 +106,12 @@ ORDERS: Final = (
         help="Tell people a sample by each sink, or by one, and say how it went: as `notify test --json`.",
         body=(Parameter(name="sink", type="text", help="the name of one sink; all without it"),),
         keyed=False, answer=_test_notices, shape=Tested, hint="handoffd notify test",
+    ),
+    Endpoint(
+        name="try_tests", path="/v1/tests/try", method="POST",
+        help="Run a project's tests once as the daemon measures them, for no story and at most 40 s.",
+        body=(_PROJECT, BY),
+        keyed=False, answer=_try_tests, shape=Tried, hint="handoffd doctor PROJECT",
     ),
     Endpoint(
         name="reload", path="/v1/reload", method="POST",
