@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -44,6 +45,21 @@ def copy_project(source: Path, target: Path, script: str | None) -> None:
         write_project_file(target, SCRIPT, script)
 
 
+def skip_tests(copy: Path, story: str) -> str | None:
+    """Have the tests of a copy not measured where the rehearsal writes none; return why, in words.
+
+    Measured all the same, no step that is to add failing tests would ever pass.
+    """
+    from handoffd.rehearsal.assignment import Assignment
+    from handoffd.rehearsal.languages import plan_for
+    from handoffd.rehearsal.workspace import Workspace
+
+    why = plan_for(Workspace(str(copy)), Assignment("scaffold", story, 1, None, ""))
+    if not isinstance(why, str) or not _changed(copy, lambda document: document.pop("test", None)):
+        return None
+    return why
+
+
 def _left_out_of(source: Path, target: Path) -> Any:
     """Return what `copytree` asks: the story in flight, special files, and the copy itself."""
 
@@ -74,6 +90,11 @@ def _first_failure(error: OSError, source: Path) -> tuple[str, str]:
 
 def _choose_rehearsal(project: Path) -> None:
     """Set `executor: rehearsal` in a project's settings, leaving everything else as it is."""
+    _changed(project, lambda document: document.update(executor="rehearsal"))
+
+
+def _changed(project: Path, change: Callable[[Any], Any]) -> Any:
+    """Have `change` work on a project's settings as they are written; return what it returns."""
     from ruamel.yaml import YAML
 
     seen = read_project_file(project, SETTINGS, MAX_BYTES)
@@ -81,7 +102,8 @@ def _choose_rehearsal(project: Path) -> None:
     document: Any = yaml.load(seen.content.decode("utf-8-sig")) if seen is not None else None
     if document is None:
         document = {}
-    document["executor"] = "rehearsal"
+    result = change(document)
     output = io.StringIO()
     yaml.dump(document, output)
     write_project_file(project, SETTINGS, output.getvalue())
+    return result

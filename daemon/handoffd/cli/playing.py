@@ -13,7 +13,7 @@ from rich.console import Console
 from handoffd.cli.asking import print_json
 from handoffd.cli.private_daemon import private_daemon
 from handoffd.cli.reviewer import Changes, approve_by_itself, ask_at_terminal
-from handoffd.cli.storyline import Json, Storyline, table_of
+from handoffd.cli.storyline import UNMEASURED, Json, Storyline, table_of
 from handoffd.errors import HandoffdError
 
 progress = Console(stderr=True)
@@ -30,13 +30,21 @@ class Played:
     rows: tuple[Json, ...]
     log: Path
     unmeasured: frozenset[str] = frozenset()
-    """Steps whose tests nobody could run, for want of a test command."""
+    """Steps whose tests nobody could run, for want of a test command, or because they were skipped."""
+    skipped: str | None = None
+    """Why the story's tests were skipped, if they were."""
 
     @property
     def json(self) -> Json:
         """The same for programs."""
         where = {"project": self.project, "story": self.story, "log": str(self.log)}
-        return {"type": "played", **where, "rows": list(self.rows), "unmeasured": sorted(self.unmeasured)}
+        return {
+            "type": "played",
+            **where,
+            "rows": list(self.rows),
+            "unmeasured": sorted(self.unmeasured),
+            "skipped": self.skipped,
+        }
 
 
 class StoryFailed(HandoffdError):
@@ -77,7 +85,7 @@ def tell(played: Played, *, as_json: bool, prove: Callable[[Played], Json] = lam
     Raises StoryFailed when the story did not reach its end.
     """
     if not as_json:
-        Console().print(table_of(played.rows, played.unmeasured))
+        Console().print(table_of(played.rows, played.unmeasured, "skipped" if played.skipped else UNMEASURED))
     track = played.track
     if track["step"] != "done":
         why = track["last_error"] or track["reason"]

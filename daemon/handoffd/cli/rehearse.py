@@ -40,7 +40,7 @@ _MOST_BYTES = 1024 * 1024
 @json_option
 def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bool) -> None:
     """Run a story on a copy of PATH without an agent: no token is spent."""
-    from handoffd.cli.copying import copy_project
+    from handoffd.cli.copying import copy_project, skip_tests
     from handoffd.cli.playing import play, progress, tell
 
     _require(path, story, yes=yes)
@@ -49,12 +49,15 @@ def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bo
     rules, settings = _rules_of(source), _settings()
     with _new_folder() as base:
         copy_project(source, base / source.name, acts)
+        skipped = skip_tests(base / source.name, story)
         unmeasured = _unmeasured(base / source.name, rules)
     project = str(base / source.name)
     progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
+    if skipped is not None:
+        progress.print(f"The story's tests are skipped: {skipped}\n", soft_wrap=True, markup=False)
     approved_by = "--yes was given" if yes else None
     played = play(project, story, base=base, settings=settings, approved_by=approved_by, by="rehearse")
-    tell(replace(played, unmeasured=unmeasured), as_json=as_json)
+    tell(replace(played, unmeasured=unmeasured, skipped=skipped), as_json=as_json)
     if not as_json:
         click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
 

@@ -18,6 +18,7 @@ from handoffd.cli.reviewer import Ask
 Json = dict[str, Any]
 
 LOOK_S = 0.1
+UNMEASURED = "not measured: no test command"
 _MARKS = {
     "pass": ("✓", "green"),
     "approved": ("✓", "green"),
@@ -142,13 +143,15 @@ class Storyline:
         return found[::-1]
 
 
-def table_of(rows: Iterable[Json], unmeasured: Container[str] = ()) -> Table:
-    """Return rows as a table for people; `unmeasured` are the steps for which a test command is missing."""
+def table_of(rows: Iterable[Json], unmeasured: Container[str] = (), why: str = UNMEASURED) -> Table:
+    """Return rows as a table for people; `unmeasured` are the steps whose tests nobody ran, and `why`."""
     table = Table(title=None, header_style="bold")
     for name in ("step", "attempt", "seconds", "tests measured", "result"):
         table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")
     for row in rows:
-        table.add_row(row["step"], str(row["attempt"]), _seconds(row), _tests(row, unmeasured), _result(row))
+        table.add_row(
+            row["step"], str(row["attempt"]), _seconds(row), _tests(row, unmeasured, why), _result(row)
+        )
     return table
 
 
@@ -195,10 +198,10 @@ def _seconds(row: Json) -> str:
     return f"{row['seconds']:.1f}" if row["seconds"] is not None else ""
 
 
-def _tests(row: Json, unmeasured: Container[str]) -> str:
+def _tests(row: Json, unmeasured: Container[str], why: str) -> str:
     tests = row["tests"]
     if tests is None:
-        return "not measured: no test command" if row["step"] in unmeasured else "–"
+        return why if row["step"] in unmeasured else "–"
     return _counts(tests)
 
 

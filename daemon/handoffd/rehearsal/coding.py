@@ -1,8 +1,8 @@
 """The steps that write tests and code: scaffold makes them fail, impl makes them pass.
 
-In the sample they belong to the real feature. In any other Python project they are two small files
-named after the story, beside everything that is there; in a project of another language the evidence
-is a page under docs/rehearsal/.
+In the sample they belong to the real feature. In any other project they are two small files named after
+the story, in its own language and beside everything that is there; where the rehearsal cannot write any,
+the evidence is a page under docs/rehearsal/.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from handoffd.rehearsal import placeholders, shipped
 from handoffd.rehearsal.assignment import Assignment
 from handoffd.rehearsal.documents import belongs_to_sample
 from handoffd.rehearsal.handover import Counts, Report
+from handoffd.rehearsal.languages import Plan, names_of_tests, plan_for
 from handoffd.rehearsal.workspace import MARK, Workspace
 
-_SIGNS_OF_PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", "requirements.txt")
 _SAMPLE_TEST = "tests/test_discounts.py"
 _SAMPLE_CODE = ("shop/pricing.py", "shop/receipt.py")
 
 
 def scaffold(workspace: Workspace, assignment: Assignment) -> Report:
     """Write tests that fail because the behaviour is missing."""
-    name = file_of_tests(workspace, assignment)
-    if name is None:
-        return _page(workspace, assignment, "tests")
-    sample = belongs_to_sample(workspace, assignment)
-    text = shipped.story_file(_SAMPLE_TEST) if sample else _filled(placeholders.TEST, assignment)
-    if not (sample and workspace.exists(name)) and not workspace.write_new(name, text):
+    plan = _plan(workspace, assignment)
+    if isinstance(plan, str):
+        return _page(workspace, assignment, "tests", plan)
+    sample, name = belongs_to_sample(workspace, assignment), plan.test
+    if not (sample and workspace.exists(name)) and not workspace.write_new(name, plan.test_text):
         return _left_alone(name)
     tests = ids_of_tests(workspace, (name,))
     return Report(
@@ -41,9 +40,8 @@ def scaffold(workspace: Workspace, assignment: Assignment) -> Report:
 
 def impl(workspace: Workspace, assignment: Assignment) -> Report:
     """Write the least code that makes the story's tests pass."""
-    name = file_of_tests(workspace, assignment)
-    if name is None:
-        return _page(workspace, assignment, "code")
+    if isinstance(plan := _plan(workspace, assignment), str):
+        return _page(workspace, assignment, "code", plan)
     code = _planned_code(workspace, assignment)
     for path, (text, accepted) in code.items():
         present = workspace.read(path)
@@ -61,15 +59,26 @@ def impl(workspace: Workspace, assignment: Assignment) -> Report:
 WORK = {"scaffold": scaffold, "impl": impl}
 
 
-def file_of_tests(workspace: Workspace, assignment: Assignment) -> str | None:
-    """Return where the story's tests are, or None in a project that is not one in Python."""
+def _plan(workspace: Workspace, assignment: Assignment) -> Plan | str:
+    """Return the files of a story, or why there are none; of the sample's code, only the first of two."""
     if belongs_to_sample(workspace, assignment):
-        return _SAMPLE_TEST
-    folder = "test" if workspace.exists("test") and not workspace.exists("tests") else "tests"
-    python = any(map(workspace.exists, _SIGNS_OF_PYTHON)) or any(
-        name.endswith(".py") for name in workspace.names(folder)
-    )
-    return f"{folder}/test_{assignment.slug}_rehearsal.py" if python else None
+        code = _SAMPLE_CODE[0]
+        return Plan(
+            _SAMPLE_TEST, shipped.story_file(_SAMPLE_TEST), code, shipped.story_file(code), by_pytest=True
+        )
+    return plan_for(workspace, assignment)
+
+
+def file_of_tests(workspace: Workspace, assignment: Assignment) -> str | None:
+    """Return where the story's tests are, or None where the rehearsal writes none."""
+    plan = _plan(workspace, assignment)
+    return None if isinstance(plan, str) else plan.test
+
+
+def by_pytest(workspace: Workspace, assignment: Assignment) -> bool:
+    """Whether pytest can be asked about the story's tests alone."""
+    plan = _plan(workspace, assignment)
+    return not isinstance(plan, str) and plan.by_pytest
 
 
 def story_tests(workspace: Workspace, assignment: Assignment) -> tuple[str, ...]:
@@ -90,9 +99,7 @@ def code_files(workspace: Workspace, assignment: Assignment) -> tuple[str, ...]:
 def ids_of_tests(workspace: Workspace, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ids of the test functions written in those files."""
     return tuple(
-        f"{name}::{test}"
-        for name in names
-        for test in re.findall(r"^def (test_\w+)", workspace.read(name) or "", re.MULTILINE)
+        f"{name}::{test}" for name in names for test in names_of_tests(name, workspace.read(name) or "")
     )
 
 
@@ -101,21 +108,16 @@ def _planned_code(workspace: Workspace, assignment: Assignment) -> dict[str, tup
     if belongs_to_sample(workspace, assignment):
         new = {name: shipped.story_file(name) for name in _SAMPLE_CODE}
         return {name: (text, (text, shipped.project_file(name))) for name, text in new.items()}
-    text = _filled(placeholders.MODULE, assignment)
-    return {f"rehearsal_{assignment.slug}.py": (text, (text,))}
+    plan = plan_for(workspace, assignment)
+    return {} if isinstance(plan, str) else {plan.code: (plan.code_text, (plan.code_text,))}
 
 
-def _filled(template: str, assignment: Assignment) -> str:
-    return template.format(label=assignment.label, slug=assignment.slug, mark=MARK)
-
-
-def _page(workspace: Workspace, assignment: Assignment, what: str) -> Report:
+def _page(workspace: Workspace, assignment: Assignment, what: str, why: str) -> Report:
     name = f"docs/rehearsal/{assignment.label}-{what}.md"
-    workspace.write_new(
-        name, placeholders.PAGE.format(label=assignment.label, what=what, note=placeholders.NOTE)
-    )
+    page = placeholders.PAGE.format(label=assignment.label, what=what, note=placeholders.NOTE, why=why)
+    workspace.write_new(name, page)
     return Report(
-        summary=f"no {what} written: not a Python project; {name} says so",
+        summary=f"no {what} written: {why}",
         files=(name,),
         notes=("The claim is pass, so that the steps after it can be rehearsed, too.",),
     )

@@ -169,9 +169,116 @@ def is_story(name):
     return name == story()
 '''
 
+GO_TEST = """// {mark}: no model was asked.
+
+package rehearsal_{slug}
+
+import "testing"
+
+func Test{camel}IsThere(t *testing.T) {{
+	if Story() != "{label}" {{
+		t.Fatal(Story())
+	}}
+}}
+
+func Test{camel}RefusesAnotherStory(t *testing.T) {{
+	if IsStory("{label}-other") {{
+		t.Fatal("another story")
+	}}
+}}
+"""
+
+GO_CODE = """// Package rehearsal_{slug} is the story {label}, rehearsed. {mark}: no model was asked.
+package rehearsal_{slug}
+
+// Story returns the story that this package belongs to.
+func Story() string {{
+	return "{label}"
+}}
+
+// IsStory tells whether name is that story.
+func IsStory(name string) bool {{
+	return name == Story()
+}}
+"""
+
+RUST_TEST = """//! {label}, rehearsed. {mark}: no model was asked.
+
+#[path = "../rehearsal_{slug}.rs"]
+mod story;
+
+#[test]
+fn {slug}_is_there() {{
+    assert_eq!("{label}", story::story());
+}}
+
+#[test]
+fn {slug}_refuses_another_story() {{
+    assert!(!story::is_story("{label}-other"));
+}}
+"""
+
+RUST_CODE = """//! {label}, rehearsed. {mark}: no model was asked.
+
+/// Returns the story that this module belongs to.
+pub fn story() -> &'static str {{
+    "{label}"
+}}
+
+/// Tells whether `name` is that story.
+pub fn is_story(name: &str) -> bool {{
+    name == story()
+}}
+"""
+
+JS_HEADS = {
+    ("node:test", False): 'const { test } = require("node:test");\n',
+    ("node:test", True): 'import { test } from "node:test";\n',
+    ("vitest", True): 'import { test } from "vitest";\n',
+    ("jest", False): "",
+    ("jest", True): "",
+}
+"""Where a runner's `test` comes from, by the runner and whether the file is a module."""
+
+JS_TEST = """// {label}, rehearsed. {mark}: no model was asked.
+const assert = require("node:assert");
+{head}
+test("{label} is there", () => {{
+  assert.strictEqual(require("{code}").story(), "{label}");
+}});
+
+test("{label} refuses another story", () => {{
+  assert.ok(!require("{code}").isStory("{label}-other"));
+}});
+"""
+
+JS_TEST_OF_MODULE = """// {label}, rehearsed. {mark}: no model was asked.
+import assert from "node:assert";
+{head}
+test("{label} is there", async () => {{
+  const {{ story }} = await import("{code}");
+  assert.strictEqual(story(), "{label}");
+}});
+
+test("{label} refuses another story", async () => {{
+  const {{ isStory }} = await import("{code}");
+  assert.ok(!isStory("{label}-other"));
+}});
+"""
+
+JS_CODE = """// {label}, rehearsed. {mark}: no model was asked.
+exports.story = () => "{label}";
+exports.isStory = (name) => name === exports.story();
+"""
+
+JS_MODULE = """// {label}, rehearsed. {mark}: no model was asked.
+export const story = () => "{label}";
+export const isStory = (name) => name === story();
+"""
+
 PAGE = """# {label}: {what}
 
 {note}
-This project is none in Python, so the rehearsal wrote no {what} of its own.
+The rehearsal wrote no {what} of its own: {why}.
 An agent would have written them here, from `docs/bdd/{label}.md`.
 """

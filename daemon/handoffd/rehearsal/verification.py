@@ -2,7 +2,7 @@
 
 The tests are really run, by the project's own Python if it has one. In the sample these are all of
 its tests; in any other project only those the rehearsal wrote, since nobody here knows what the
-others need or cost.
+others need or cost. Tests in another language than Python are left to the daemon, which measures them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from handoffd.rehearsal.assignment import Assignment
-from handoffd.rehearsal.coding import ids_of_tests, story_tests
+from handoffd.rehearsal.coding import by_pytest, ids_of_tests, story_tests
 from handoffd.rehearsal.documents import DESIGN
 from handoffd.rehearsal.handover import Counts, Report
 from handoffd.rehearsal.programs import run
@@ -47,7 +47,8 @@ def _verify(workspace: Workspace, assignment: Assignment, *, run_tests: bool) ->
     names = tuple(filter(workspace.exists, story_tests(workspace, assignment)))
     written = ids_of_tests(workspace, names)
     claim = _Outcome(Counts(passed=len(written)), how="claimed, not run")
-    outcome = (_run_tests(workspace, names) or claim) if run_tests and names else claim
+    asked = run_tests and names and by_pytest(workspace, assignment)
+    outcome = (_run_tests(workspace, names) or claim) if asked else claim
     tests = outcome.tests
     good = not tests.failed and outcome.problem is None
     design = f"merged into {DESIGN}" if merged else f"missing, so nothing is merged into {DESIGN}"

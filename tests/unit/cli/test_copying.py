@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.copying import copy_project
+from handoffd.cli.copying import copy_project, skip_tests
 from handoffd.configure import load_project
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
@@ -45,6 +45,28 @@ def test_a_project_that_was_never_initialised_is_measured_all_the_same(tmp_path:
     assert ("rehearsal", "junit") == (found.executor, found.test.report)
     assert "pytest" in (found.test.command or ())
     assert not (project / ".ai").exists()
+
+
+def test_tests_that_the_rehearsal_cannot_add_to_are_not_measured(tmp_path: Path) -> None:
+    """Else no step that is to add failing ones would pass; everything else of the settings stays."""
+    for name, text in {
+        "java": "test: {command: [mvn, test]}\nlanguage: zh-TW\n",
+        "notes": "language: en\n",
+        "shop": "test: {command: [python3, -m, pytest]}\n",
+    }.items():
+        (tmp_path / name / ".ai").mkdir(parents=True)
+        (tmp_path / name / ".ai/handoffd.yaml").write_text(text)
+        copy_project(tmp_path / name, tmp_path / f"copy of {name}", None)
+
+    why = {name: skip_tests(tmp_path / f"copy of {name}", "US-001") for name in ("java", "notes", "shop")}
+
+    assert why["java"] is not None
+    assert "this project's are run with mvn" in why["java"]
+    assert (None, None) == (why["notes"], why["shop"])
+    assert (None, "zh-TW") == (
+        settings_of(tmp_path / "copy of java").test.command, settings_of(tmp_path / "copy of java").language
+    )  # fmt: skip
+    assert settings_of(tmp_path / "copy of shop").test.command
 
 
 def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:

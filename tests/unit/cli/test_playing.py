@@ -38,7 +38,7 @@ def test_programs_get_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert {
         "type": "played", "project": "/tmp/shop", "story": "US-001", "log": "/tmp/my demo/daemon.log",
-        "rows": [ROW], "unmeasured": [], "pytest": "1 passed",
+        "rows": [ROW], "unmeasured": [], "skipped": None, "pytest": "1 passed",
     } == json.loads(capsys.readouterr().out)  # fmt: skip
 
 

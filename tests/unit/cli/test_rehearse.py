@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,38 @@ def test_what_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert 3 == done.stdout.count("not measured: no test command")
+
+
+def test_tests_in_a_language_that_is_not_written_are_skipped_with_a_word(tmp_path: Path) -> None:
+    """The story goes to its end all the same, and the table does not say that there was no command."""
+    project = tmp_path / "java"
+    project.mkdir()
+    (project / "pom.xml").write_text("<project/>")
+    (project / "PROJECT_CONTEXT.md").write_text("java")
+
+    done = rehearse(str(project), "--yes", "--json")
+
+    told = json.loads(done.stdout)
+    assert (0, ["impl", "scaffold", "verify"]) == (done.returncode, told["unmeasured"])
+    assert "this project's are run with mvn" in told["skipped"]
+    assert "The story's tests are skipped: the rehearsal writes tests in Python, Go" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_a_javascript_project_is_rehearsed_in_its_own_language(tmp_path: Path) -> None:
+    """Found, tried red and green, and measured by the daemon."""
+    project = tmp_path / "web"
+    project.mkdir()
+    (project / "package.json").write_text('{"scripts": {"test": "node --test"}}')
+    (project / "a.test.js").write_text("require('node:test').test('adds', () => {})")
+    (project / "PROJECT_CONTEXT.md").write_text("web")
+
+    done = rehearse(str(project), "--yes", "--json")
+
+    told = json.loads(done.stdout)
+    measured = {row["step"]: row["tests"] for row in told["rows"] if row["tests"] is not None}
+    assert (0, [], None) == (done.returncode, told["unmeasured"], told["skipped"])
+    assert (2, 3) == (measured["scaffold"]["fail"], measured["verify"]["pass"])
 
 
 @pytest.mark.parametrize(

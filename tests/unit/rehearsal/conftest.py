@@ -18,11 +18,11 @@ def shop(tmp_path: Path) -> Rehearsal:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Rehearsal:
-    """A project of another language, with documents and code of its own."""
+    """A project in a language that the rehearsal does not write, with documents and code of its own."""
     root = tmp_path / "foreign"
     for name, text in {
-        "go.mod": "module example\n",
-        "main.go": "package main\n\nfunc main() {}\n",
+        "Gemfile": "source 'https://rubygems.org'\n",
+        "main.rb": "puts 1\n",
         "docs/sdd.md": "# Design\n\nBy hand.\n",
         "docs/api/openapi.yaml": "openapi: 3.1.0\npaths: {}\n",
         "PROJECT_MEMORY.md": "# Memory\n\n## NOW\n- US-009 Sort the list\n\n## DONE\n- US-0099 Another\n",

@@ -44,7 +44,7 @@ def test_another_python_project_gets_two_files_of_its_own(python_project: Rehear
     assert (2, 0, 2) == (red.tests.failed, red.tests.passed, green.tests.passed)
 
 
-def test_a_project_of_another_language_gets_a_page(foreign: Rehearsal) -> None:
+def test_a_language_that_is_not_written_gets_a_page(foreign: Rehearsal) -> None:
     """No source is written, and the pages say why."""
     before = foreign.files()
     workspace = Workspace(str(foreign.root))
@@ -57,6 +57,26 @@ def test_a_project_of_another_language_gets_a_page(foreign: Rehearsal) -> None:
     assert before.items() <= after.items()
     assert ["pass", "pass"] == [report.status for report in reports]
     assert () == story_tests(workspace, IMPL)
+    assert all("nothing shows that this project has such" in report.summary for report in reports)
+    assert (
+        "wrote no tests of its own: the rehearsal writes tests in Python, Go"
+        in after["docs/rehearsal/US-001-tests.md"].decode()
+    )
+
+
+def test_another_language_gets_two_files_that_name_their_tests(tmp_path: Path) -> None:
+    """The next step learns which of them it has to make pass; files that a person has are left alone."""
+    (tmp_path / "go.mod").write_text("module example\n")
+    workspace = Workspace(str(tmp_path))
+
+    red, green = scaffold(workspace, SCAFFOLD), impl(workspace, IMPL)
+
+    test = "rehearsal_us_001/story_test.go"
+    assert ((test,), ("rehearsal_us_001/story.go",)) == (red.files, green.files)
+    ids = (f"{test}::TestUs001IsThere", f"{test}::TestUs001RefusesAnotherStory")
+    assert (ids, 2, 2) == (red.failing, red.tests.failed, green.tests.passed)
+    (tmp_path / test).write_text("package mine\n")
+    assert "failing" == scaffold(workspace, SCAFFOLD).status
 
 
 def test_source_that_a_person_changed_is_not_overwritten(shop: Rehearsal) -> None:

@@ -54,13 +54,13 @@ def test_a_step_reports_what_it_writes_and_writes_it_once(shop: Rehearsal) -> No
 
 def test_any_project_can_be_rehearsed_twice(foreign: Rehearsal) -> None:
     """Every step passes, a repetition changes nothing, and what a person wrote in code stays."""
-    code = foreign.text("main.go")
+    code = foreign.text("main.rb")
     for step in WRITES:
         foreign.passes(step)
         before = foreign.files()
         foreign.passes(step)
         assert before == foreign.files(), step
-    assert code == foreign.text("main.go")
+    assert code == foreign.text("main.rb")
 
 
 def test_an_unknown_step_says_what_it_would_do(shop: Rehearsal) -> None:

@@ -1,0 +1,161 @@
+"""Tests and code in the project's own language, and why there are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from handoffd.rehearsal.assignment import Assignment
+from handoffd.rehearsal.languages import Plan, names_of_tests, plan_for
+from handoffd.rehearsal.workspace import MARK, Workspace
+
+STORY = Assignment("scaffold", "US-001", 1, "d-1", "")
+
+
+def planned(root: Path, files: dict[str, str]) -> Plan | str:
+    """Return what would be written in a project with these files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return plan_for(Workspace(str(root)), STORY)
+
+
+def package(script: str | None, **more: object) -> str:
+    """Return a package.json with that test script."""
+    return json.dumps({"scripts": {} if script is None else {"test": script}, **more})
+
+
+def settings(command: str) -> str:
+    """Return settings with that test command."""
+    return f"auto: false   # go\ntest:\n  command: {command}\n  report: exit\npriority: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "test", "code"),
+    [
+        ({"pyproject.toml": ""}, "tests/test_us_001_rehearsal.py", "rehearsal_us_001.py"),
+        ({"go.mod": ""}, "rehearsal_us_001/story_test.go", "rehearsal_us_001/story.go"),
+        ({"Cargo.toml": "[package]\n"}, "tests/rehearsal_us_001.rs", "rehearsal_us_001.rs"),
+        ({"package.json": package("jest")}, "rehearsal_us_001.test.js", "rehearsal_us_001.js"),
+        (
+            {"package.json": package("node --test"), "test/a.js": ""},
+            "test/rehearsal_us_001.test.js", "rehearsal_us_001.js",
+        ),
+        (
+            {"package.json": package("vitest run"), "src/x/a.spec.ts": ""},
+            "src/x/rehearsal_us_001.test.ts", "rehearsal_us_001.ts",
+        ),
+        (
+            {"package.json": package("node --test 'test/**/*.test.js'"), "test/a.test.js": ""},
+            "test/rehearsal_us_001.test.js", "rehearsal_us_001.js",
+        ),
+        # What the test command runs counts, whatever else is there.
+        (
+            {
+                "pyproject.toml": "[tool.ruff]\n", "package.json": package("jest"),
+                ".ai/handoffd.yaml": settings('["npm", "test", "--", "--json"]'),
+            },
+            "rehearsal_us_001.test.js", "rehearsal_us_001.js",
+        ),
+        (
+            {"package.json": package(None), ".ai/handoffd.yaml": "test: {command: [npx, vitest, run]}\n"},
+            "rehearsal_us_001.test.js", "rehearsal_us_001.js",
+        ),
+        (
+            {"requirements.txt": "", ".ai/handoffd.yaml": settings("[make, test]")},
+            "tests/test_us_001_rehearsal.py", "rehearsal_us_001.py",
+        ),
+    ],
+)  # fmt: skip
+def test_two_files_in_the_project_s_own_language(
+    tmp_path: Path, files: dict[str, str], test: str, code: str
+) -> None:
+    """Where its own test command finds them, with the mark of the rehearsal, and two tests."""
+    plan = planned(tmp_path, files)
+
+    assert isinstance(plan, Plan)
+    assert (test, code) == (plan.test, plan.code)
+    assert MARK in plan.test_text
+    assert MARK in plan.code_text
+    assert 2 == len(names_of_tests(plan.test, plan.test_text))
+    assert plan.by_pytest == plan.test.endswith(".py")
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "nothing shows that this project has such"),
+        ({"Gemfile": ""}, "nothing shows"),
+        ({"pom.xml": "", ".ai/handoffd.yaml": settings("[mvn, --batch-mode, test]")}, "are run with mvn"),
+        (
+            {"package.json": package("jest"), ".ai/handoffd.yaml": settings("[./gradlew, test]")},
+            "with gradlew",
+        ),
+        ({"go.mod": "", ".ai/handoffd.yaml": settings('[sh, -c, "(cd a && go test)"]')}, "are run with cd"),
+        ({"Cargo.toml": "[workspace]\n"}, "cargo finds no test by its name"),
+        ({"Cargo.toml": "[package]\nautotests = false\n"}, "cargo finds no test by its name"),
+        ({"package.json": package("mocha")}, "neither node:test, jest nor vitest"),
+        ({"package.json": "["}, "neither node:test, jest nor vitest"),
+        ({"package.json": package("jest"), "src/a.test.ts": ""}, "in TypeScript, and run by jest"),
+        ({"package.json": package("node --test lib/a.js")}, r"names what it tests (lib/a.js)"),
+    ],
+)
+def test_where_none_are_written_the_reason_is_told(tmp_path: Path, files: dict[str, str], why: str) -> None:
+    """In words for a person."""
+    plan = planned(tmp_path, files)
+
+    assert isinstance(plan, str)
+    assert why in plan
+
+
+def failures(root: Path, plan: Plan, *command: str) -> tuple[bool, bool]:
+    """Return whether a command fails with the tests alone, and with the code beside them."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
+
+    def fails() -> bool:
+        return bool(
+            subprocess.run(command, cwd=root, env=environment, capture_output=True, check=False).returncode
+        )
+
+    (root / plan.test).parent.mkdir(exist_ok=True)
+    (root / plan.test).write_text(plan.test_text, encoding="utf-8")
+    red = fails()
+    (root / plan.code).write_text(plan.code_text, encoding="utf-8")
+    return red, fails()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize("kind", ["commonjs", "module"])
+@pytest.mark.parametrize("folder", ["", "test"])
+def test_node_runs_them(tmp_path: Path, kind: str, folder: str) -> None:
+    """Red and green for real, in both forms of JavaScript."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    plan = planned(tmp_path, {"package.json": package("node --test", type=kind)})
+
+    assert isinstance(plan, Plan)
+    assert folder == plan.test.rpartition("/")[0]
+    assert (True, False) == failures(tmp_path, plan, "node", "--test")
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
+def test_cargo_runs_them(tmp_path: Path) -> None:
+    """Red and green for real."""
+    manifest = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+    plan = planned(tmp_path, {"Cargo.toml": manifest, "src/lib.rs": ""})
+
+    assert isinstance(plan, Plan)
+    assert (True, False) == failures(tmp_path, plan, "cargo", "test", "--offline")
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
+def test_go_runs_them(tmp_path: Path) -> None:
+    """Red and green for real."""
+    plan = planned(tmp_path, {"go.mod": "module example\n\ngo 1.21\n"})
+
+    assert isinstance(plan, Plan)
+    assert (True, False) == failures(tmp_path, plan, "go", "test", "./...")
