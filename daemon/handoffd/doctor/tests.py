@@ -63,7 +63,7 @@ def gather(commands: Mapping[str, Sequence[str]], path: str) -> tuple[Lack, ...]
         found = _found(program, path)
         if found is None:
             lacks.append(Lack(program=program, projects=tuple(roots), path=path))
-        elif module is not None and probes < _MOST_PROBES:
+        elif module is not None and "/" not in program and probes < _MOST_PROBES:
             probes += 1
             if not _has_module(found, module, path):
                 lacks.append(Lack(program=program, module=module, projects=tuple(roots), path=path))
@@ -153,7 +153,11 @@ def _missing(lack: Lack, terminal: Terminal, service: Service) -> Finding:
 
 def _no_module(lack: Lack, module: str, users: str, edit: str, here: str | None) -> Finding:
     found = _found(lack.program, lack.path) or lack.program
-    what = f"{module} is not in the daemon's PATH: {found} has no module {module}"
+    what = f"{found} has no module {module}"
+    if "/" in lack.program:  # the project's own
+        why = f"the tests of {users} are run with it"
+        return fault(CHECK, what, why, f"{quote(found)} -m pip install {module}")
+    what = f"{module} is not in the daemon's PATH: {what}"
     why = f"the tests of {users} are run with it; the daemon gives checks the PATH {lack.path}"
     if here is not None and here != found and _has_module(here, module, lack.path):
         why = f"{why}; {here}, the {lack.program} of this terminal, has it"
@@ -164,7 +168,7 @@ def _no_module(lack: Lack, module: str, users: str, edit: str, here: str | None)
 def _need(root: str, command: Sequence[str]) -> tuple[str, str | None]:
     """Return the program of a command as it is started, and the module that it runs if it is a Python."""
     program = str(Path(root, command[0])) if "/" in command[0] else command[0]
-    is_python = os.path.basename(program).startswith("python") and "/" not in command[0]
+    is_python = os.path.basename(program).startswith("python")
     module = command[2] if is_python and len(command) > 2 and command[1] == "-m" else None
     return program, module if module is not None and _MODULE.fullmatch(module) else None
 

@@ -175,6 +175,22 @@ def test_what_came_of_a_run_is_one_line(changes: dict[str, Any], severity: str, 
     assert (severity == "ok") == (found.action is None)
 
 
+def test_the_interpreter_of_the_project_is_told_by_its_path(tmp_path: Path) -> None:
+    """Its PATH has nothing to do with it."""
+    own = interpreter(tmp_path / ".venv/bin") + "/python3"
+
+    found = judge(
+        tried(
+            project=str(tmp_path), command=[".venv/bin/python3", "-m", "pytest"],
+            line=f"{own}: No module named pytest",
+            fault="the test command left no report (exit code 1)",
+        ),
+        HERE, SERVICE,
+    )  # fmt: skip
+
+    assert (f"{own} has no module pytest", f"{own} -m pip install pytest") == (found.what, found.action)
+
+
 def test_what_could_not_be_run_says_what_it_lacks(tmp_path: Path) -> None:
     """The program, the module, or the packages of the project; else the command itself is to be tried."""
     empty, python = str(tmp_path / "empty"), interpreter(tmp_path / "bin")
