@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
-from handoffd.errors import HandoffdError, NoDaemon, NotFound
+from handoffd.errors import HandoffdError, NotFound
 
 if TYPE_CHECKING:
     from handoffd.control.client import Client, Json
@@ -51,5 +51,5 @@ def _tried(place: Place, project: str) -> Json:
 def _pid(place: Place) -> int | None:
     try:
         return place.client().daemon_pid()
-    except NoDaemon:
+    except HandoffdError:  # it went, or hangs: the commands are those of its unit
         return None

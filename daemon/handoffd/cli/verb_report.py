@@ -85,22 +85,20 @@ def _tests_of(answer: Json) -> Iterator[str]:
     if command is not None and written:
         yield f"  tests: {plain(join(command))}   (change it in .ai/handoffd.yaml)"
     elif command is None:
-        yield f"  tests: none {'in the folder itself' if others else 'found'}; {UNMEASURED}"
+        yield f"  tests: none {'chosen' if others else 'found'}; {UNMEASURED}"
     if others:
         more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
         found = ", ".join(others[:_TOLD]) + more
         ready = "; a line for them is in .ai/handoffd.yaml, commented out" if written and not command else ""
-        yield f"  {'found, and not run' if command else 'found below it'}: {plain(found)}{ready}"
+        yield f"  found, and not run: {plain(found)}{ready}"
 
 
 def _tried(tried: Json | None) -> Iterator[str]:
     """Yield how the tests went, and what mends it where they cannot be run."""
     if tried is not None:
         yield f"  tried: {plain(tried['what'])}"
-        yield from (f"    {key}: {plain(tried[name])}" for key, name in _MENDING if tried[name] is not None)
-
-
-_MENDING = (("why", "why"), ("mend", "action"))
+        told = {"why": tried["why"], "mend": tried["action"]}
+        yield from (f"    {key}: {plain(text)}" for key, text in told.items() if text is not None)
 
 
 def _told_tests(one: Json) -> str:

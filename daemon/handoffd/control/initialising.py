@@ -80,6 +80,8 @@ def prepare_project(root: str) -> Prepared:
     missing = tuple(name for name in EXPECTED if not Path(root, name).is_file())
     command = _test_command(root)
     others = found.others if SETTINGS in created or command is None else ()
+    if command is None and found.chosen is not None:  # the settings are a person's, and name none
+        others = (found.chosen, *others)
     return Prepared(created=tuple(created), missing=missing, test_command=command, others=others)
 
 

@@ -90,13 +90,13 @@ def test_what_became_of_a_hand_off_begins_the_line(kind: str) -> None:
     ("command", "created", "lines"),
     [
         (None, (".ai/handoffd.yaml",), [
-            f"  tests: none in the folder itself; {UNMEASURED}",
-            "  found below it: web (npm test), a b (go test ./...), c (make test) and 1 more;"
+            f"  tests: none chosen; {UNMEASURED}",
+            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more;"
             " a line for them is in .ai/handoffd.yaml, commented out",
         ]),
         (None, (), [
-            f"  tests: none in the folder itself; {UNMEASURED}",
-            "  found below it: web (npm test), a b (go test ./...), c (make test) and 1 more",
+            f"  tests: none chosen; {UNMEASURED}",
+            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
         ]),
         (["cargo", "test"], (".ai/handoffd.yaml",), [
             "  tests: cargo test   (change it in .ai/handoffd.yaml)",

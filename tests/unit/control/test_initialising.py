@@ -159,7 +159,11 @@ def test_the_test_command_is_what_the_settings_say(tmp_path: Path) -> None:
     assert ("make", "check") == prepare_project(str(tmp_path)).test_command
 
     (tmp_path / ".ai/handoffd.yaml").write_text("auto: false\n", encoding="utf-8")
-    assert prepare_project(str(tmp_path)).test_command is None
+    prepared = prepare_project(str(tmp_path))
+    assert (None, [("go", "test", "./...")]) == (
+        prepared.test_command,
+        [one.typed for one in prepared.others],
+    )
 
 
 def test_settings_without_a_test_command_are_valid(tmp_path: Path) -> None:
