@@ -110,6 +110,10 @@ def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
         )
     elif after.status is Status.PENDING and track.ledger.remedy is not None:
         kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
+    elif after.status is Status.PENDING and track.ledger.capped is not None and _moved(before, after):
+        return changed(
+            decision, track=track.with_ledger(capped=None)
+        )  # the next turn counts, and tells of it
     elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
         return decision
     action = next_command(track, situation.rules)
@@ -124,6 +128,10 @@ def _same_place(before: State | None, after: State) -> bool:
         after.step,
         after.status,
     )
+
+
+def _moved(before: State | None, after: State) -> bool:
+    return before is None or (before.story, before.step) != (after.story, after.step)
 
 
 def _undo(situation: Situation, code: str, message: str) -> Decision:

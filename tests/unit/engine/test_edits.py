@@ -9,6 +9,7 @@ import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
 from handoffd.engine.advice import next_command
+from handoffd.engine.caps import Finding
 from handoffd.engine.events import Event, Restored, StateEdited
 from handoffd.engine.requests import (
     Aborted,
@@ -109,6 +110,17 @@ def test_an_edit_that_moves_a_story_tells_of_our_own_pause_where_it_is_now() -> 
         told.step,
         told.action,
     )
+
+
+@pytest.mark.parametrize(("step", "capped"), [("bdd", False), ("impl", True)])
+def test_a_cap_of_one_step_is_not_that_of_another_to_which_an_edit_moves_the_story(
+    step: str, capped: bool
+) -> None:
+    """What was told of it names the first one; the next turn counts again."""
+    ledger = Ledger(automatic=True, capped=Finding(scope="attempt", unit="usd", spent=9, cap=8))
+    event = replace(edited(step, Status.PENDING), tells=True)
+    play = Playbook(track_at("impl", Status.FAILING, ledger=ledger)).given(event).expect(orders="")
+    assert capped == (play.ledger.capped is not None)
 
 
 def test_an_edit_does_not_open_a_track_that_was_aborted() -> None:

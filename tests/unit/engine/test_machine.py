@@ -162,14 +162,14 @@ def waits_for_a_person(track: Track) -> bool:
     """Return whether nothing goes on before a person does something they have not been asked for otherwise.
 
     What they have ended or paused themselves is no such thing; a shared budget has a notice of the daemon's.
+    A pause of an earlier release, which nothing but `resume` ends, may have moved on without a word.
     """
     state, ledger = track.state, track.ledger
     if state is None or state.story is None or state.step == DONE or ledger.closed:
         return False
-    paused_by_us = ledger.paused_by is not None and ledger.remedy is not None
     capped = ledger.capped is not None and ledger.capped.scope not in SHARED
     asked = state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT} or ledger.held_edit is not None
-    return asked or (state.status is Status.PENDING and (paused_by_us or capped))
+    return asked or (state.status is Status.PENDING and (ledger.self_paused or capped))
 
 
 class EngineMachine(RuleBasedStateMachine):
