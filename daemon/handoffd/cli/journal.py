@@ -70,7 +70,7 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     try:
         lock = acquire(daemon_lock_path(settings.state_dir), f"the state directory {settings.state_dir}")
     except Locked as locked:
-        raise Locked(locked.message, hint="handoffd stop   (executors go on)") from locked
+        raise Locked(locked.message, hint="handoffd stop  # executors go on") from locked
     with lock, closing(Recordings(settings.journal)) as source, _progress("deciding again") as tell:
         root = None if project is None else _root(place.project(project), source.roots())
         verification = Verification(source, root)

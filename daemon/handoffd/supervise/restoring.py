@@ -95,7 +95,7 @@ def _alone(settings: Settings) -> FileLock:
     try:
         return acquire(daemon_lock_path(settings.state_dir), f"the state directory {settings.state_dir}")
     except Locked as locked:
-        raise Locked(locked.message, hint="handoffd stop   (executors go on)") from locked
+        raise Locked(locked.message, hint="handoffd stop  # executors go on") from locked
 
 
 class _Restoring:
