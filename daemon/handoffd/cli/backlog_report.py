@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
 from handoffd.engine.commands import command_for
+from handoffd.entrance.naming import by_name
 
 Json = dict[str, Any]
 
@@ -47,7 +48,8 @@ def _what_follows(answer: Json) -> list[str]:
     """Return whether the next story starts by itself, who said so, and how to have it otherwise."""
     on, chosen = answer["auto_continue"], answer["chosen"] is not None
     said = "as a person chose" if chosen else "as the settings say"
-    other = command_for(answer["project"], "backlog auto", "off" if on else "on")
+    named = answer | {"called": answer["name"]}
+    other = by_name(command_for(answer["project"], "backlog auto", "off" if on else "on"), named)
     how = "starts by itself" if on else "waits for `continue`"
     by_itself = answer.get("next_by_itself", False)
     if by_itself and not on:
@@ -61,5 +63,5 @@ def _what_follows(answer: Json) -> list[str]:
     if answer["paused_by"]:
         lines.append(f"Nothing starts: paused by {plain(answer['paused_by'])}.")
     if answer["next_command"] and not (by_itself and answer["story"] is None):
-        lines.append(f"  next: {plain(answer['next_command'])}")
+        lines.append(f"  next: {plain(by_name(answer['next_command'], named))}")
     return lines

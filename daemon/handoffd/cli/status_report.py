@@ -19,6 +19,7 @@ from handoffd.cli.wording import (
     table,
     waits,
 )
+from handoffd.entrance.naming import by_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if project["condition"] == "not_initialized":
             from handoffd.engine.commands import command_for
 
-            yield f"next: {plain(command_for(project['project'], 'init'))}"
+            yield f"next: {plain(by_name(command_for(project['project'], 'init'), project))}"
         return
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))
@@ -199,11 +200,12 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track.get("review_suggested"):
         from handoffd.engine.commands import command_for
 
-        yield f"a review of the project is suggested: {plain(command_for(project['project'], 'review'))}"
+        review = plain(by_name(command_for(project["project"], "review"), project))
+        yield f"a review of the project is suggested: {review}"
     if whole:
         yield from _details(project, track)
     if track["next_command"]:
-        yield f"next: {plain(track['next_command'])}"
+        yield f"next: {plain(by_name(track['next_command'], project))}"
 
 
 def _details(project: Json, track: Json) -> Iterator[str]:

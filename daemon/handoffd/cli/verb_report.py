@@ -8,6 +8,7 @@ from typing import Any
 
 from handoffd.cli.wording import UNMEASURED, minutes, plain, waits
 from handoffd.engine.commands import command_for
+from handoffd.entrance.naming import by_name
 
 Json = dict[str, Any]
 
@@ -21,7 +22,7 @@ def report(answer: Json) -> list[str]:
     if answer.get("waits_for") and answer["type"] != "error":
         lines.append(f"  {waits(plain(answer['waits_for']))}")
     if answer.get("next_command"):
-        lines.append(f"  next: {plain(answer['next_command'])}")
+        lines.append(f"  next: {plain(by_name(answer['next_command'], answer))}")
     return lines
 
 
@@ -41,7 +42,7 @@ def _dispatched(answer: Json) -> list[str]:
 def _done(answer: Json) -> list[str]:
     lines = [plain(answer["summary"])]
     if answer.get("review_suggested"):
-        review = plain(command_for(answer["project"], "review"))
+        review = plain(by_name(command_for(answer["project"], "review"), answer))
         lines.append(f"  a review of the project is suggested: {review}")
     return lines
 
@@ -116,7 +117,7 @@ def _added(answer: Json) -> list[str]:
         lines.append(f"  {answer['condition']}: {plain(answer['detail'] or '')}")
     track = answer["tracks"][0] if answer["tracks"] else None
     following = track["next_command"] if track else command_for(answer["project"], "init")
-    return [*lines, f"  next: {plain(following)}"] if following else lines
+    return [*lines, f"  next: {plain(by_name(following, answer))}"] if following else lines
 
 
 def _removed(answer: Json) -> list[str]:

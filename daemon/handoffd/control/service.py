@@ -261,7 +261,8 @@ class Service(Reads):
             result["next_command"] = track.next_command if track is not None else command_for(root, "init")
         if result["type"] == "blocked" and result["next_command"]:
             result["caller_instruction"] = f"{result['reason']}; next: {result['next_command']}"
-        return {**result, "project": root, "waits_for": track.waits_for if track is not None else None}
+        waits_for = track.waits_for if track is not None else None
+        return {**result, "project": root, "called": view.called, "waits_for": waits_for}
 
     def _knows(self, project: str) -> bool:
         try:

@@ -120,6 +120,8 @@ class ProjectView:
     """Since when it has its condition, as far as a daemon saw or people were told; None while it is `ok`."""
     auto_continue: bool = False
     """Whether the next story of its backlog starts by itself."""
+    called: str | None = None
+    """What a command calls it: its name, or its root where several have that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

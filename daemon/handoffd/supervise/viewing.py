@@ -58,13 +58,12 @@ class Viewing:
             for root in missing:
                 if (up := self._register.awake.get(root)) is not None:
                     views[root] = await view_of(up, self._services.slots)
-        return [self._told(views[root]) for root in roots if root in views]
+        names = self._register.names()
+        return [self._told(views[root], names.get(root)) for root in roots if root in views]
 
-    def _told(self, view: ProjectView) -> ProjectView:
-        """Return a view with what only the daemon knows: who brought the project, and how it is watched."""
-        brought_by = self._membership.brought_by.get(view.project)
-        if brought_by is not None:
-            view = replace(view, brought_by=brought_by)
+    def _told(self, view: ProjectView, called: str | None) -> ProjectView:
+        """Return a view with what is known beside it: its name in commands, its origin, how it is watched."""
+        view = replace(view, called=called, brought_by=self._membership.brought_by.get(view.project))
         unwatched = self._loops.unwatched(view.project)
         if not unwatched:
             return view
