@@ -143,6 +143,31 @@ def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_
         assert ["needs_human"] == [one["kind"] for one in daemon.get("/v1/notices")["waiting"]]
 
 
+def test_an_account_that_works_in_another_project_is_tried_sooner(tmp_path: Path) -> None:
+    """Ten minutes would be the next pause, which is longer than this test waits."""
+    clock, no = WallClock(tmp_path), "error:Not logged in · Please run /login"
+    rules = "steps: {bdd: {next_on_pass: review, max_attempts: 1}}"
+    stuck = sample(
+        tmp_path / "stuck", script={"bdd": [no, no, no, "pass"]}, rules=rules, executor="rehearsal-stream"
+    )
+    works = sample(tmp_path / "works", rules=rules, executor="rehearsal-stream")
+    with running(tmp_path) as daemon:
+        daemon.kill()
+        daemon.environment.update(clock.environment)
+        daemon.start()
+        start(daemon, stuck)
+        daemon.wait_for(stuck, lambda t: "; tried again at " in (t["waits_for"] or ""))
+        for times, passed_s in ((2, 31), (3, 31 + 121)):
+            clock.set_off(passed_s)
+            eventually_sync(lambda: times == len(daemon.runs(stuck)))  # noqa: B023
+            daemon.wait_for(stuck, lambda t: "; tried again at " in (t["waits_for"] or ""))
+
+        start(daemon, works)
+        daemon.wait_at(works, "review", "needs_human")
+        clock.set_off(31 + 121 + 61)
+        daemon.wait_at(stuck, "review", "needs_human")
+
+
 def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path) -> None:
     """Once somebody is, `resume` goes on with the same attempt."""
     script = {"bdd": ["error:Not logged in · Please run /login", "pass"]}

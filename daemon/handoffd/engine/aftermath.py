@@ -13,7 +13,7 @@ from handoffd.engine.decision import Decision, Ground, Situation, ground
 from handoffd.engine.ends import FREE_REPEATS, POLICIES, REMOTE, AnyEnd, End, Fault, OwnEnd, Standby, Then
 from handoffd.engine.events import CauseEnded
 from handoffd.engine.limits import until_words
-from handoffd.engine.parking import pause
+from handoffd.engine.parking import REFUSAL_PAUSES, pause
 from handoffd.engine.results import Blocked
 from handoffd.engine.track import Asking, Track
 from handoffd.engine.wording import accept, ask_human, notice, refuse
@@ -79,8 +79,17 @@ def _met(situation: Situation, end: End, executor: str, standby: Standby) -> Fau
         since=before.since if before is not None else now,
         sign=standby.sign,
         answers=answers,
-        again_at=now + pause("refusal", answers) if standby.tries_again and end in REMOTE else None,
+        again_at=now + pause("refusal", answers) if standby.tries_again and _passes(end, answers) else None,
+        met_at=now,
     )
+
+
+def _passes(end: End, answers: int) -> bool:
+    """Return whether a fault may be over by the next trial although nothing has changed here.
+
+    A want of memory may come from the work itself, and each trial does that work: there are a few only.
+    """
+    return end in REMOTE or (end is End.OUT_OF_MEMORY and answers <= len(REFUSAL_PAUSES))
 
 
 def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -> Decision:

@@ -115,15 +115,25 @@ class Fault:
     """When it is tried although nothing has changed here: a key may be valid again. None: it is not."""
     trying: bool = False
     """Whether it is just being tried, so that the next attempt may be its executor's."""
+    met_at: datetime | None = None
+    """When it was met last; None: in a release that did not keep that."""
 
     @property
     def text(self) -> str:
         """The fault in words: `claude is not logged in`."""
         return f"{self.executor} {POLICIES[self.end].fault}"
 
-    def is_due(self, now: datetime) -> bool:
-        """Return whether it is to be tried now although nothing has changed here."""
-        return self.again_at is not None and not self.trying and self.again_at <= now
+    def is_due(self, now: datetime, worked: datetime | None = None) -> bool:
+        """Return whether it is to be tried now although nothing has changed here.
+
+        `worked` is when the latest run began that shows that its account works elsewhere. That is not worth
+        every trial: this project may have a key of its own.
+        """
+        if self.again_at is None or self.trying:
+            return False
+        if worked is None or self.met_at is None or worked <= self.met_at or self.end not in REMOTE:
+            return self.again_at <= now
+        return self.met_at + (self.again_at - self.met_at) / SOONER <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +157,9 @@ FREE_REPEATS: Final = 3
 
 REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
 """Faults that may end at the provider, where nothing on this machine changes."""
+
+SOONER: Final = 10
+"""By this factor a fault is tried sooner once its account has worked elsewhere."""
 
 _CHECK: Final = "handoffd executors check {executor}"
 

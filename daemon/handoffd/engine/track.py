@@ -8,7 +8,7 @@ ledger. Both change only through `decide`, in one journal transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -272,8 +272,12 @@ class Track:
         return Track(state=self.state, ledger=changed(self.ledger, **changes))
 
     def unpaused(self) -> Track:
-        """Return a copy without a pause of our own, in which every executor may be tried again."""
-        return (self.with_ledger(faults=()) if self.ledger.faults else self).without_own_pause()
+        """Return a copy without a pause of our own, in which every executor may be tried again.
+
+        A person's pause stays, without the remedy for what the executors met before or under it.
+        """
+        track = self.without_own_pause()
+        return track.with_ledger(faults=(), remedy=None) if self.ledger.faults else track
 
     def without_own_pause(self) -> Track:
         """Return a copy without a pause of our own, or the memory of one while it is tried to go on."""
@@ -288,6 +292,13 @@ class Track:
         if not text:
             return self
         return self.with_state(human_note="\n\n".join(part for part in (self.state.human_note, text) if part))
+
+    @property
+    def passing_faults(self) -> tuple[Fault, ...]:
+        """Why executors cannot be used, for the poller: while a person has paused it, none is tried again."""
+        if self.ledger.paused_by is None or self.ledger.self_paused:
+            return self.ledger.faults
+        return tuple(replace(fault, again_at=None) for fault in self.ledger.faults)
 
     @property
     def asking(self) -> Asking | None:

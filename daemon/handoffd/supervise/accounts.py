@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from handoffd.engine.events import Event, ExecutorExited
 from handoffd.engine.limits import Limit, LimitKind, named, until_words
 from handoffd.engine.parking import LONGEST, WORKS_AFTER, account_of, let_in
-from handoffd.engine.track import Phase, Track, TrackKey
+from handoffd.engine.track import Dispatch, Phase, Track, TrackKey
 from handoffd.engine.views import AccountView
 
 STALE_AFTER: Final = timedelta(hours=1)
@@ -72,6 +72,8 @@ class Accounts:
         """When an account was last known to work: limits that were over by then say nothing any more."""
         self._lifted: dict[tuple[Quota, TrackKey], Limit] = {}
         """The limits that a person lifted: they say nothing, also in a ledger that could not be told."""
+        self._let_in: dict[str, datetime] = {}
+        """When the latest run began that an account let work, in whatever project."""
         self._trials: dict[Quota, _Trial] = {}
         self._lines: dict[Quota, dict[TrackKey, Wake]] = {}
         self._places: dict[TrackKey, Quota] = {}
@@ -127,6 +129,16 @@ class Accounts:
         self._trials.pop(quota, None)
         self._worked[quota] = now
         self._wake_all(quota)
+
+    def heard(self, dispatch: Dispatch, event: ExecutorExited) -> None:
+        """Take in how a run has ended."""
+        if let_in(event):
+            account = account_of(dispatch)
+            self._let_in[account] = max(self._let_in.get(account, dispatch.decided_at), dispatch.decided_at)
+
+    def worked_since(self, account: str) -> datetime | None:
+        """Return when the latest run began that an account is known to have let work; None: none is known."""
+        return self._let_in.get(account)
 
     def wait_for(self, account: str, key: TrackKey, now: datetime) -> Wait | None:
         """Return why a track must not ask an account now; None when it may."""

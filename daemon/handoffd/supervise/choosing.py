@@ -163,6 +163,12 @@ def shared_sign(name: str, services: Services) -> str:
     return _digest(repr((names_in(settings.executor), one.model_dump_json(), seen)))
 
 
+def worked(fault: Fault, services: Services) -> datetime | None:
+    """Return when the latest run began that shows that the account of a faulty executor works; None: none."""
+    known = services.executors.executors.get(fault.executor)
+    return services.accounts.worked_since(quota_of(known)) if known is not None else None
+
+
 def _stat(path: str | None) -> tuple[str | None, int, int, int] | None:
     """Return what changes when a file is put there, removed or written anew."""
     if path is None:

@@ -262,7 +262,7 @@ class Project:
             trace=trace_of(folder, self.files.texts, states),
             folder=folder,
             faults=tuple(
-                (key, fault) for key, one in self.tracks.items() for fault in one.track.ledger.faults
+                (key, fault) for key, one in self.tracks.items() for fault in one.track.passing_faults
             ),
         )
 

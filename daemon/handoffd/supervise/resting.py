@@ -141,7 +141,7 @@ def outline_of(stored: StoredTrack) -> Outline:
         digest=stored.digest if state is not None else None,
         spent=ledger.spent if ledger.spent != _NOTHING_SPENT else _NOTHING_SPENT,
         limited=ledger.limited,
-        faults=ledger.faults,
+        faults=stored.track.passing_faults,
     )
 
 

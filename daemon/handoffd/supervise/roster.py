@@ -37,7 +37,7 @@ from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
-from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign
+from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
 from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.joining import Joining
 from handoffd.supervise.lifting import lift
@@ -145,7 +145,7 @@ class Roster:
             for track, fault in faults:
                 if signs[fault.executor] != fault.sign.partition(SIGNS)[0]:
                     self._loops.tell(root, track, CauseEnded(executors=(fault.executor,)))
-                elif fault.is_due(now):
+                elif fault.is_due(now, worked(fault, self._services)):
                     self._loops.tell(root, track, CauseEnded(executors=(fault.executor,), trial=True))
 
     @property

@@ -125,6 +125,9 @@ class Standing:
         """Count what a run used, if that was booked just now, and from its end on only that."""
         if isinstance(event, ExecutorExited | SpawnRefused):
             self._services.budgets.end(event.dispatch)
+        dispatch = self.track.ledger.dispatch
+        if isinstance(event, ExecutorExited) and dispatch is not None and dispatch.id == event.dispatch:
+            self._services.accounts.heard(dispatch, event)
         if track.ledger.spent != self.track.ledger.spent:
             assert isinstance(event, ExecutorExited)
             assert event.exit.usage is not None

@@ -31,7 +31,7 @@ from handoffd.inspection.table import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
-from handoffd.supervise.choosing import Choosing
+from handoffd.supervise.choosing import Choosing, worked
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.history import reopenings
 from handoffd.supervise.home import Home
@@ -102,13 +102,11 @@ class Turns:
 
     def cause_ended(self, track: Track, start: StartRecord | None) -> CauseEnded | None:
         """Return that executors can be tried again; blocks on the disk. `start`: of the one that runs."""
-        faults, now = track.ledger.faults, self._services.clock.now()
+        faults, now = track.passing_faults, self._services.clock.now()
         mended = [fault.executor for fault in faults if self._choosing.is_over(fault)]
         if mended or (mended := self._proven(track, start)):
             return CauseEnded(executors=tuple(mended))
-        if track.ledger.paused_by is not None and not track.ledger.self_paused:
-            return None  # a person has paused it
-        due = tuple(fault.executor for fault in faults if fault.is_due(now))
+        due = tuple(fault.executor for fault in faults if fault.is_due(now, worked(fault, self._services)))
         return CauseEnded(executors=due, trial=True) if due else None
 
     def _proven(self, track: Track, start: StartRecord | None) -> list[str]:

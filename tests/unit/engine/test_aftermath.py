@@ -19,6 +19,8 @@ from tests.support.playbook import (
     with_rule,
 )
 
+from handoffd.engine.advice import next_command
+from handoffd.engine.commands import command
 from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import POLICIES, End, Fault, Standby, Then
@@ -468,8 +470,50 @@ def test_a_pause_by_a_person_stays_until_a_person_lifts_it(event: Event) -> None
     meanwhile = Playbook(dispatched("impl")).given(Paused(by="mei"))
     exit_ = Exit(code=1, end=End.LOGGED_OUT)
     meanwhile.given(ExecutorExited(dispatch=DISPATCH, exit=exit_, reading=Absent(), standby=ALONE))
-    assert "mei" == meanwhile.given(event).ledger.paused_by
-    assert "mei" == faulty(ALONE).given(Paused(by="mei")).given(event).ledger.paused_by
+    for play in (meanwhile, faulty(ALONE).given(Paused(by="mei"))):
+        assert still_waits(play.track, "US-1", "impl")
+        assert "mei" == play.given(event).ledger.paused_by
+        assert (None, ()) == (play.ledger.remedy, play.ledger.faults)
+        assert not still_waits(play.track, "US-1", "impl"), "the cause that the notice tells of is over"
+        assert command("resume") == next_command(play.track, play.rules)
+
+
+def test_under_a_pause_by_a_person_nothing_is_tried_again() -> None:
+    """Whether what can be seen here has changed is still looked at."""
+    play = faulty(REMOTE)
+    assert play.ledger.faults == play.track.passing_faults
+    (fault,) = play.given(Paused(by="mei")).track.passing_faults
+    assert (None, "a") == (fault.again_at, fault.sign)
+
+
+def test_a_fault_of_an_account_that_works_elsewhere_is_tried_sooner() -> None:
+    """Not at once each time: this project may have a key of its own, which others say nothing of."""
+    (fault,) = refused_again(faulty(REMOTE)).ledger.faults
+    assert fault.met_at is not None
+    assert (timedelta(minutes=2), False) == (fault.again_at - fault.met_at, fault.trying)  # type: ignore[operator]
+    soon = fault.met_at + timedelta(seconds=12)
+    assert fault.is_due(soon, worked=fault.met_at + timedelta(seconds=1))
+    assert not fault.is_due(soon - timedelta(seconds=1), worked=fault.met_at + timedelta(seconds=1))
+    assert not fault.is_due(soon, worked=fault.met_at), "that run may have begun while the key was valid"
+    assert not fault.is_due(soon)
+
+
+def test_a_want_of_memory_is_tried_again_a_few_times() -> None:
+    """It may pass by itself, and may come from the work, which each trial does again."""
+    play = faulty(REMOTE)
+    play.track = play.track.with_ledger(faults=(), paused_by=None, remedy=None, self_paused=False)
+    again = []
+    for _ in range(6):
+        for _ in range(2):  # each time it is repeated once at no cost
+            play.turn().runs()
+            exit_ = Exit(code=None, signal=9, end=End.OUT_OF_MEMORY)
+            ended = ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE)
+            play.given(ended)
+        (fault,) = play.ledger.faults
+        again.append(fault.again_at is not None)
+        assert not fault.is_due(play.now, worked=play.now + timedelta(minutes=1)), "no account gives memory"
+        play.given(TRIAL)
+    assert [True] * 5 + [False] == again
 
 
 def test_an_end_of_a_cause_that_is_not_known_changes_nothing() -> None:
