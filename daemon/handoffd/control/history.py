@@ -62,7 +62,7 @@ def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
 
 def addressed(result: Json, root: str) -> Json:
     """Return a result of the engine with its project's root in it: the engine knows no paths."""
-    told = {name: result.get(name) for name in ("caller_instruction", "next_command")}
+    told = {name: result.get(name) for name in ("caller_instruction", "message", "next_command")}
     return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
 
 

@@ -199,7 +199,7 @@ class Service(Reads):
         asked["priority"] = asked["priority"] or 0
         started = Started(
             bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, heeds_begun=True,
-            by=caller.by, **asked,
+            keeps_place=True, by=caller.by, **asked,
         )  # fmt: skip
         return await self._give(root, started, caller.request)
 

@@ -49,6 +49,9 @@ class Started:
     heeds_begun: bool = False
     """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
     in which only a story that was done did."""
+    keeps_place: bool = False
+    """Whether `force`, too, takes a story that was set aside up where it stood; False: of a release in which
+    that began it anew."""
     by: str = "cli"
     kind: Literal["started"] = "started"
 

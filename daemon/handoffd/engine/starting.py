@@ -14,11 +14,13 @@ from handoffd.engine.backlog import (
     unmet,
     waits_in_words,
 )
+from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
 from handoffd.engine.decision import Decision, Situation
 from handoffd.engine.queueing import no_circle, taken_up
 from handoffd.engine.requests import Started
-from handoffd.engine.routing import begin, parked_of
+from handoffd.engine.results import Accepted
+from handoffd.engine.routing import MAX_ATTEMPTS, begin, parked_of
 from handoffd.engine.track import Parked, Queued, Track
 from handoffd.engine.wording import accept, refuse
 from handoffd.protocol.rules import RuleBook
@@ -39,8 +41,7 @@ def start(situation: Situation, event: Started) -> Decision:
         return _queue(situation, entries)
     parks = event.task_type == "custom" and event.schedule is None  # only a person's task is worth that
     if not running and (event.force or parks):
-        aside = _aside_in_words(situation, event) if event.tells_aside else ""
-        return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=aside)
+        return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=True)
     return _in_the_way(situation, event, running=running)
 
 
@@ -172,18 +173,38 @@ def _start_now(
     first: Queued,
     others: tuple[Queued, ...] = (),
     *,
-    aside: str = "",
+    aside: bool = False,
 ) -> Decision:
+    """Begin a story, or take it up where it was set aside; `aside`: the one in flight was, for that."""
     before = situation.track if event.schedule is not None else situation.track.unpaused()
     track = _at_its_level(_queued(before, others), event)
-    behind_ = (f"; {', '.join(one.story for one in others)} behind it" if others else "") + aside
+    behind_ = f"; {', '.join(one.story for one in others)} behind it" if others else ""
+    told, way = _aside_in_words(situation, event) if aside and event.tells_aside else ("", "")
+    behind_ += told
     parked = parked_of(track.ledger, first.story)
-    if parked is not None and not event.force:
-        return taken_up(situation.at(track), parked, behind_)
+    anew = aside and first.story == situation.state.story
+    if parked is not None and (not event.force or (event.keeps_place and not anew)):
+        return _saying(taken_up(situation.at(track), _as_asked(parked, event), behind_), way)
     bootstrapped = event.bootstrapped or (event.heeds_begun and _is_past_bootstrap(track, situation.rules))
     started, checklist = begin(situation.at(track), first, bootstrapped=bootstrapped)
     assert started.state is not None
-    return accept(started, f"{first.story} starts at {started.state.step}{behind_}").also(checklist)
+    began = accept(started, f"{first.story} starts at {started.state.step}{behind_}")
+    return _saying(began, way).also(checklist)
+
+
+def _as_asked(parked: Parked, event: Started) -> Parked:
+    """Return a story that was set aside with what is said of it now."""
+    if not event.keeps_place:
+        return parked
+    ledger = replace(
+        parked.ledger,
+        executor=event.executor or parked.ledger.executor,
+        complexity=event.complexity or parked.ledger.complexity,
+    )
+    known = parked.state.blocked_by
+    if event.force or event.blocked_by:  # what was said of other stories then; a person's look is still due
+        known = (*event.blocked_by, *(name for name in known if name == MAX_ATTEMPTS))
+    return replace(parked, state=parked.state.with_(blocked_by=known), ledger=ledger)
 
 
 def _is_past_bootstrap(track: Track, rules: RuleBook) -> bool:
@@ -224,15 +245,29 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
     return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
 
 
-def _aside_in_words(situation: Situation, event: Started) -> str:
-    """Return which story is set aside, where it is, and how it is taken up again."""
+def _aside_in_words(situation: Situation, event: Started) -> tuple[str, str]:
+    """Return which story is set aside and where it is; and what a person types to have it taken up again.
+
+    That is a command which is taken at once, whether or not the other story runs by then.
+    """
     state = situation.state
-    if event.story == state.story:  # it begins anew
-        return ""
+    if state.story is None or event.story == state.story:  # it begins anew
+        return "", ""
     waits = f"; {state.story} is set aside at {state.step}"
     if event.task_type == "custom" and not event.force:
-        return f"{waits} and goes on when that is done"
-    return f"{waits}; `handoffd start {state.story}` takes it up again"
+        return f"{waits} and goes on when that is done", ""
+    way = command("start", state.story, "--queue")
+    return waits, f": `{way}` takes it up again when {event.story} is done"
+
+
+def _saying(decision: Decision, more: str) -> Decision:
+    """Return the decision whose answer says more than its reason: commands are for people to type."""
+    result = decision.result
+    if not more or not isinstance(result, Accepted):
+        return decision
+    message = f"{result.message}{more}"
+    instruction = result.caller_instruction.replace(result.message, message, 1)
+    return changed(decision, result=replace(result, message=message, caller_instruction=instruction))
 
 
 def _set_aside(situation: Situation, event: Started) -> Situation:

@@ -236,12 +236,7 @@ def _leading_on(track: Track, rules: RuleBook, done: Collection[str]) -> str | N
         aside = next((one.state.story for one in ledger.parked if one.state.story is not None), None)
         return following if aside is None else command("start", aside, *own)
     first = _done_first(ledger, state.blocked_by, done)
-    if first is None:
-        return following
-    if parked_of(ledger, first) is None:
-        return command("start", first, "--force", *own)
-    # With --force it would begin anew. This one does so instead, behind it: it has been waiting.
-    return f"{command('abort')} && {command('start', first, state.story, *own)}"
+    return following if first is None else command("start", first, "--force", *own)
 
 
 def _done_first(ledger: Ledger, blocked_by: Iterable[str], done: Iterable[str]) -> str | None:

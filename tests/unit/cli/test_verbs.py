@@ -61,13 +61,20 @@ ME = account()
                 bootstrapped=False,
                 tells_aside=True,
                 heeds_begun=True,
+                keeps_place=True,
                 by=ME,
             ),
         ),
         (
             ["start", "shop", "US-2", "--agent-teams"],
             Started(
-                story="US-2", agent_teams=True, bootstrapped=False, tells_aside=True, heeds_begun=True, by=ME
+                story="US-2",
+                agent_teams=True,
+                bootstrapped=False,
+                tells_aside=True,
+                heeds_begun=True,
+                keeps_place=True,
+                by=ME,
             ),
         ),
         (
@@ -80,6 +87,7 @@ ME = account()
                 bootstrapped=False,
                 tells_aside=True,
                 heeds_begun=True,
+                keeps_place=True,
                 by=ME,
             ),
         ),

@@ -91,7 +91,17 @@ async def test_start_makes_an_unknown_project_known_and_initialised(
 
     assert [
         (root, Initialised(project="fresh", as_published=True)),
-        (root, Started(story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, by="eve")),
+        (
+            root,
+            Started(
+                story="US-7",
+                bootstrapped=False,
+                tells_aside=True,
+                heeds_begun=True,
+                keeps_place=True,
+                by="eve",
+            ),
+        ),
     ] == supervision.given
 
 
@@ -102,7 +112,15 @@ async def test_start_leaves_an_initialised_project_as_it_is(
     await service(supervision, journal).call("start", "shop", {"story": "US-7", "queue": True}, EVE)
 
     assert [
-        Started(story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, queue=True, by="eve")
+        Started(
+            story="US-7",
+            bootstrapped=False,
+            tells_aside=True,
+            heeds_begun=True,
+            keeps_place=True,
+            queue=True,
+            by="eve",
+        )
     ] == [verb for _, verb in supervision.given]
 
 

@@ -9,7 +9,8 @@ from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.backlog import MOST_STORIES, MOST_TEXT
 from handoffd.engine.effects import WriteChecklist
-from handoffd.engine.requests import Aborted, Paused, Started
+from handoffd.engine.requests import Aborted, Continued, Paused, Started
+from handoffd.engine.results import Accepted
 from handoffd.engine.track import Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 
@@ -173,7 +174,7 @@ def test_an_attempt_without_a_story_is_waited_for_too() -> None:
 
 
 def test_a_story_started_anew_is_not_given_back_as_it_was() -> None:
-    """Forced, a parked story begins at its first step, and its old copy is gone."""
+    """In an earlier release a parked story began by force at its first step, and its old copy was gone."""
     play = Playbook(track_at("impl")).given(Started(story="C-1", task_type="custom"))
     play.given(Started(story="US-1", force=True)).expect(story="US-1", step="bdd")
     assert ["C-1"] == [parked.state.story for parked in play.ledger.parked]
@@ -375,14 +376,51 @@ def test_a_schedule_starts_nothing_at_a_pause() -> None:
     ("task_type", "force", "told"),
     [
         ("custom", False, "; US-1 is set aside at impl and goes on when that is done"),
-        ("story", True, "; US-1 is set aside at impl; `handoffd start US-1` takes it up again"),
+        ("story", True, "; US-1 is set aside at impl"),
     ],
 )
 def test_the_answer_says_which_story_is_set_aside(task_type: str, force: bool, told: str) -> None:
-    """Where it stood, and how it is taken up again; events of an earlier release had no word of it."""
+    """Where it stood; events of an earlier release had no word of it."""
     for tells, expected in ((True, told), (False, "")):
         play = Playbook(track_at("impl")).started("US-2", task_type=task_type, force=force, tells_aside=tells)
         assert play.decision.why == f"US-2 starts at {play.state.step}{expected}"
+
+
+ASIDE = Started(story="US-2", force=True, tells_aside=True, keeps_place=True)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_the_answer_names_a_command_that_takes_up_what_was_set_aside(runs: bool) -> None:
+    """Typed at once, whether the other story runs by then or not; it is taken when that is done."""
+    play = Playbook(track_at("impl", attempt=2)).given(ASIDE)
+    way = "handoffd start {project} US-1 --queue"
+    said = f"US-2 starts at bdd; US-1 is set aside at impl: `{way}` takes it up again when US-2 is done"
+    assert isinstance(play.decision.result, Accepted)
+    assert said == play.decision.result.message
+    assert play.decision.result.caller_instruction.startswith(said)
+
+    if runs:
+        play.turn().runs()
+    play.given(Started(story="US-1", queue=True, keeps_place=True)).expect(story="US-2", result="accepted")
+    play.track = play.track.with_state(step="done", status=Status.PASS).with_ledger(dispatch=None)
+    play.given(Continued()).expect(story="US-1", step="impl", attempt=2)
+    assert ((), ()) == (play.ledger.parked, play.ledger.backlog)
+
+
+def test_force_takes_a_story_up_where_it_was_set_aside() -> None:
+    """The other one is set aside in its place; what is said now counts. An earlier release began it anew."""
+    there = track_at("impl", attempt=2, blocked_by=("US-0",))
+    again = Started(story="US-1", force=True, tells_aside=True, keeps_place=True, executor=("codex",))
+    play = Playbook(there).given(ASIDE).given(again)
+
+    play.expect(story="US-1", step="impl", attempt=2)
+    assert (["US-2"], ("codex",)) == ([one.state.story for one in play.ledger.parked], play.ledger.executor)
+    assert () == play.state.blocked_by, "by force it waits for no other"
+    assert play.decision.why == "US-1 is taken up again at impl; US-2 is set aside at bdd"
+    play.given(replace(again, executor=())).expect(story="US-1", step="bdd", attempt=1)
+
+    before = Playbook(there).given(ASIDE).given(replace(again, keeps_place=False))
+    before.expect(story="US-1", step="bdd", attempt=1)
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,14 @@ BLOCKED = Started(story="US-1", blocked_by=("US-0", "US-9"))
     [
         ((BLOCKED,), "handoffd start {0} US-0 --force"),
         ((replace(BLOCKED, automatic=False),), "handoffd start {0} US-0 --force --manual"),
-        # What it waits for waits itself; what has been set aside would begin anew by force.
+        # What it waits for waits itself; what has been set aside goes on where it stood.
         (
             (BLOCKED, Started(story="US-0", queue=True, blocked_by=("US-7",))),
             "handoffd start {0} US-7 --force",
         ),
         (
             (Started(story="US-0"), replace(BLOCKED, force=True)),
-            "handoffd abort {0} && handoffd start {0} US-0 US-1",
+            "handoffd start {0} US-0 --force",
         ),
         # It is its turn again as soon as the other one has ended.
         ((BLOCKED, Started(story="US-0", force=True), Aborted(by="me")), "handoffd start {0} US-1"),
