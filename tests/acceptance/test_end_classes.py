@@ -50,7 +50,7 @@ def test_who_ends_cleanly_without_a_hand_off_is_asked_for_just_that(daemon: Daem
     start(daemon, project)
     daemon.wait_at(project, "review", "needs_human")
 
-    assert [(1, "interrupted"), (1, "pass")] == attempts(daemon, project)
+    assert [(1, "no_handoff"), (1, "pass")] == attempts(daemon, project)
     first, second = [order["dispatch"] for order in spawns(daemon, project) if order["step"] == "bdd"]
     assert "Only the hand-off" not in prompt(project, first)
     assert "without a hand-off" in prompt(project, second).partition("Only the hand-off")[2]
@@ -110,7 +110,7 @@ def test_a_session_that_is_gone_is_begun_anew_at_no_cost(daemon: Daemon, tmp_pat
     daemon.wait_at(project, "review", "needs_human")
 
     assert [None, "s-1", None] == [order["session"] for order in spawns(daemon, project)]
-    assert [(1, "failing"), (2, "interrupted"), (2, "pass")] == attempts(daemon, project)
+    assert [(1, "failing"), (2, "session_gone"), (2, "pass")] == attempts(daemon, project)
 
 
 def test_a_key_that_is_valid_again_is_found_without_anybody_typing_anything(tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_who_is_not_logged_in_pauses_the_project(daemon: Daemon, tmp_path: Path)
     assert "Not logged in" in track["last_error"]
     assert "accepted" == daemon.verb("resume", project)["type"]
     daemon.wait_at(project, "review", "needs_human")
-    assert [(1, "interrupted"), (1, "pass")] == attempts(daemon, project)
+    assert [(1, "logged_out"), (1, "pass")] == attempts(daemon, project)

@@ -105,7 +105,7 @@ def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None
     daemon.wait_at(project, "review", "needs_human")
 
     first, second = [run for run in daemon.runs(project) if run["step"] == "bdd"]
-    assert (1, "interrupted") == (first["attempt"], first["result"])
+    assert (1, "no_handoff") == (first["attempt"], first["result"])
     assert "only a stale hand-off" in first["why"]
     assert (1, "pass") == (second["attempt"], second["result"])
 
@@ -149,7 +149,7 @@ def test_a_second_crash_in_a_row_costs_an_attempt_and_says_how(daemon: Daemon, t
 
     runs = [run for run in daemon.runs(project) if run["step"] == "bdd"]
     told = [(run["attempt"], run["result"]) for run in runs]
-    assert [(1, "interrupted"), (1, "failing"), (2, "pass")] == told
+    assert [(1, "crash"), (1, "failing"), (2, "pass")] == told
     assert "signal 9" in runs[0]["why"]
 
 

@@ -121,7 +121,7 @@ def test_a_limit_is_waited_for_over_a_kill_and_costs_no_attempt(tmp_path: Path) 
         for project in (met, other):
             assert 1 == daemon.wait_at(project, "review", "needs_human")["attempt"]
         assert [1, 1] == [run["attempt"] for run in daemon.runs(met)]
-        assert ["interrupted", "pass"] == [run["result"] for run in daemon.runs(met)]
+        assert ["limit", "pass"] == [run["result"] for run in daemon.runs(met)]
         eventually_sync(lambda: [] == limits(daemon))
 
 

@@ -33,7 +33,7 @@ def test_a_limit_is_waited_for_over_a_restart_of_the_daemon(tools: Path, tmp_pat
         house.reaches("review", "needs_human")
 
         first, *others = house.daemon.runs(house.project)
-        assert ("bdd", "limit", "interrupted") == (first["step"], first["exit"]["end"], first["result"])
+        assert ("bdd", "limit", "limit") == (first["step"], first["exit"]["end"], first["result"])
         told_at, began_at = map(datetime.fromisoformat, (first["exit"]["retry_at"], others[0]["started_at"]))
         assert told_at <= began_at
         assert [("bdd", 1), ("sdd-delta", 1), ("contract", 1)] == [

@@ -29,8 +29,25 @@ _STYLES = {
     "failing": _RED,
     "timeout": _RED,
     "needs_human": _YELLOW,
-    "interrupted": _YELLOW,
-    "not_started": _YELLOW,
+    **dict.fromkeys(
+        (
+            "interrupted",
+            "not_started",
+            "no_handoff",
+            "lost",
+            "limit",
+            "overload",
+            "refused",
+            "logged_out",
+            "no_credit",
+            "missing_binary",
+            "bad_call",
+            "crash",
+            "out_of_memory",
+            "session_gone",
+        ),
+        _YELLOW,
+    ),
 }
 _CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 

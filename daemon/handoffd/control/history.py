@@ -94,7 +94,7 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
         "usage": None if used is None or used == Usage() else usage_json(used),
         "model": None if run.exit is None else run.exit.model,
         "tests": None if run.tests is None else _tests_json(run.tests),
-        "result": run.result,
+        "result": run.outcome,
         "why": run.why,
     }
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from handoffd.engine.decision import Ground
 from handoffd.engine.effects import Effect
+from handoffd.engine.ends import End
 from handoffd.engine.events import Event, Exit
 from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.results import Result
@@ -172,6 +173,22 @@ class StoredRun:
     def usage(self) -> Usage | None:
         """What its executor used; None where that is not known."""
         return None if self.exit is None else self.exit.usage
+
+    @property
+    def outcome(self) -> str | None:
+        """The result for people: of a run that was not judged it is how the run ended, if that is known.
+
+        Then `interrupted` is left for what handoffd or a person ended.
+        """
+        if self.result != INTERRUPTED or self.exit is None:
+            return self.result
+        if self.exit.by == "lost":
+            return "lost"
+        return "no_handoff" if self.exit.end is End.CLEAN else self.exit.end or INTERRUPTED
+
+
+INTERRUPTED: Final = "interrupted"
+"""The `result` of a run that ended without a verdict: it is repeated at no cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,10 +26,8 @@ from handoffd.engine.results import Refusal
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase
 from handoffd.engine.usage import Usage
 from handoffd.protocol.state import Status
-from handoffd.store.records import Record
+from handoffd.store.records import INTERRUPTED, Record
 
-INTERRUPTED = "interrupted"
-"""It ended without a verdict, and will be repeated at no cost."""
 NOT_STARTED = "not_started"
 """Its executor never ran."""
 

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.control.history import event_json, follow, gap, latest, run_json
+from handoffd.engine.ends import End
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.results import NeedsHuman
 from handoffd.engine.track import Phase, TrackKey
@@ -75,6 +76,28 @@ async def test_a_run_tells_how_it_went(journal: Journal) -> None:
     told = run_json((await journal.runs())[0])
     assert (1.5, 0, "pass") == (told["seconds"], told["exit"]["code"], told["result"])
     assert "2026-01-31T22:15:11.123Z" == told["ended_at"]
+
+
+@pytest.mark.parametrize(
+    ("exit_", "told"),
+    [
+        (Exit(code=1, end=End.REFUSED), "refused"),
+        (Exit(code=1, end=End.LOGGED_OUT), "logged_out"),
+        (Exit(code=0, end=End.CLEAN), "no_handoff"),
+        (Exit(by="lost"), "lost"),
+        (Exit(signal=15, by="stop"), "interrupted"),
+        (Exit(code=1), "interrupted"),  # of a release that did not tell ends apart
+    ],
+)
+async def test_a_run_that_was_not_judged_tells_how_it_ended(journal: Journal, exit_: Exit, told: str) -> None:
+    """Only what a person or handoffd ended was interrupted."""
+    begun = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
+    await journal.commit(record(ExecutorStarted(dispatch="d1", pid=7), after=begun))
+    ended = ExecutorExited(dispatch="d1", exit=exit_, reading=Absent())
+    await journal.commit(record(ended, after=track(status=Status.PENDING)))
+
+    (run,) = await journal.runs()
+    assert (told, "interrupted") == (run_json(run)["result"], run.result)
 
 
 async def test_a_run_tells_what_it_used_while_it_goes_on_and_when_it_is_over(journal: Journal) -> None:
