@@ -39,6 +39,7 @@ _WEEKDAY = re.compile(
     r"\b(mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:r|rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b",
     re.IGNORECASE,
 )
+_NEXT_TO = re.compile(r"\b(today|tonight|tomorrow)\b", re.IGNORECASE)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ZONE = re.compile(
@@ -60,8 +61,8 @@ def at(text: str, now: datetime, local: tzinfo = UTC) -> datetime | None:
 
     `text` is a time of day (`3pm`, `15:05`), perhaps with a weekday, a date and a zone (`UTC+2`, or a name in
     brackets), an ISO 8601 time, or (milli)seconds since 1970. Without a zone it is meant in `local`; without
-    a date, on the day that brings it nearest to `now`, but at most 12 hours before it; without a year, in
-    the nearest one. None if it is none of these.
+    a date, `today` or `tomorrow`, on the day that brings it nearest to `now`, but at most 12 hours before it;
+    without a year, in the nearest one. None if it is none of these.
     """
     return _since_1970(text) or _iso(text, local) or _by_clock(text, now.astimezone(_zone(text) or local))
 
@@ -113,15 +114,18 @@ def _zone(text: str) -> tzinfo | None:
 def _by_clock(text: str, now: datetime) -> datetime | None:
     """Return the moment that a time of day, a date or both name by the clock of the zone of `now`."""
     found, weekday, dated = _TIME.search(text), _WEEKDAY.search(text), _DATE.search(text)
+    near = _NEXT_TO.search(text)
+    tomorrow = near is not None and near[1].lower() == "tomorrow"
     try:
-        clock = _clock(found) if found else time() if weekday or dated else None
+        clock = _clock(found) if found else time() if weekday or dated or tomorrow else None
         if clock is None:
             return None
-        days = _dates(dated, now) if dated else _near_days(weekday, now)
+        said = [now.date() + timedelta(days=tomorrow)] if near else None
+        days = _dates(dated, now) if dated else said or _near_days(weekday, now)
         moments = [moment for day in days for moment in _moments(day, clock, now.tzinfo)]
     except (ValueError, OverflowError):
         return None
-    return _meant(moments, now, None if dated else OVER_FOR)
+    return _meant(moments, now, None if dated or near else OVER_FOR)
 
 
 def _clock(found: re.Match[str]) -> time | None:
