@@ -27,6 +27,8 @@ from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 from handoffd.store.projection import read_project_file
+from handoffd.store.records import INTERRUPTED
+from handoffd.store.runs import NOT_STARTED
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.looking import arrived, expected_of
@@ -40,6 +42,7 @@ MOST_TURNS = 10
 TRY_S = 40.0
 """How long tests may take that are only tried: less than a client waits for an answer."""
 LOOK_S = 0.02
+_RECENT_RUNS = 20
 _MAX_PROMPT = 1024 * 1024
 
 
@@ -140,8 +143,7 @@ class Manual:
         state = self._require_state()
         mark = await to_thread.run_sync(self._handoffs.mark)
         if mark.repeats(self._track.track.ledger.last_mark):
-            own = " and has handed over nothing yet" if state.status is Status.RUNNING else ""
-            return self._told("taken", f"taken already: {self._standing()}{own}")
+            return self._told("taken", f"taken already: {await self._taken_of(state)}")
         running = state.status is Status.RUNNING
         match reading:
             case Malformed(problem=problem):
@@ -154,6 +156,16 @@ class Manual:
                 return self._told(
                     "missing", f"there is no .ai/HANDOFF.md, and nothing runs: {self._standing()}"
                 )
+
+    async def _taken_of(self, state: State) -> str:
+        """Return what became of the hand-off that is there: how its story stands, or which one is awaited."""
+        if state.status is not Status.RUNNING:
+            return self._standing()
+        runs = await self._services.journal.runs(self._project.root, _RECENT_RUNS)
+        of = next((run for run in runs if run.result not in {None, INTERRUPTED, NOT_STARTED}), None)
+        whose = f"{_attempt(of.step, of.attempt, of.story)}, which is over" if of else "an earlier attempt"
+        awaited = _attempt(state.step, state.attempt, state.story)
+        return f"what is in .ai/ was handed over by {whose}; {awaited} runs, and its hand-off is awaited"
 
     async def _conclude(self, within_s: float | None) -> None:
         """Wait for the checks of a hand-off; without a daemon, carry them out."""
@@ -250,8 +262,7 @@ class Manual:
         if state.step == DONE:
             return f"{state.story or 'the story'} is done"
         told = f": {state.last_error}" if state.last_error and state.status is not Status.PASS else ""
-        whose = f" of {state.story}" if state.story is not None else ""
-        return f"{state.step} attempt {state.attempt}{whose} is {state.status}{told}"
+        return f"{_attempt(state.step, state.attempt, state.story)} is {state.status}{told}"
 
     def _following(self, kind: AppliedKind) -> str:
         """Return what leads on: another `apply` while an attempt of others is not judged yet."""
@@ -269,3 +280,7 @@ class Manual:
             checking=self._checked() is not None,
             next_command=self._following(kind),
         )
+
+
+def _attempt(step: str, attempt: int, story: str | None) -> str:
+    return f"{step} attempt {attempt}{f' of {story}' if story is not None else ''}"

@@ -92,8 +92,8 @@ async def test_what_was_taken_is_told_wherever_the_story_has_come_since(tmp_path
 
         assert ["pending", "taken", "taken"] == [one.type for one in said]
         assert (
-            "taken already: sdd-delta attempt 1 of US-001 is running and has handed over nothing yet"
-            == said[1].message
+            "taken already: what is in .ai/ was handed over by bdd attempt 1 of US-001, which is over; "
+            "sdd-delta attempt 1 of US-001 runs, and its hand-off is awaited" == said[1].message
         )
         assert ["apply {project}", "apply {project}", "approve {project} --story US-001"] == [
             str(one.next_command).removeprefix("handoffd ") for one in said
