@@ -57,8 +57,11 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
 
     Where nothing can be dispatched it is blocked, as a story is, and waits for a person.
     """
-    action = mending(root, condition) if condition in {"invalid_journal", "unfinished_git"} else None
-    notice = _warning("condition", root, clock, text=_CONDITIONS[condition], why=detail, action=action)
+    text = _CONDITIONS[condition]
+    if condition == "locked" and detail is not None:  # lists show the text alone, and who it is matters most
+        text = f"{detail}; it goes on here when that is over"
+    action = mending(root, condition)
+    notice = _warning("condition", root, clock, text=text, why=detail, action=action)
     if condition in WORKABLE:
         return replace(notice, id=_signed("condition", root, condition, detail or ""))
     return replace(notice, id=_signed("standstill", root, condition, detail or ""), kind="blocked")

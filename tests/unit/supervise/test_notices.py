@@ -58,22 +58,35 @@ def test_a_notice_has_the_time_of_its_decision_and_no_other_daemon_has_its_id() 
 
 
 @pytest.mark.parametrize(
-    ("condition", "kind"),
+    ("condition", "kind", "action"),
     [
-        ("invalid_state", "blocked"),
-        ("invalid_rules", "warning"),
-        ("missing", "blocked"),
-        ("io_error", "blocked"),
-        ("locked", "blocked"),
+        ("not_initialized", "blocked", "handoffd init /srv/shop"),
+        ("invalid_state", "blocked", "${EDITOR:-vi} /srv/shop/.ai/STATE.json"),
+        ("invalid_rules", "warning", "handoffd rules check /srv/shop"),
+        ("invalid_journal", "blocked", "handoffd journal verify /srv/shop"),
+        ("unfinished_git", "blocked", "git -C /srv/shop status"),
+        ("missing", "blocked", "ls -ld /srv/shop"),
+        ("io_error", "blocked", "ls -ld /srv/shop /srv/shop/.ai"),
+        ("locked", "blocked", "handoffd remove /srv/shop"),
     ],
 )
-def test_each_condition_has_words_of_its_own(condition: Condition, kind: str) -> None:
+def test_each_condition_has_words_and_a_next_command_of_its_own(
+    condition: Condition, kind: str, action: str
+) -> None:
     """A project that cannot be worked on is blocked like a story; with invalid rules it goes on."""
     notice = condition_notice("/srv/shop", condition, "line 3", MovableClock())
 
-    assert (kind, "line 3", "handoffd status /srv/shop") == (notice.kind, notice.why, notice.action)
+    assert (kind, "line 3") == (notice.kind, notice.why)
+    assert str(notice.action).startswith(action)
     assert notice.text
     assert notice.id != condition_notice("/srv/shop", condition, "line 3", MovableClock()).id
+
+
+def test_the_notice_of_a_locked_project_says_by_whom() -> None:
+    """In the line that every list shows."""
+    who = "the project /srv/shop is in use by process 7 (handoffd run)"
+    notice = condition_notice("/srv/shop", "locked", who, CLOCK)
+    assert (f"{who}; it goes on here when that is over", who) == (notice.text, notice.why)
 
 
 CLOCK = MovableClock()
@@ -102,7 +115,7 @@ def test_every_notice_names_project_what_why_and_what_to_type() -> None:
         said = (notice.project, notice.name, notice.text, notice.why, notice.action)
         assert all(said), name
         assert notice.action is not None
-        assert notice.action.split()[0] in {"handoffd", "df", "ps"}, name
+        assert notice.action.split()[0] in {"handoffd", "df", "ls", "ps"}, name
 
 
 def test_what_two_machines_tell_of_is_not_taken_for_one() -> None:
