@@ -70,8 +70,16 @@ def _option(parameter: Parameter) -> click.Option:
         return click.Option([name], is_flag=True, help=help_)
     if parameter.type == "stories":
         return click.Option([name], multiple=True, metavar="STORY", help=f"{help_} Can be repeated.")
+    if parameter.type == "executors":
+        help_ = f"{help_} Can be repeated."
+        return click.Option([name], multiple=True, metavar="NAME", help=help_, callback=_in_order)
     shown = "|".join(parameter.choices) or _METAVARS.get(parameter.type, "TEXT")
     return click.Option([name], metavar=shown, help=help_)
+
+
+def _in_order(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Return executors as one list: none that was typed is dropped."""
+    return ",".join(given) if given else None
 
 
 def _words_of(spec: VerbSpec) -> list[Parameter]:

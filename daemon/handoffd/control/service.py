@@ -27,7 +27,7 @@ from handoffd.control.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.control.reads import Reads, ToldSchedules, plain
 from handoffd.control.renewing import added_json, renewed_json
 from handoffd.control.verbs import EVENTS, checked, spec_of, usage
-from handoffd.control.vocabulary import VERBS, Arguments, VerbSpec
+from handoffd.control.vocabulary import Arguments, VerbSpec
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
@@ -133,7 +133,7 @@ class Service(Reads):
         verb = spec.name
         await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
-        await self._check_executors(spec, project, given.get("executor") or ())
+        await self._check_executors(given.get("executor") or ())
         if verb == "init":
             return await self.init(project, given["name"])
         if verb in self._plain_verbs:
@@ -151,7 +151,7 @@ class Service(Reads):
         root = self._supervision.find(project)
         return await self._give(root, EVENTS[verb](given, caller.by), caller.request)
 
-    async def _check_executors(self, spec: VerbSpec, project: str, names: tuple[str, ...]) -> None:
+    async def _check_executors(self, names: tuple[str, ...]) -> None:
         """Raise Refused for a name that is not known, and where none of them is installed."""
         if not names:
             return
@@ -159,7 +159,7 @@ class Service(Reads):
         unknown = [name for name in names if name not in known]
         if unknown:
             message = f"there is no executor {unknown[0][:80]!r}; allowed: {', '.join(known)}"
-            raise Refused(message, code="UNKNOWN_EXECUTOR", hint=usage(spec, project))
+            raise Refused(message, code="UNKNOWN_EXECUTOR", hint="handoffd executors")
         there = await self._supervision.installed()
         if not any(name in there for name in names):
             are = "is" if len(names) == 1 else "are"
@@ -208,7 +208,7 @@ class Service(Reads):
 
         Raises HandoffdError when it cannot even be asked for.
         """
-        await self._check_executors(VERBS["start"], root, event.executor)
+        await self._check_executors(event.executor)
         await self._initialise(root)
         bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
         return await self._supervision.give(root, replace(event, bootstrapped=bootstrapped))

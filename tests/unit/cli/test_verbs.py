@@ -106,6 +106,10 @@ ME = account()
             ["backlog", "edit", "shop", "US-2", "--unblock", "--complexity", "S", "--executor", "claude"],
             BacklogEdited(story="US-2", blocked_by=(), complexity="S", executor=("claude",), by=ME),
         ),
+        (
+            ["backlog", "edit", "shop", "US-2", "--executor", "claude", "--executor", "codex,claude"],
+            BacklogEdited(story="US-2", executor=("claude", "codex"), by=ME),
+        ),
         (["backlog", "remove", "shop", "US-2", "US-3"], BacklogRemoved(stories=("US-2", "US-3"), by=ME)),
         (["backlog", "auto", "shop", "on"], AutoContinueChosen(on=True, by=ME)),
         (["backlog", "auto", "shop", "off"], AutoContinueChosen(on=False, by=ME)),

@@ -284,7 +284,7 @@ async def test_only_known_executors_can_be_chosen(supervision: MemorySupervision
     asked = service(supervision, journal)
     with pytest.raises(Refused, match=r"no executor 'cluade'; allowed: auto, claude, codex") as caught:
         await asked.call("start", "shop", {"story": "US-2", "executor": "claude,cluade"}, EVE)
-    assert "UNKNOWN_EXECUTOR" == caught.value.code
+    assert ("UNKNOWN_EXECUTOR", "handoffd executors") == (caught.value.code, caught.value.hint)
     await asked.call("use", "shop", {"executor": "codex,auto"}, EVE)
     assert [("/srv/shop", ExecutorChosen(executor=("codex", "auto"), by="eve"))] == supervision.given
 
