@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,6 +18,15 @@ LAST_LINES = 600
 
 LINE = 200
 """Characters of the one line of output that is quoted in last_error."""
+
+
+_FRAME = re.compile(r'File "[^"]*", line \d|at \S.*:\d+\)?$')
+"""A line of a stack trace, of Python or of JavaScript and Java."""
+_HEADER = "(most recent call"
+_EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?::|$)")
+"""What Python writes below the frames: the exception, which may go on for some lines."""
+_BEHIND_FRAMES = 8
+"""Where more lines than that follow a frame, the trace is not what the output ends with."""
 
 
 class Printed(Protocol):
@@ -111,10 +121,32 @@ def last_lines(text: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an output that says something, short enough for last_error."""
-    said = (line for line in reversed(text.splitlines()) if any(sign.isalnum() for sign in line))
-    line = " ".join(next(said, "").split())
+    """Return the last line of an output that says something, short enough for last_error.
+
+    Of a stack trace at the end that is what was raised, on one line: its frames say nothing without it.
+    """
+    lines = [" ".join(line.split()) for line in text.splitlines() if any(sign.isalnum() for sign in line)]
+    line = _raised(lines) or (lines[-1] if lines else "")
     return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
+
+
+def _raised(lines: list[str]) -> str | None:
+    """Return what was raised where the last of `lines` belong to a stack trace; None where they do not."""
+    last = next((place for place in reversed(range(len(lines))) if _FRAME.match(lines[place])), None)
+    if last is None or len(lines) - last > _BEHIND_FRAMES:
+        return None
+    first = last
+    while first > 0 and (_FRAME.match(lines[first - 1]) or _FRAME.match(lines[max(first - 2, 0)])):
+        first -= 1  # between two frames may be a line of source
+    if lines[last].startswith("at "):
+        return lines[first - 1] if first > 0 else None
+    for place in range(last + 1, len(lines)):
+        if _EXCEPTION.match(lines[place]):
+            return " ".join(lines[place:])
+    before = [
+        line for line in lines[:first] if _HEADER not in line
+    ]  # it was cut, or is a stack without error
+    return before[-1] if before else None
 
 
 def said_last(printed: Printed) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
 from tests.support.playbook import T0, shipped_rules, track_at
 
 from handoffd.engine import wording
@@ -104,6 +105,37 @@ def test_the_line_of_an_output_is_the_last_that_says_something() -> None:
     assert "ValueError: no" == last_line("at x\n  ValueError:   no\n}\n=====\n\n")
     assert "" == last_line(" \n---\n")
     assert (LINE, "…") == (len(last_line("x" * 5000)), last_line("x" * 5000)[-1])
+
+
+RAISED = 'Traceback (most recent call last):\n  File "<string>", line 3, in h\n    raise e\n    ^^^^^^^\n'
+
+
+@pytest.mark.parametrize(
+    ("tail", "line"),
+    [
+        (f"{RAISED}ValueError: outside\ninside\n", "ValueError: outside inside"),
+        (f"{RAISED}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        (f"{RAISED}shop.errors.Full: no room\nbye\n", "shop.errors.Full: no room bye"),
+        (RAISED.replace("  ", ""), "raise e"),
+        (f"No stock.\n{RAISED}", "No stock."),
+        (
+            'Timeout (0:00:05)!\nThread 0x1 (most recent call first):\n  File "<string>", line 3 in h\n',
+            "Timeout (0:00:05)!",
+        ),
+        (f"{RAISED}KeyError: 1\n" + "It goes on.\n" * 9, "It goes on."),
+        (
+            "throw e\n^\n\nError: boom\n    at f (/srv/x.js:1:7)\n    at /srv/y.js:2:1\n\nNode.js v22.1.0\n",
+            "Error: boom",
+        ),
+        (
+            'Exception in thread "main" x.Y: boom\n\tat x.Y.main(Y.java:3)\n',
+            'Exception in thread "main" x.Y: boom',
+        ),
+    ],
+)
+def test_of_a_stack_trace_the_line_is_what_was_raised(tail: str, line: str) -> None:
+    """Not its last frame, and not just the end of a message of several lines."""
+    assert line == last_line(tail)
 
 
 def test_less_than_a_minute_is_told_in_seconds() -> None:
