@@ -2,14 +2,16 @@
 
 Each costs a descriptor, of which projects, the journal and what runs need theirs. So their number is bounded,
 and what does not get on with a request, or does not read its answer, loses its connection: when its time is
-over, or at once when another one needs the place. What is being answered keeps its place, so a quarter of the
-places is for people: an agent of the same account is refused there, as at a gate.
+over, or at once when another one needs the place. A request at work whose answer is read keeps its place, so
+these are counted, and a quarter of them is for people: an agent of the same account is refused there, as at a
+gate, and so is a process that has many already. A person therefore always gets in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,28 +24,29 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
+from handoffd.control.api.problems import error_body, error_response
+from handoffd.control.gate import From
 from handoffd.control.head import HeadProtocol
 from handoffd.errors import StoreError
+from handoffd.execute.runner import proc
 
 BACKLOG: Final = 1024
 """How many wait to be accepted; the kernel keeps them, and each is taken within milliseconds."""
-AT_ONCE: Final = 16
-"""How many are accepted in one turn of the loop: fewer than there are places, so that no request is sent away
-before it was read."""
+AT_ONCE: Final = 1
+"""How many are accepted in one turn of the loop, so that a crowd does not hold up what is at work."""
 MOST: Final = 256
 """Connections over the socket, where there are descriptors enough."""
+_FEWEST: Final = 16
 _SHARE: Final = 4
-"""Connections have a quarter of the descriptors at most; of them a quarter is for streams, one for people."""
+"""Connections have a quarter of the descriptors at most; of them a quarter is for streams, one for people. Of
+what is for people, a process that holds a quarter gets no more."""
 
 TOO_MANY: Final = "TOO_MANY_CONNECTIONS"
-
-_FULL_BODY: Final = (
-    b'{"type": "error", "code": "TOO_MANY_CONNECTIONS", "message": "too many requests at once; ask again", '
-    b'"hint": "handoffd status"}\n'
-)
+LAST: Final = {"Connection": "close"}
+"""Headers of a refusal: a connection that is refused holds no place."""
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Retry-After: 1\r\nContent-Length: %d\r\n\r\n%b" % (len(_FULL_BODY), _FULL_BODY)
+    b"Retry-After: 1\r\nContent-Length: %d\r\n\r\n%b"
 )
 
 
@@ -52,8 +55,8 @@ class Limits:
     """What others can make us hold, and for how long."""
 
     connections: int = 128
-    """At a time. One more takes the place of the oldest that waits for a request; if there is none, it hears
-    503."""
+    """At a time. One more takes the place of one that waits for a request, or whose answer is unread; if
+    there is none, it hears 503."""
     head_s: float = 10
     """How long a request's headers may take to arrive."""
     stalled_s: float = 60
@@ -64,7 +67,7 @@ class Limits:
         """Return those of the socket: never more than a quarter of the files this process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = MOST if files == resource.RLIM_INFINITY else min(MOST, files // _SHARE)
-        return cls(connections=max(most, AT_ONCE))
+        return cls(connections=max(most, _FEWEST))
 
     @property
     def kept(self) -> int:
@@ -77,20 +80,29 @@ class BoundedProtocol(HeadProtocol):
 
     limits = Limits()
     connections: set[BoundedProtocol]  # type: ignore[assignment]
+    pid: int | None = None
+    """The process that connected, where the kernel tells it."""
+    undecided = False
+    """Whether its request has yet to get a place among those at work."""
     since = 0.0
     """When it was made, by the loop's clock."""
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, in the place of one that waits for a request when there are too many."""
+        """Take the connection, in the place of one that gives way when there are too many."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # what the kernel does not take is unread: `pause_writing`
         self.since = self.loop.time()
         if len(self.connections) > self.limits.connections and not self._gain_place():
-            transport.write(_FULL)
+            transport.write(self._full())
             transport.close()
             return
         self._await_request()
+
+    def gives_way(self) -> bool:
+        """Return whether no request is at work here, or its answer is not read."""
+        return self.waits_for_request() or self.undecided or self.flow.write_paused
 
     def waits_for_request(self) -> bool:
         """Return whether no request is here as a whole, head and body."""
@@ -98,13 +110,22 @@ class BoundedProtocol(HeadProtocol):
         return cycle is None or cycle.response_complete or self.conn.their_state is h11.SEND_BODY
 
     def _gain_place(self) -> bool:
-        waiting = (one for one in self.connections if one is not self and one.waits_for_request())
-        oldest = min(waiting, key=lambda one: one.since, default=None)
-        if oldest is None:
+        """End a connection that gives way: the oldest of the process that holds most."""
+        held = Counter(one.pid for one in self.connections)
+        giving = (one for one in self.connections if one is not self and one.gives_way())
+        ended = max(giving, key=lambda one: (held[one.pid], -one.since), default=None)
+        if ended is None:
             return False
-        self.connections.discard(oldest)  # at once: it is lost in the next turn of the loop
-        oldest.transport.abort()
+        self.connections.discard(ended)  # at once: it is lost in the next turn of the loop
+        ended.transport.abort()
         return True
+
+    def _full(self) -> bytes:
+        others = Counter(one.pid for one in self.connections if one is not self)
+        crowd, hint = _crowd(others)
+        message = f"{others.total()} requests are being answered, {crowd}; ask again"
+        body = error_body(StoreError(message, code=TOO_MANY, hint=hint))
+        return _FULL % (len(body), body)
 
     def data_received(self, data: bytes) -> None:
         """Take what came; the clock runs while a request is not whole."""
@@ -116,9 +137,17 @@ class BoundedProtocol(HeadProtocol):
             self._await_nothing()
 
     def on_response_complete(self) -> None:
-        """Let the keep-alive clock of an idle connection run instead of ours."""
+        """Let the keep-alive clock of an idle connection run instead of ours.
+
+        One that sent its next request before it had this answer is ended: hundreds of answers would be worked
+        out of which none is read.
+        """
         self._await_nothing()
-        super().on_response_complete()
+        if not self.conn.trailing_data[0] or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.end(self.limits.stalled_s)
+        self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clocks."""
@@ -158,63 +187,103 @@ def bounded(protocol: type[_Protocol], limits: Limits) -> type[_Protocol]:
 
 
 class Places:
-    """Requests that are being answered: some of their places are for people."""
+    """So many requests, or streams, at a time: the last quarter is for people, and for no process alone."""
 
-    def __init__(self, limits: Limits, inside: Callable[[int], bool]) -> None:
-        self._for_all = limits.connections - limits.kept
-        self._taken = 0
+    def __init__(self, called: str, code: str, most: int, inside: Callable[[int], bool]) -> None:
+        kept = most // _SHARE
+        self._called = called
+        self._code = code
+        self._most = max(1, most)
+        self._for_all = self._most - kept
+        self._of_one = max(1, kept // _SHARE)
+        self._held: Counter[int | None] = Counter()
         self._inside = inside
-        self._looks = anyio.CapacityLimiter(2)  # of its own: the others may be what all wait for
+        self._looks: dict[int, _Look] = {}
+        self._threads = anyio.CapacityLimiter(2)  # of its own: the others may be what all wait for
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count a request for as long as it is answered."""
-        self._taken += 1
+    def one(self, caller: From) -> Iterator[None]:
+        """Count a place for as long as it is held."""
+        self._held[caller.pid] += 1
         try:
             yield
         finally:
-            self._taken -= 1
+            self._held[caller.pid] -= 1
+            self._held += Counter()  # drops those that hold none
 
-    async def admit(self, pid: int) -> None:
-        """Raise StoreError when what is left is for people, and process `pid` belongs to an executor."""
-        if self._taken < self._for_all:
+    async def admit(self, caller: From) -> None:
+        """Raise StoreError when no place is left, or when those that are left are not for this caller."""
+        if self._held.total() < self._for_all:
             return
-        if await to_thread.run_sync(self._inside, pid, limiter=self._looks):
-            message = "too many requests at once; the places that are left are for people"
-            raise StoreError(message, code=TOO_MANY, hint="handoffd status")
+        person = await self._is_person(caller)
+        taken = self._held.total()  # by now
+        if taken < self._for_all:
+            return
+        if not person or taken >= self._most or self._held[caller.pid] >= self._of_one:
+            raise self._refusal()
+
+    def _refusal(self) -> StoreError:
+        taken = self._held.total()
+        crowd, hint = _crowd(self._held)
+        left = self._most - taken
+        rule = f"the {left} places that are left are for people and other processes" if left else "ask again"
+        return StoreError(f"{taken} {self._called}, {crowd}; {rule}", code=self._code, hint=hint)
+
+    async def _is_person(self, caller: From) -> bool:
+        """Return whether no executor asks. A process is looked at once, however many of its requests wait."""
+        if caller.pid is None:
+            return caller.vouched
+        look = self._looks.get(caller.pid)
+        if look is not None:
+            await look.over.wait()
+            return look.person
+        look = self._looks[caller.pid] = _Look()
+        try:
+            look.person = not await to_thread.run_sync(self._inside, caller.pid, limiter=self._threads)
+        finally:
+            del self._looks[caller.pid]
+            look.over.set()
+        return look.person
+
+
+class _Look:
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.person = False
 
 
 class Streams:
     """Answers that go on: fewer than there are places, however many readers come."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open = 0
+    def __init__(self, most: int, inside: Callable[[int], bool]) -> None:
+        self._places = Places("streams are open", "TOO_MANY_STREAMS", most, inside)
 
-    def counted(self, response: Response) -> Response:
-        """Return a response that counts while it is sent, if it is a stream. Raises StoreError."""
-        if "content-length" in response.headers:
-            return response
-        if self._open >= self._most:
-            message = f"{self._most} streams are open already; end one, or ask without following"
-            raise StoreError(message, code="TOO_MANY_STREAMS", hint="handoffd status")
-        return _Counted(response, self)
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count a stream for as long as it is sent."""
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
+    def counted(self, response: Response, caller: From) -> Response:
+        """Return a response that takes a place while it is sent, if it is a stream."""
+        return response if "content-length" in response.headers else _Counted(response, caller, self._places)
 
 
 class _Counted(Response):
-    def __init__(self, response: Response, streams: Streams) -> None:
+    def __init__(self, response: Response, caller: From, places: Places) -> None:
         self._response = response
-        self._streams = streams
+        self._caller = caller
+        self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.one():
+        try:
+            await self._places.admit(self._caller)
+        except StoreError as refusal:
+            await error_response(refusal, LAST)(scope, receive, send)
+            return
+        with self._places.one(self._caller):
             await self._response(scope, receive, send)
+
+
+def _crowd(held: Counter[int | None]) -> tuple[str, str]:
+    """Return who holds most, and the command that shows it."""
+    [(pid, count)] = held.most_common(1)
+    if pid is None:
+        return f"{count} of them over TCP", "ss -tnp"
+    name = (proc.read(f"/proc/{pid}/comm") or b"").decode(errors="replace").strip()
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return f"{count} of them by process {pid} ({shown or 'ended'})", f"ps -fp {pid}"

@@ -49,11 +49,11 @@ def head_bytes(scope: Scope) -> int:
 class HeadProtocol(H11Protocol):
     """HTTP that refuses what is no request as everything is refused: as JSON, with a fitting status."""
 
-    _refused: asyncio.TimerHandle | None = None
+    _ending: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; after a refusal nothing is looked at any more."""
-        if self._refused is None:
+        """Take what came; at the end nothing is looked at any more."""
+        if self._ending is None:
             super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
@@ -67,13 +67,17 @@ class HeadProtocol(H11Protocol):
             cycle.message_event.set()
         for event in _refusal(sys.exception()):
             self.transport.write(self.conn.send(event) or b"")
+        self.end()
+
+    def end(self, within_s: float = REST_S) -> None:
+        """End the connection behind what was answered; what still comes until then is not looked at."""
         self.transport.write_eof()
-        self._refused = self.loop.call_later(REST_S, self.transport.abort)
+        self._ending = self.loop.call_later(within_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for no rest."""
-        if self._refused is not None:
-            self._refused.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
         super().connection_lost(exc)
 
 

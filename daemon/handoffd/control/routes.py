@@ -21,6 +21,7 @@ from handoffd.control.api.problems import error_response
 from handoffd.control.api.rendering import rendered
 from handoffd.control.api.table import ENDPOINTS
 from handoffd.control.bounds import Limits, Streams
+from handoffd.control.gate import CALLER
 from handoffd.control.service import Service
 from handoffd.control.verbs import spec_of
 from handoffd.errors import HandoffdError, NotFound, Refused
@@ -34,7 +35,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 def application(service: Service, closing: anyio.Event, streams: int = Limits().kept) -> Starlette:
     """Return the API over `service`; its streams, so many at once, end when `closing` is set."""
-    replies, going_on = Replies(service), Streams(streams)
+    replies, going_on = Replies(service), Streams(streams, service.inside)
     routes = [_route(endpoint, service, closing, replies, going_on) for endpoint in ENDPOINTS]
     api = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
     api.router.redirect_slashes = False  # it would send people to whatever host the request names
@@ -50,7 +51,7 @@ def _route(
         async def do() -> Response:
             given = await endpoint.answer(question)
             if isinstance(given, Response):
-                return streams.counted(given)
+                return streams.counted(given, request.scope[CALLER])
             return answered(given) if endpoint.long is None else await rendered(given, endpoint.long)
 
         key = question.caller.request

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 import anyio.lowlevel
@@ -23,7 +23,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from handoffd.control.api.problems import error_response
-from handoffd.control.bounds import AT_ONCE, BACKLOG, BoundedProtocol, Limits, Places, bounded
+from handoffd.control.bounds import (
+    AT_ONCE,
+    BACKLOG,
+    LAST,
+    TOO_MANY,
+    BoundedProtocol,
+    Limits,
+    Places,
+    bounded,
+)
 from handoffd.control.gate import CALLER, From, Gate
 from handoffd.control.head import MOST_HEAD_BYTES, SmallHeads
 from handoffd.control.peer import own_uid, peer_of
@@ -41,14 +50,25 @@ STOP_S = 2.0
 _PROBE_S = 1.0
 
 
+_CONNECTION: Final = "connection"
+"""Key of a scope's state: the connection that the request came by."""
+
+
 class _PeerProtocol(BoundedProtocol):
     """HTTP that knows its peer: the scope's client is its uid and its pid."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, with the credentials the kernel vouches for."""
-        super().connection_made(transport)
         peer = peer_of(transport.get_extra_info("socket"))
+        self.pid = peer.pid
+        self.app_state = {_CONNECTION: self}
+        super().connection_made(transport)
         self.client = (str(peer.uid), peer.pid)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of itself."""
+        self.app_state = {}
+        super().connection_lost(exc)
 
 
 class _OnlyAccounts:
@@ -62,18 +82,24 @@ class _OnlyAccounts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         uid, pid = scope["client"]
         try:
-            await self._admit(int(uid), pid)
+            await self._admit(scope["state"].pop(_CONNECTION), int(uid), From(pid))
         except HandoffdError as refusal:
-            await error_response(refusal)(scope, receive, send)
+            await error_response(refusal, LAST)(scope, receive, send)
             return
-        with self._places.one():
+        with self._places.one(From(pid)):
             await self._app({**scope, CALLER: From(pid)}, receive, send)
 
-    async def _admit(self, uid: int, pid: int) -> None:
+    async def _admit(self, connection: _PeerProtocol, uid: int, caller: From) -> None:
         if uid not in self._uids:
-            log.warning("connection refused", uid=uid, pid=pid)
+            log.warning("connection refused", uid=uid, pid=caller.pid)
             raise Refused("this daemon answers its own account only", code="FORBIDDEN")
-        await self._places.admit(pid)
+        connection.undecided = True
+        try:
+            await self._places.admit(caller)
+        finally:
+            connection.undecided = False
+        if connection.transport.is_closing():
+            raise StoreError("another connection needed the place", code=TOO_MANY)  # and nothing was done
 
 
 class ControlServer:
@@ -99,7 +125,8 @@ class ControlServer:
         self._closing = anyio.Event()
         self._api = application(service, self._closing, limits.kept)
         accounts = uids if uids is not None else frozenset({own_uid()})
-        known = _OnlyAccounts(self._api, accounts, Places(limits, service.inside))
+        places = Places("requests are being answered", TOO_MANY, limits.connections, service.inside)
+        known = _OnlyAccounts(self._api, accounts, places)
         self._server = _server(known, bounded(_PeerProtocol, limits))
 
     async def run(self) -> None:
