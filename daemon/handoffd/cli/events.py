@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import click
 
-from handoffd.cli.asking import json_option, project_argument
+from handoffd.cli.asking import insisted, json_option, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
@@ -93,8 +94,12 @@ def _place(one: dict[str, Any]) -> float:
 
 
 def _follow(place: Place, project: str | None, after: int | None) -> Iterator[dict[str, Any]]:
+    def begun() -> Iterator[dict[str, Any]]:
+        lines = place.client().lines("/v1/events", after=after, project=project, follow=1)
+        return chain(list(islice(lines, 1)), lines)
+
     try:
-        yield from place.client().lines("/v1/events", after=after, project=project, follow=1)
+        yield from insisted(begun)
     except NoDaemon as none:
         raise NoDaemon(f"nothing happens without a daemon: {none.message}", hint="handoffd run") from none
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handoffd.cli.asking import project_argument
-from handoffd.control.client import Json
+from handoffd.cli.asking import insisted, project_argument
+from handoffd.control.client import Json, Stream
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NoDaemon
@@ -106,8 +106,12 @@ def _opened(
 ) -> tuple[str, Iterator[bytes], bool]:
     """Return the id of a run, its output, which comes as it is asked for, and whether a daemon answered."""
     query = {"project": project, "run": run, "follow": int(follow)}
+
+    def opened() -> Stream:
+        return open_streams.enter_context(place.client().stream("/v1/log", **query))
+
     try:
-        stream = open_streams.enter_context(place.client().stream("/v1/log", **query))
+        stream = insisted(opened) if follow else opened()
     except NoDaemon:
         found = _found(place, project, run)
         return found.run, _kept(found, follow=follow), False

@@ -7,10 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
 
+from handoffd.cli.asking import insisted
 from handoffd.cli.screen import fitted
 from handoffd.cli.status_report import report
 from handoffd.cli.wording import moment
@@ -25,11 +27,11 @@ _RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
 def watch(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
     """Show what `ask` returns, again and again; without a screen, each change. Ends by Ctrl-C only."""
     if as_json:
-        for status in changes(_statuses(ask)):
+        for status in changes(_statuses(partial(insisted, ask))):
             click.echo(json.dumps(status, ensure_ascii=False))
         return
     if not sys.stdout.isatty():
-        for status in changes(_statuses(ask)):
+        for status in changes(_statuses(partial(insisted, ask))):
             click.echo("\n".join([*report(status, whole=whole), ""]))
         return
     from rich.live import Live
@@ -49,7 +51,7 @@ def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
     def asked() -> Answer:
         nonlocal latest
         try:
-            latest = ask()
+            latest = insisted(ask) if latest is None else ask()
         except NotFound:
             raise
         except HandoffdError as error:

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -189,7 +189,8 @@ def _response(
     raw = None if body is None else json.dumps(body).encode()
     kind = {} if raw is None else {"Content-Type": "application/json"}
     try:
-        connection.request(method, path, raw, {**kind, **(headers or {})})
+        with suppress(*lifesign.CUT):  # a refusal may be there before it has heard the question
+            connection.request(method, path, raw, {**kind, **(headers or {})})
         return connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         raise _broken(error) from error

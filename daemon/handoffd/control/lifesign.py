@@ -20,6 +20,8 @@ SILENCE_S = 5.0
 HEALTH_S = 10.0
 """How long it has to say how it is; a machine that is short of everything is no hung daemon."""
 
+CUT = (BrokenPipeError, ConnectionResetError)
+"""What sending into a connection raises that the other side has ended."""
 _HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _CREDENTIALS = struct.Struct("3i")
 _TIMEVAL = struct.Struct("ll")
@@ -70,11 +72,16 @@ def listener_of(connection: _socket.socket) -> int:
 
 
 def send(connection: _socket.socket, data: bytes) -> None:
-    """Send all of `data`. Raises Silent when it is not taken in time; other OSErrors as they come."""
+    """Send all of `data`, unless the daemon has ended the connection: why is there to be read.
+
+    Raises Silent when it is not taken in time; other OSErrors as they come.
+    """
     try:
         connection.sendall(data)
     except BlockingIOError as error:
         raise Silent(listener_of(connection)) from error
+    except CUT:
+        return
 
 
 def wait(connection: _socket.socket, path: str, limit_s: float | None, silence_s: float = SILENCE_S) -> None:

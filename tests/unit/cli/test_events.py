@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.support.commands import Commands
-from tests.support.controlled import Controlled
+from tests.support.commands import Commands, environment
+from tests.support.controlled import Controlled, controlled
 from tests.support.recorded import story
+from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import KEY, NOW, record, track
 
 from handoffd.cli.events import explained, line
 from handoffd.cli.wording import moment
+from handoffd.control.bounds import Limits
 from handoffd.protocol.state import Status
 
 
@@ -100,6 +107,30 @@ def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
     assert 3 == said.code
     assert "nothing happens without a daemon" in said.err
     assert (0, "") == (handoffd("events").code, handoffd("events").out)
+
+
+def test_following_begins_when_there_is_a_place(supervision: MemorySupervision) -> None:
+    """With a word until then."""
+    follow = b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+    with (
+        controlled(supervision, limits=Limits(connections=4)) as control,  # and so one stream
+        socket.socket(socket.AF_UNIX) as held,
+    ):
+        held.connect(str(control.socket))
+        held.sendall(follow)
+        assert held.recv(12).endswith(b"200")
+        with subprocess.Popen(
+            [sys.executable, "-m", "handoffd", "events", "--follow", "--after", "0", "--json"],
+            env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert f"by process {os.getpid()} ".encode() in process.stderr.readline()
+            held.close()
+            control.commit(record(why="seen"))
+            assert "seen" == json.loads(process.stdout.readline())["why"]
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 def test_gaps_are_said() -> None:

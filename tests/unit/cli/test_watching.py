@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 from tests.support.commands import environment
-from tests.support.controlled import Controlled
-from tests.support.supervision import project_view, track_view
+from tests.support.controlled import Controlled, controlled
+from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.cli.watching import changes, patiently, watch
+from handoffd.control.bounds import Limits
 from handoffd.entrance.asking import Answer
 from handoffd.errors import HandoffdError, NotFound
 
@@ -121,6 +123,28 @@ def test_every_change_is_a_line_of_json(control: Controlled) -> None:
         process.send_signal(signal.SIGINT)
         assert 130 == process.wait(60)
     assert project_view("/srv/shop").project == view.project
+
+
+def test_it_begins_when_the_daemon_has_a_place(supervision: MemorySupervision) -> None:
+    """With a word until then."""
+    with (
+        controlled(supervision, limits=Limits(connections=1)) as control,
+        socket.socket(socket.AF_UNIX) as held,
+    ):
+        held.connect(str(control.socket))
+        held.sendall(b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert held.recv(12).endswith(b"200")
+        with subprocess.Popen(
+            [sys.executable, "-m", "handoffd", "status", "shop", "--watch", "--json"],
+            env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert b"trying again in 1 s" in process.stderr.readline()
+            held.close()
+            assert "needs_human" == _track(process.stdout.readline())["status"]
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 def _track(line: bytes) -> dict[str, Any]:

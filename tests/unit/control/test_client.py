@@ -16,12 +16,12 @@ from tests.support.controlled import Controlled
 
 from handoffd.control.client import Client
 from handoffd.engine.results import Refusal
-from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, NotFound, Refused
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, NotFound, Refused, StoreError
 
 
 @contextmanager
-def _somebody(path: Path, answer: bytes) -> Iterator[None]:
-    """Listen at `path` and answer one request with raw bytes, then hang up."""
+def _somebody(path: Path, answer: bytes, *, reads: bool = True) -> Iterator[None]:
+    """Listen at `path` and answer one request with raw bytes, then hang up; or do so before it comes."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -29,13 +29,28 @@ def _somebody(path: Path, answer: bytes) -> Iterator[None]:
         def serve() -> None:
             connection, _ = listening.accept()
             with connection:
-                connection.recv(65536)
+                if reads:
+                    connection.recv(65536)
                 connection.sendall(answer)
 
         server = threading.Thread(target=serve)
         server.start()
         yield
         server.join(60)
+
+
+def test_a_refusal_before_the_request_is_read(tmp_path: Path) -> None:
+    """A daemon that has no place says so and hangs up, whatever is being sent."""
+    body = b'{"type": "error", "code": "TOO_MANY_CONNECTIONS", "message": "full", "hint": "ps -fp 7"}'
+    head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n" % len(body)
+    path = tmp_path / "c.sock"
+    with (
+        _somebody(path, head + body, reads=False),
+        pytest.raises(StoreError, match="full") as caught,
+    ):
+        Client(path).post("/v1/verbs/note", {"text": "x" * 4_000_000})
+
+    assert ("TOO_MANY_CONNECTIONS", "ps -fp 7") == (caught.value.code, caught.value.hint)
 
 
 def test_answers_and_errors_are_those_of_the_daemon(control: Controlled) -> None:

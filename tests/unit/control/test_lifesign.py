@@ -150,6 +150,16 @@ def test_what_is_not_taken_is_no_answer(path: str, connection: socket.socket) ->
             send(connection, b"x" * 10_000_000)
 
 
+def test_an_end_before_all_is_sent_leaves_the_answer_to_be_read() -> None:
+    """A refusal comes so."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours:
+        theirs.sendall(b"no")
+        theirs.close()
+        send(ours, b"x" * 4_000_000)
+        assert b"no" == ours.recv(9)
+
+
 def test_a_listener_that_is_dead_is_none(path: str, connection: socket.socket) -> None:
     """A child that it was just starting still has its socket, and never answers."""
     with listening(path, FORK) as process:
