@@ -141,9 +141,7 @@ def test_a_story_at_level_2_in_chinese(daemon: Daemon, tmp_path: Path) -> None:
     for note in ("退款的情境要寫清楚", "先不做退款"):
         assert note in prompts(project, "sdd-delta")[1]
 
-    assert ("paused", ["已暫停；正在跑的會正常結束，不會開始新的", "請輸入「繼續」"]) == chat.say(
-        "今天先到這裡"
-    )
+    assert ("paused", ["已暫停；沒有在跑的，也不會開始新的", "請輸入「繼續」"]) == chat.say("今天先到這裡")
     action, lines = chat.say("這樣可以")
     assert ("noted", GATE_ZH) == (action, lines[-1])
     assert "approved" == chat.say("核准")[0]

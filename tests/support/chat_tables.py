@@ -20,8 +20,8 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
         "starts a custom task; the story in flight is set aside; while it runs, the task is `queued`",
     ),
     "query": (
-        "status / what's left? / are the tests green / why is it blocked / open project shop",
-        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 開啟專案 shop",
+        "status / what's left? / backlog / are the tests green / why is it blocked / open project shop",
+        "狀態 / 進度怎麼樣了 / 測試過了嗎 / 為什麼卡住 / 還剩什麼 / 開啟專案 shop / 回到 shop",
         "answers: `query`",
     ),
     "approve": (
@@ -43,8 +43,8 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "skip": ("skip / skip this step", "跳過 / 略過", "passes the step without evidence: `skipped`"),
     "abort": ("abort / cancel the story", "中止 / 取消", "ends the executor and the story: `aborted`"),
     "pause": (
-        "pause / stop for today / that's enough for today",
-        "暫停 / 今天先到這裡 / 收工",
+        "pause / stop for today / stop everything / stop CC / pause project shop",
+        "暫停 / 今天先到這裡 / 收工 / 全部停止 / 不要再跑了",
         "dispatches nothing more: `paused`",
     ),
     "reopen": (
@@ -67,8 +67,9 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "review": ("review / security scan", "審查 / 安全掃描", "the prompt of a review session: `review`"),
     "triage": ("triage / triage issues", "分診 / 處理 issues", "the prompt that sorts open issues: `triage`"),
     "unclear": (
-        "ok / thanks / approve if the tests pass / don't approve / CC / agents",
-        "好 / 謝謝 / 不要核准 / 通過測試流程太慢",
+        "ok / thanks / approve if the tests pass / don't approve / don't start US-007 / wait / CC / thanks CC"
+        " / agents / usage",
+        "好 / 謝謝 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC",
         "does nothing, and says what to type: `unclear`; at a human step it is kept as a note",
     ),
 }

@@ -75,8 +75,9 @@ STATES: Final[Mapping[str, Json]] = {
 }  # fmt: skip
 """Where a story stands in each situation: what its STATE has beside the defaults.
 
-`fresh` is a project without a story, `bare` a folder of code that nobody supervises, `empty` one without
-anything. Of a `taken` one somebody has the prompt; in a `running` one an executor works.
+`fresh` is a project without a story, `at_rest` the same at level 2, `bare` a folder of code that nobody
+supervises, `empty` one without anything. Of a `taken` one somebody has the prompt; in a `running` one an
+executor works.
 """
 
 
@@ -115,8 +116,10 @@ class Workspace:
             return
         (project / "docs/sdd.md").write_text("# Design\n")
         (project / ".ai/rehearsal.json").write_text('{"*": "hang"}')
-        if situation == "fresh":
+        if situation in {"fresh", "at_rest"}:
             self._do("init", project)
+            if situation == "at_rest":
+                self._do("level", project, level=2)
             return
         state = {"project": project.name, **_STORY, **STATES[situation]}
         (project / ".ai/STATE.json").write_text(json.dumps(state))

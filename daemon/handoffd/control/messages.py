@@ -201,7 +201,9 @@ class Messages:
         return _Outcome(
             "unclear",
             None,
-            talk.report.unclear(talk.intent.near, talk.track, passed_on=talk.intent.addressed),
+            talk.report.unclear(
+                talk.intent.near, talk.track, passed_on=talk.intent.addressed, command=talk.intent.command
+            ),
         )
 
     # --- verbs -----------------------------------------------------------------------------------
@@ -247,8 +249,11 @@ class Messages:
         return await self._told(talk, action, result)
 
     async def _told(self, talk: _Talk, action: str, result: Json) -> _Outcome:
-        """Return what became of a verb, in words that know where the track stands now."""
-        if result["type"] == "error":
+        """Return what became of a verb, in words that know where the track stands now.
+
+        A project that is paused already is paused: a second stop hears how to end what runs.
+        """
+        if result["type"] == "error" and result.get("code") != "ALREADY_PAUSED":
             return _Outcome("error", result, talk.report.problem(result, talk.intent.kind))
         view = await self._service.project(talk.project)
         track = view["tracks"][0] if view["tracks"] else None

@@ -70,6 +70,8 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     if intent.kind == "unclear":
         if intent.tells_no_task:
             return _failed({"code": "UNCLEAR", "message": "it is not said what shall be done"})
+        if intent.command is not None:
+            return _failed({"code": "UNCLEAR", "message": f"in a terminal: handoffd {intent.command}"})
         near = f"; for `{intent.near}`, say that alone" if intent.near else ""
         return _failed({"code": "UNCLEAR", "message": f"it is not clear what to do{near}"})
     if (missing := without_state(place)) is not None:

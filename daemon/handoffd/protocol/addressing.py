@@ -15,11 +15,11 @@ from typing import Final
 
 from handoffd.protocol.chattext import bare, cleaned, evened, folded, plainly, trimmed
 from handoffd.protocol.intents import Intent, classify
-from handoffd.protocol.project_names import compares
+from handoffd.protocol.project_names import ONLY_OPEN, compares
 
 _SWITCH: Final = (
-    r"(?:switch to|change to|go to|open|use|切換到|切換至|切換|切到|換到"
-    r"|打開|開啟)?\s*(?:(?:the|my)\s+|我們?的\s*)?(?:project|專案|項目)?\s*"
+    rf"(?:{ONLY_OPEN}|switch|change to|load|use|切|換|進|載入)?\s*(?:(?:the|my)\s+|我們?的\s*)?"
+    r"(?:project|專案|項目)?\s*"
 )
 _NOUN: Final = r"(?:專案|項目)(?!管理|列表|清單|名稱|設定|檔)"
 _AT_START: Final = (

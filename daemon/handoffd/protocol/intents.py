@@ -1,6 +1,7 @@
 """What a message means: from text to an intent, by rules alone.
 
-The order decides. A person who tells CC (Claude Code) to work starts work. Opening a project is a question.
+The order decides. What holds back (a stop, a wait, a negation) comes first: it pauses, or starts nothing.
+A person who tells CC (Claude Code) to work starts work. Opening a project is a question.
 A message that begins with a verb of work is an order, and any other question is answered and starts nothing.
 A command is one only if it is the whole message, but for a note. Everything else is a custom task; at a human
 gate it is a note (`settled`), because free text is never consent. Where a message comes close to a decision
@@ -20,6 +21,13 @@ from handoffd.protocol.chattext import bare, cleaned, evened, folded, narrow, tr
 from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
 from handoffd.protocol.project_names import named_project
 from handoffd.protocol.questions import Asks, Topic
+from handoffd.protocol.restraints import (
+    CC,
+    forbids_agent,
+    remarks_on_agent,
+    restraint,
+    tells_what_was_done,
+)
 from handoffd.protocol.state import Reason, canonical_step
 from handoffd.protocol.story import check_story_id
 
@@ -55,10 +63,17 @@ class Intent:
     project: str | None = None
     """The project that it names in so many words, as it is written; it is about that one or about none."""
     near: Kind | None = None
+    command: str | None = None
+    """Of `unclear`: the command of the command line that it names, and says no more."""
     addressed: bool = False
     """Whether CC was told to do it."""
     sure: bool = True
     """False: it may be something else, which matters where something waits for a person."""
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether there is nothing in it that a note could keep."""
+        return self.tells_no_task or self.command is not None
 
     @property
     def tells_no_task(self) -> bool:
@@ -66,28 +81,29 @@ class Intent:
         return self.kind == "unclear" and self.near == "start_custom"
 
 
-_CC: Final = r"(?<![a-z0-9_@./=-])(?:cc|claude[\s_-]?code)(?![a-z0-9_='@]|-[a-z]|\.[a-z])"
-_MENTION: Final = re.compile(_CC)
+_MENTION: Final = re.compile(CC)
 _TOLD_FIRST: Final = re.compile(
     r"^(?:please|pls|hey|hi|ok|請|麻煩|幫我|那|就)?[\s,]*"
     r"(?:用|使用|讓|叫|請|找|派|透過|交給|use|using|let|have|ask|tell|get|with|via|by|hey)?\s*@?"
-    + _CC
+    + CC
     + r"(?:\s+cli\b)?[\s,:]*(?:來|去|幫我|幫忙|to\b|for\b|and\b|please\b)?[\s,:]*"
 )
 _TOLD_LAST: Final = re.compile(
-    r"[\s,]*(?:with|using|via|by|through|用|交給|讓)\s*" + _CC + r"(?:\s*(?:來)?(?:做|處理|跑))?[\s.!]*$"
+    r"[\s,]*(?:with|using|via|by|through|用|交給|讓)\s*" + CC + r"(?:\s*(?:來)?(?:做|處理|跑))?[\s.!]*$"
 )
 _TOLD: Final = re.compile(
-    r"(?:用|使用|讓|叫|請|找|派|透過|交給)\s*" + _CC
-    + r"|\b(?:use|using|let|have|ask|tell|get|with|via)\s+" + _CC
-    + r"|\b(?:can|could|would|will)\s+" + _CC + r"|^" + _CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
+    r"(?:用|使用|讓|叫|請|找|派|透過|交給)\s*" + CC
+    + r"|\b(?:use|using|let|have|ask|tell|get|with|via)\s+" + CC
+    + r"|\b(?:can|could|would|will)\s+" + CC + r"|^" + CC + r"\s*(?:[,:]|請|幫|去|來|可以|可否|能|please)"
 )  # fmt: skip
 _LONGEST_COMMAND: Final = 4000
 """Characters, its note included; whoever writes more is asked to send the command by itself."""
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
 _NOTHING_SAID: Final = re.compile(
-    r"^(?:(?:not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes|yeah|yep|no|nope|y|n|good"
+    r"^(?:(?:help|commands|指令|幫助|說明|not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k"
+    r"|yes|yeah"
+    r"|yep|no|nope|y|n|good"
     r"|great|nice|cool|fine|sure"
     r"|right|hm+|good (?:morning|night|evening|job|work)|got it|well done|sounds good|looks good"
     r"|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對|是|是的|不是|不|嗯|可以|了解|收到"
@@ -113,6 +129,8 @@ def classify(text: str) -> Intent:
 def _classified(message: str, whole: str) -> Intent:
     """Return what a message means. `whole` is it for comparing, `core` that without its courtesies."""
     core = bare(whole) or whole
+    if (held := _held_back(message, core)) is not None:
+        return held
     if _MENTION.search(core) and (intent := _for_an_agent(message, core)) is not None:
         return intent
     found = phrases.said(core) if len(core) <= _LONGEST_COMMAND else None
@@ -133,17 +151,32 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     """Return what a message means that is no command by its words: a task, or nothing of the kind."""
     core = bare(whole) or whole
     short = len(core) <= _SMALL_TALK
+    if (command := questions.names_command(core)) is not None:
+        return Intent(kind="unclear", text=message, command=command)
     told = phrases.work_for_an_agent(core) if short else None
     if told is not None and told.command == "start_story":
         return _commanded(message, core, told)
-    if short and (phrases.names_no_task(core) or questions.names_no_object(core)):
+    said_nothing = short and _NOTHING_SAID.match(core) is not None
+    if short and not said_nothing and (phrases.names_no_task(core) or questions.names_no_object(core)):
         return Intent(kind="unclear", text=message, near="start_custom")
     near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
-    if near is not None or (short and _NOTHING_SAID.match(core)):
+    if near is not None or said_nothing or (short and tells_what_was_done(core)):
         return Intent(kind="unclear", text=message, near=near)
     return _task(message, core, message)
+
+
+def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
+    """Return what a message means that stops, waits or forbids: a pause, or nothing that can be done."""
+    match restraint(core, told=told):
+        case "stop":
+            return Intent(kind="pause", text=message)
+        case "wait":
+            near = phrases.near(core)
+            decided = near in {"approve", "reject"}
+            return Intent(kind="unclear", text=message, near=near if decided else "pause")
+    return None
 
 
 def _of_a_project(message: str, core: str) -> Intent | None:
@@ -155,8 +188,12 @@ def _of_a_project(message: str, core: str) -> Intent | None:
     name = narrow(named.name_in(written) or "") or None
     match named.how:
         case "opened":
+            if name is not None and (phrases.is_step(folded(name)) or questions.asks(folded(name))):
+                return None  # `go back to impl`, `show the project status`
             kind: Kind = "list" if name is None else "query"
             return Intent(kind=kind, text=message, topic=None if name is None else "status", project=name)
+        case "paused":
+            return Intent(kind="pause", text=message, project=name)
         case "made":
             return Intent(kind="init", text=message, project=name)
         case "going_on":
@@ -175,16 +212,18 @@ def settled(intent: Intent, *, at_gate: bool) -> Intent:
     Nothing but the commands themselves opens or shuts a gate.
     """
     free = intent.kind in {"start_custom", "unclear"} or not intent.sure
-    if not at_gate or intent.addressed or intent.tells_no_task or not free or not intent.text:
+    if not at_gate or intent.addressed or intent.tells_nothing or not free or not intent.text:
         return intent
     return Intent(kind="note", text=intent.text, note=intent.text, sure=False, near=intent.near)
 
 
 def _for_an_agent(message: str, core: str) -> Intent | None:
     """Return what CC is told to do; None for a question about how it gets on with what it does."""
-    if questions.asks(core) == "clearly" and not _TOLD.search(core):
+    if questions.asks(core) == "clearly" and (forbids_agent(core) or not _TOLD.search(core)):
         return None
     rest = trimmed(_TOLD_LAST.sub("", _TOLD_FIRST.sub("", core, count=1), count=1))
+    if (held := _held_back(message, rest, told=True)) is not None:
+        return held
     if len(rest) <= _SMALL_TALK:
         told = phrases.work_for_an_agent(rest) or phrases.said(rest)
         if told is not None and told.command == "start_story":
@@ -195,8 +234,14 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
             return Intent(kind="unclear", text=message, near=told.command, addressed=True)
         if (decision := phrases.begun_decision(rest)) is not None:
             return Intent(kind="unclear", text=message, near=decision, addressed=True)
-        if phrases.names_no_task(rest) or not any(sign.isalnum() for sign in rest):
+        if (
+            phrases.names_no_task(rest)
+            or _NOTHING_SAID.match(rest)
+            or not any(sign.isalnum() for sign in rest)
+        ):
             return Intent(kind="unclear", text=message, near="start_custom", addressed=True)
+    if remarks_on_agent(core):
+        return Intent(kind="unclear", text=message)
     instruction = _instruction(message)
     placed = _of_a_project(instruction, trimmed(folded(instruction)))
     if placed is not None and placed.kind not in {"start_custom", "unclear", "query"}:
@@ -210,12 +255,11 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
 def _instruction(message: str) -> str:
     """Return a message without the address at its beginning."""
     text = folded(message)
-    match = _TOLD_FIRST.match(text)
-    return (
-        message
-        if match is None or not _TOLD.search(match.group() + " ")
-        else message[match.end() :].strip() or message
-    )
+    start = next((at for at, sign in enumerate(text) if sign.isalnum()), 0)  # behind quotes and emoji
+    match = _TOLD_FIRST.match(text[start:])
+    if match is None or not _TOLD.search(match.group() + " "):
+        return message
+    return message[start + match.end() :].strip() or message
 
 
 def _question(message: str, core: str) -> Intent:

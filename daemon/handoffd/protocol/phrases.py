@@ -50,7 +50,13 @@ _WORKING: Final = (
     r"|跑|開發|完成|處理|啟動)"
 )
 _ANY_STORY: Final = (
-    r"(?:\s*(?:a|an|the|new|next|一個|新的?|下一個)(?![a-z]))*\s*(?:user story|story|故事|需求)"
+    r"(?:\s*(?:a|an|the|another|one more|new|next|一個|新的?|另一個|下一個)(?![a-z]))*"
+    r"\s*(?:user story|story|故事|需求)"
+)
+_ADDING: Final = (
+    r"(?:(?:(?:i|we) )?(?:want|need|would like|i'd like)(?: to (?:add|create|start|make|have))?|add|create"
+    r"|make|open|set up|give me|(?:我們?)?(?:想要?|要|需要)?(?:新增|增加|加入?|建立|新建|創建|建|寫|來)"
+    r"|我們?(?:想要?|要|需要)開?)"
 )
 _TICKET: Final = r"(?P<story>[a-z][a-z0-9]*-\d+)"
 
@@ -59,7 +65,8 @@ _WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
         r"(?:list|show)(?: me)?(?: (?:all|my|our|the))* projects?|all (?:my |the )?projects|projects",
         r"project list|(?:what|which) projects(?: are there| do (?:i|we) have)?",
         r"(?:列出|顯示|看)?(?:我的|全部|所有)?的?(?:專案|項目)(?:列表|清單)",
-        r"列出(?:全部|所有)?的?(?:專案|項目)?|(?:所有|全部)的?(?:專案|項目)|(?:我們?)?有(?:哪些|什麼)(?:專案|項目)",
+        r"列出(?:全部|所有)?的?(?:專案|項目)?|(?:所有|全部)的?(?:專案|項目)|(?:我們?)?有(?:哪些"
+        r"|什麼)(?:專案|項目)",
     ),
     "detect": (
         r"detect(?: the)?(?: framework)?(?: level)?|check(?: for)?(?: the)? framework(?: level)?",
@@ -68,7 +75,8 @@ _WORDS: Final[Mapping[Command, tuple[str, ...]]] = {
         r"(?:is|are|does|do|has|have)(?: the| this| my| our| that)?(?: project| repo(?:sitory)?| it| we)?"
         r"(?: already)? (?:us(?:e|es|ing)|on|have|adopt(?:ed|ing)?)(?: an?| the| this| any)?"
         r"(?: agentic coding)? framework(?: here| already| yet| or not)?",
-        r"(?:(?:這|那|此|該|本|我們?的)?個?(?:專案|項目)?|這裡)(?:目前|現在)?(?:有沒有|有無|是否有?|有|是不是有?)(?:在)?"
+        r"(?:(?:這|那|此|該|本|我們?的)?個?(?:專案|項目)?|這裡)(?:目前|現在)?(?:有沒有|有無|是否有?|有"
+        r"|是不是有?)(?:在)?"
         r"(?:用|使用|採用)(?:到|了|著)?\s*(?:這個?|agentic coding)?\s*(?:框架|framework)(?:嗎|呢)?",
         r"(?:偵測|檢測|檢查)\s*(?:框架|framework)|框架|採用程度",
     ),
@@ -175,9 +183,12 @@ _START: Final = (
     re.compile(rf"^{_BEFORE}{_STARTING}\s*(?:the\s+)?{_TICKET}(?:\s*(?:story|故事))?{_WITH_TEAMS}{_AFTER}"),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?!with\b|using\b){STORY}{_WITH_TEAMS}{_AFTER}"),
     re.compile(
-        rf"^{_BEFORE}(?:{_STARTING}{_ANY_STORY}|(?:a\s+)?new (?:user )?story|新的?\s*(?:story|故事))"
-        rf"{_WITH_TEAMS}{_AFTER}"
+        rf"^{_BEFORE}(?:(?:{_STARTING}|{_ADDING}){_ANY_STORY}|(?:(?:a|the)\s+)?(?:new"
+        rf"|another) (?:user )?story"
+        rf"|(?:新的?|另一個)\s*(?:story|故事)){_WITH_TEAMS}{_AFTER}"
     ),
+    re.compile(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*{_TICKET}{_WITH_TEAMS}{_AFTER}"),
+    re.compile(rf"^{_BEFORE}{_ADDING}{_ANY_STORY}\s*(?::|,|\b(?:about|for|where|in which)\b).*$", re.DOTALL),
     re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}\s+(?P<bad>\S{{1,80}}){_AFTER}"),
 )
 _DONE_BY: Final = re.compile(
@@ -189,17 +200,12 @@ _NOTE: Final = re.compile(
     rf"|提醒)(?![a-z])\s*[:,]?\s*(?P<note>\S.*)$",
     re.DOTALL,
 )
-_ANY: Final = "|".join(
-    [APPROVE, REJECT, *(_COMMANDS[name] for name in ("continue", "retry", "skip", "abort", "pause"))]
-)
-_NEGATED: Final = re.compile(
-    rf"^{_BEFORE}(?:do not|don't|dont|never|not|no|不要|先不要|別|先別|還不要|勿"
-    rf"|不)\s*(?:yet\s*)?(?:{_ANY})(?![a-z]){_OBJECT}"
-)
 _BEGUN: Final = re.compile(rf"^{_BEFORE}(?P<which>(?P<approve>{APPROVE})|{REJECT})(?![a-z])")
 _NO_TASK: Final = re.compile(
-    rf"^{_BEFORE}(?:(?:(?:with|using|use|by|in|an?|as|several|multiple|do|it|this|that|work|on|run|start|help|me|some"
-    rf"|something|task|job|to|for|please|用|使用|以|多個|來|去|做|處理|跑|執行|開始|工作|任務|模式|幫忙|幫我)(?![a-z])"
+    rf"^{_BEFORE}(?:(?:(?:with|using|use|by|in|an?|as|several|multiple|do|it|this|that|work|on|run|start"
+    rf"|help|me|some"
+    rf"|something|task|job|to|for|please|用|使用|以|多個|來|去|做|處理|跑|執行|開始|工作|任務|模式|幫忙"
+    rf"|幫我)(?![a-z])"
     rf"|{TEAMS})[\s,]*)+{_AFTER}"
 )
 """A way to work, or that there is work to do, and no word of what."""
@@ -220,7 +226,7 @@ _ALMOST: Final[Mapping[Command, re.Pattern[str]]] = {
     "start_story": re.compile(rf"^{_BEFORE}{_STARTING}{_ANY_STORY}(?![a-z])|^\S{{1,12}}\s*us-\d+{_AFTER}"),
     "note": re.compile(rf"^{_BEFORE}(?:note|備[註注]|筆記){_AFTER}"),
     **{
-        name: re.compile(rf"^{_BEFORE}{_COMMANDS[name]}(?![a-z]).{{0,12}}$")
+        name: re.compile(rf"^{_BEFORE}(?:{_COMMANDS[name]}|restart|重啟|重新開始)(?![a-z]).{{0,12}}$")
         for name in ("retry", "skip", "continue")
     },
 }
@@ -272,7 +278,7 @@ def work_for_an_agent(text: str) -> Said | None:
 
 
 def near(text: str) -> Command | None:
-    """Return the command that a folded message comes near to, or forbids: it is no work by that.
+    """Return the command that a folded message comes near to: it is no work by that.
 
     A decision wherever it is spoken of, any other command where little more is said.
     """
@@ -280,7 +286,7 @@ def near(text: str) -> Command | None:
         return begun
     if (match := _DECISIONS.search(text)) is not None:
         return "approve" if match["approve"] else "reject"
-    if _NEGATED.match(text) or _LOOSE_CONSENT.search(text):
+    if _LOOSE_CONSENT.search(text):
         return "approve"
     back = _BACK.match(text)
     if back is not None and _is_step(back["step"]):

@@ -82,7 +82,8 @@ _WORK: Final = re.compile(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
 _ORDER: Final = re.compile(_VERBS + _NO_NOUN)
 _BARE_VERB: Final = re.compile(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
 _LATER_ORDER: Final = re.compile(
-    rf"[,;.!\n]\s*(?:(?:please|pls|then|so|and|請|麻煩|幫我|再|就)[\s,]*)*(?:{_ORDER.pattern}|{_VERBS_IN_CHINESE})"
+    rf"[,;.!\n]\s*(?:(?:please|pls|then|so|and|請|麻煩|幫我|再|就)[\s,]*)*(?:{_ORDER.pattern}"
+    rf"|{_VERBS_IN_CHINESE})"
 )
 _LOOKING: Final = re.compile(
     r"(?:show|check|review|verify|tell|give|report|look|view|see|display|summari[sz]e|get|print)\b"
@@ -104,10 +105,31 @@ _FILLERS: Final = re.compile(
     r"|us-\d+|[\s,.:!'\"()-]"
 )
 _BY_ITSELF: Final = re.compile(
-    r"\b(?:rules?|constraints?|constitution|purpose|last (?:time|session)|hand-?offs?|todos?|to-?do list)\b"
+    r"\b(?:rules?|constraints?|constitution|purpose|last (?:time|session)|hand-?offs?|todos?|to-?do list"
+    r"|backlog)\b"
     r"|規則|規範|憲法|限制|原則|目的|用途|交接|待辦"
 )
 """What asks only as a message of its own: words that work is about, too."""
+_COMMANDS: Final = frozenset({
+    "apply", "auto", "budget", "check-prereqs", "completion", "config", "confirm", "custom", "demo", "doctor",
+    "events", "executors", "gc", "hook", "hooks", "init", "journal", "level", "limits", "list-projects",
+    "log", "mcp", "metrics", "notices", "notify", "peek", "query", "rehearse", "reload", "rollback", "runs",
+    "scan", "schedule", "service", "skill", "slots", "token", "trust", "usage",
+})  # fmt: skip
+"""The commands of the command line that nothing in a chat stands for."""
+_CALLED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("setting", "settings", "configuration", "設定", "配置"), "config"),
+    **dict.fromkeys(("event", "news", "事件"), "events"),
+    **dict.fromkeys(("logs", "日誌"), "log"),
+    **dict.fromkeys(("notice", "notification", "notifications", "通知"), "notices"),
+    **dict.fromkeys(("cost", "costs", "tokens", "spending", "用量", "費用", "花費", "成本"), "usage"),
+    **dict.fromkeys(("version", "版本"), "--version"),
+}
+_SHOWN: Final = re.compile(
+    r"^(?:(?:show|print|list|view|see|get|check|read|look at|the|me|my|our|all|latest|handoffd)\s+"
+    r"|看|查看?|顯示|列出|目前的?|\s)+"
+    r"|[\s.!~]+$"
+)
 _LOOKED_AT: Final = 1000
 """Characters of a question that say what it is about."""
 _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
@@ -116,7 +138,8 @@ _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
     ),
     "tests": re.compile(r"\b(?:tests?|testing|green|red|passing|failing|lint)\b|測試"),
     "rules": re.compile(
-        r"\b(?:rules?|constraints?|constitution|guidelines?|conventions?)\b|規則|規範|憲法|限制|原則|約束|慣例"
+        r"\b(?:rules?|constraints?|constitution|guidelines?|conventions?)\b|規則|規範|憲法|限制|原則|約束"
+        r"|慣例"
     ),
     "last": re.compile(
         r"\blast (?:time|session|run|hand-?off)\b|\bprevious(?:ly)?\b|\bleave off\b|\bleft off\b"
@@ -128,16 +151,18 @@ _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
         r"|\bproject (?:about|for)\b"
         r"|\bwhat(?:'s| is| does) (?:this|the|that|my|our)(?: project| repo(?:sitory)?| codebase| app)?"
         r"(?: do)?\s*\??$"
-        r"|目的|用途|(?:是|在)(?:做|幹)(?:什麼|甚麼|啥)(?:的|用的)?[\s?]*$|是(?:什麼|甚麼|啥)(?:樣的)?(?:專案|項目)"
+        r"|目的|用途|(?:是|在)(?:做|幹)(?:什麼|甚麼|啥)(?:的|用的)?[\s?]*$|是(?:什麼|甚麼"
+        r"|啥)(?:樣的)?(?:專案|項目)"
         r"|(?:專案|項目)是(?:什麼|甚麼|啥)|技術(?:棧|選型|架構)?|介紹"
     ),
     "done": re.compile(
         r"\b(?:what|which)\b.*\b(?:done|finished|completed?|accomplished)\b"
-        r"|(?:做|完成)(?:了|過|好了?)(?:什麼|甚麼|哪些|啥)|(?:什麼|哪些).*(?:做|完成)(?:了|好了?)|已完成|做完(?:了)?(?:什麼|哪些)"
+        r"|(?:做|完成)(?:了|過|好了?)(?:什麼|甚麼|哪些|啥)|(?:什麼|哪些).*(?:做|完成)(?:了|好了?)|已完成"
+        r"|做完(?:了)?(?:什麼|哪些)"
     ),
     "left": re.compile(
         r"\b(?:left|remaining|remains)\b|\b(?:what(?:'s| is|s)|which) (?:(?:is|the|story|item|task)\s+)*"
-        r"next\b|\bnext (?:story|item|task)\b|\bto-?do\b|\bcan (?:i|we|be) do"
+        r"next\b|\bnext (?:story|item|task)\b|\bto-?do\b|\bbacklog\b|\bcan (?:i|we|be) do"
         r"|還有(?!幾|多)|剩(?!.?(?:幾|多))|下一個|待辦|可以做"
     ),
     "steps": re.compile(
@@ -150,7 +175,7 @@ _ABOUT: Final[Mapping[Topic, re.Pattern[str]]] = {
 def asks(whole: str) -> Asks | None:
     """Return how far a folded, trimmed message asks; None: it does not."""
     text = bare(whole) or whole
-    if _MARK.search(text):
+    if has_mark(whole):
         return "clearly"
     command = _POLITE.sub("", text, count=1)
     looks = _LOOKING.match(command) is not None
@@ -171,6 +196,11 @@ def asks(whole: str) -> Asks | None:
     return "perhaps" if _NAMED.search(text) and not _tells_later(text) else None
 
 
+def has_mark(text: str) -> bool:
+    """Tell whether a folded message has a question mark, or a particle that stands for one."""
+    return _MARK.search(bare(text) or text) is not None
+
+
 def topic(text: str) -> Topic:
     """Return what a folded question is about; the status, unless it names something else."""
     beginning = text[:_LOOKED_AT]
@@ -186,6 +216,12 @@ def begins_with_work(text: str) -> bool:
 def names_no_object(text: str) -> bool:
     """Tell whether a folded message is a verb of work, and not a word more."""
     return _BARE_VERB.fullmatch(_POLITE.sub("", text, count=1)) is not None
+
+
+def names_command(text: str) -> str | None:
+    """Return the command of the command line that is all a folded message says; None if it says more."""
+    word = _SHOWN.sub("", _POLITE.sub("", text[:_LOOKED_AT], count=1))
+    return word if word in _COMMANDS else _CALLED.get(word)
 
 
 def _is_told(text: str, command: str) -> bool:

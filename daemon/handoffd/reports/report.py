@@ -92,6 +92,8 @@ class Report:
             "minutes": standing.minutes(result.get("elapsed_min")),
             "why": result.get("message") or result.get("reason") or "?",
         }  # fmt: skip
+        if action == "paused":
+            return self._paused(result, track, known)
         lines: list[str | None] = [
             self._at_gate(known) if self._waits_at_gate(action, result) else self._said(action, known)
         ]
@@ -101,6 +103,12 @@ class Report:
         if action == "done" and result.get("review_suggested"):
             lines.append(self.wording.say("more.review"))
         return _text([*lines, self._next(action, result, by_hand=by_hand)])
+
+    def _paused(self, result: Json, track: Json | None, known: dict[str, Any]) -> str:
+        runs = (track or {}).get("dispatch") is not None
+        line = self._said("paused" if runs else "paused_at_rest", known)
+        abort = self.wording.say("type.abort") if runs else None
+        return _text([line, to_type(self.wording, result.get("next_command")), abort])
 
     def _next(self, action: str, result: Json, *, by_hand: bool) -> str | None:
         if action == "dispatched" or (by_hand and action == "already_running"):
@@ -130,11 +138,24 @@ class Report:
             lines.append(self._at_gate({"story": track["story"], "step": self.wording.step(track["step"])}))
         return _text([*lines, self._look_at(review), self.wording.say("type.gate")])
 
-    def unclear(self, near: str | None, track: Json | None = None, *, passed_on: bool = False) -> str:
+    def unclear(
+        self,
+        near: str | None,
+        track: Json | None = None,
+        *,
+        passed_on: bool = False,
+        command: str | None = None,
+    ) -> str:
         """Return that nothing was done, because the message is ambiguous.
 
-        `passed_on`: an agent was told to do what it comes near to, and people do that.
+        `passed_on`: an agent was told to do what it comes near to, and people do that. `command`: it names
+        that one of the command line.
         """
+        if command is not None:
+            shell = self.wording.say("type.shell", command=f"handoffd {command}")
+            return _text([self.wording.say("action.of_terminal"), shell])
+        if near == "pause":
+            return _text([self.wording.say("action.held_back"), self.wording.say("type.pause")])
         if near == "start_custom":
             return _text([self.wording.say("action.no_task"), self.wording.say("type.task")])
         if near is None:

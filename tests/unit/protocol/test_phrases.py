@@ -92,7 +92,6 @@ def test_a_command_that_is_put_off_is_no_work(text: str, command: str) -> None:
         ("退回單", "reject"),
         ("不要核准", "approve"),
         ("go ahead and approve", "approve"),
-        ("don't stop", "approve"),
         ("rollback to bdd", "reopen"),
         ("回到 實作", "reopen"),
         ("重試 impl", "retry"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
-from handoffd.protocol.questions import asks, begins_with_work, topic
+from handoffd.cli.main import cli
+from handoffd.protocol.intents import DISPATCHING, classify
+from handoffd.protocol.questions import asks, begins_with_work, has_mark, names_command, topic
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,21 @@ def test_an_instruction_begins_with_work() -> None:
         begins_with_work("請修正登入"),
         begins_with_work("the fix is late"),
     )
+
+
+def test_a_mark_asks() -> None:
+    """Or a particle that stands for one; not one inside an address."""
+    assert (True, True, False) == (has_mark("stop?"), has_mark("要停嗎"), has_mark("fix /users?id=3"))
+
+
+def test_a_command_of_the_command_line_is_told_by_its_name() -> None:
+    """Where nothing more is said."""
+    assert ["usage", "log", "--version", None] == [
+        names_command(text) for text in ("show usage", "logs", "版本", "log every request")
+    ]
+
+
+@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
+def test_no_name_of_a_command_is_a_task(name: str) -> None:
+    """What goes on by a word of its own in a chat is no custom task either."""
+    assert classify(name).kind not in DISPATCHING - {"continue", "retry", "skip", "reopen"}

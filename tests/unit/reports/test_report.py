@@ -30,7 +30,7 @@ TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "h
         (
             "paused",
             {"next_command": "handoffd resume /srv/shop"},
-            "已暫停；正在跑的會正常結束，不會開始新的\n請輸入「繼續」",
+            "已暫停；沒有在跑的，也不會開始新的\n請輸入「繼續」",
         ),
         ("noted", {}, "已記下，會放進下一步的提示詞"),
         ("already_running", {"step": "impl", "elapsed_min": 4.2}, "實作已經跑了 4 分鐘"),
@@ -168,8 +168,18 @@ def test_what_is_unclear_is_asked_back() -> None:
     assert "Type `start US-001`" in EN.unclear(
         "start_story", {**TRACK, "next_command": "handoffd start /x STORY"}
     )
+    assert "Type `pause`" in EN.unclear("pause", TRACK)
+    assert "In a terminal: handoffd usage" in EN.unclear(None, command="usage")
     assert EN.wording.say("type.help") in EN.unclear("abort", None)
     assert EN.wording.say("type.help") in EN.unclear(None)
+
+
+def test_a_pause_says_how_to_end_what_runs() -> None:
+    """It ends nothing by itself."""
+    result = {"next_command": "handoffd resume /srv/shop"}
+
+    assert "type `abort`" in EN.outcome("paused", result, {**TRACK, "dispatch": "d-1"})
+    assert "type `abort`" not in EN.outcome("paused", result, {**TRACK, "dispatch": None})
 
 
 def test_prompts_of_sessions() -> None:
