@@ -24,9 +24,9 @@ from handoffd.protocol.questions import Asks, Topic
 from handoffd.protocol.restraints import (
     CC,
     forbids_agent,
+    leaves_nothing_to_do,
     remarks_on_agent,
     restraint,
-    tells_what_was_done,
 )
 from handoffd.protocol.state import Reason, canonical_step
 from handoffd.protocol.story import check_story_id
@@ -100,15 +100,13 @@ _LONGEST_COMMAND: Final = 4000
 """Characters, its note included; whoever writes more is asked to send the command by itself."""
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
+_ONE_WORD: Final = re.compile(r"[a-z0-9']+|\W*\w[\u4e00-\u9fff]?")
+"""One word, or two ideographs: a task has more, and `done` or `whatever` is none."""
 _NOTHING_SAID: Final = re.compile(
-    r"^(?:(?:help|commands|指令|幫助|說明|not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k"
-    r"|yes|yeah"
-    r"|yep|no|nope|y|n|good"
-    r"|great|nice|cool|fine|sure"
-    r"|right|hm+|good (?:morning|night|evening|job|work)|got it|well done|sounds good|looks good"
-    r"|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對|是|是的|不是|不|嗯|可以|了解|收到"
-    r"|沒問題|辛苦了?|早安|晚安|早|讚)"
-    r"(?![a-z])[\s,.!~]*)+$"
+    r"^(?:(?:help|commands|指令|幫助|說明|not ok(?:ay)?|hi|hello|hey|thanks?|thank you|thx|ty|ok|okay|k|yes"
+    r"|yeah|yep|no|nope|y|n|good|great|nice|cool|fine|sure|right|hm+|good (?:morning|night|evening|job"
+    r"|work)|got it|well done|sounds good|looks good|你好|您好|哈囉|嗨|謝謝|感謝|多謝|好|好的|好喔|好啊|對"
+    r"|是|是的|不是|不|嗯|可以|了解|收到|沒問題|辛苦了?|早安|晚安|早|讚)(?![a-z])[\s,.!~]*)+$"
 )
 
 
@@ -162,7 +160,11 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
-    if near is not None or said_nothing or (short and tells_what_was_done(core)):
+    if (
+        near is not None
+        or said_nothing
+        or (short and (_ONE_WORD.fullmatch(core) or leaves_nothing_to_do(core)))
+    ):
         return Intent(kind="unclear", text=message, near=near)
     return _task(message, core, message)
 
@@ -237,6 +239,7 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
         if (
             phrases.names_no_task(rest)
             or _NOTHING_SAID.match(rest)
+            or _ONE_WORD.fullmatch(rest)
             or not any(sign.isalnum() for sign in rest)
         ):
             return Intent(kind="unclear", text=message, near="start_custom", addressed=True)

@@ -21,58 +21,50 @@ CC: Final = r"(?<![a-z0-9_@./=-])(?:cc|claude[\s_-]?code)(?![a-z0-9_='@]|-[a-z]|
 _AGENT: Final = rf"(?:{CC}|\bclaude\b|(?<![a-z])(?:sub-?)?agents?(?![a-z-])|\bexecutors?\b|代理)"
 _BEFORE: Final = (
     r"(?:(?:please|pls|plz|no|nope|nah|oh|hey|hi|ok|okay|now|just|well|actually|and|but|so|then|sorry|also"
-    r"|you all"
-    r"|everybody|everyone|let's|let us|time to|i said|us-\d+|(?:can|could|would) you"
+    r"|you all|everybody|everyone|let's|let us|time to|i said|wait|us-\d+|(?:can|could|would) you"
     r"|(?:i (?:want|need|told|asked)|i'd like)(?: you)?(?: to)?|(?:you|we) (?:should|must|have to|need to"
-    r"|better)"
-    r"|喔|哦|欸|嗯|好的?|那就?|請|拜託|你|快|麻煩)(?![a-z])[\s,:!.]*)*"
+    r"|better)|喔|哦|欸|嗯|好的?|那就?|請|拜託|你|快|麻煩|等一下|等等|不對)(?![a-z])[\s,:!.]*)*"
 )
 _END: Final = r"(?:\s*(?:please|pls|thanks|吧|了|啦|喔|哦|一下|謝謝))*\s*(?:$|[.!;\n~]|,(?!.*\?))"
 
 _STOPPED: Final = (
     rf"(?:\s+(?:{_AGENT}|(?:everything|anything|all|it|this|that|them|these|those|the|my|our|your|of|on|every"
     r"|current|running|working|doing|building|coding|work|runs?|tasks?|jobs?|process(?:es)?|story|stories"
-    r"|project"
-    r"|here|there|right|now|immediately|instantly|at once|asap|please|us-\d+|what(?:ever)? you(?:'re| are)"
-    r"|(?:for|until) (?:now|today|tonight|tomorrow|a (?:moment|minute|while)|good|the moment)"
-    r"|(?:after|when|once) (?:this|that|it|the)(?: (?:current|running))?(?: (?:step|story|task|run))?"
-    r"(?: (?:is|has) (?:done|finished|ended))?)\b))*"
+    r"|project|here|there|right|now|immediately|instantly|at once|asap|please|us-\d+"
+    r"|what(?:ever)? you(?:'re| are)|(?:for|until) (?:now|today|tonight|tomorrow|a (?:moment|minute|while)"
+    r"|good|the moment)|(?:after|when|once) (?:this|that|it|the)(?: (?:current|running))?(?: (?:step|story"
+    r"|task|run))?(?: (?:is|has) (?:done|finished|ended))?)\b))*"
 )
 _STOP: Final = r"(?:stop|halt|pause|kill|terminate|freeze|suspend|interrupt|quit|hold)(?![\w-])"
+_STOPS: Final = rf"{_STOP}(?:[\s,!.]+{_STOP})*"
 _CANCEL: Final = rf"(?:cancel|abort|end)\s+(?=(?:all|everything|the|my|this|that|every|{_AGENT})\b)"
 _WHOM: Final = rf"(?:the\s+|all\s+|every\s+|my\s+)*(?:{_AGENT}|everything|it|them)"
 _CEASED: Final = r"(?:不要|別|勿)再?(?:跑|做|動|弄|搞|改|寫|執行|工作)(?:下去)?了"
-_STOP_ZH: Final = rf"(?:停(?:止|下來?|掉|手|工)?(?:一下)?|暫停|中斷|{_CEASED})"
+_STOP_ZH: Final = rf"(?:停+(?:止|下來?|掉|手|工)?(?:一下)?|暫停|中斷|{_CEASED})"
 _CANCEL_ZH: Final = r"(?:取消|中止|終止|放棄|關掉|關閉|砍掉|殺掉)"
 _ABOUT_ZH: Final = (
-    rf"(?:{_AGENT}|全部|全都|通通|都|所有|一切|先|馬上|立刻|立即|趕快|趕緊|現在|目前|正在|給我|叫|讓|把"
-    rf"|要|跑|執行"
+    rf"(?:{_AGENT}|全部|全都|通通|都|所有|一切|可以|先|馬上|立刻|立即|趕快|趕緊|現在|目前|正在|給我|叫|讓"
+    rf"|把|要|跑|執行"
     r"|工作|任務|專案|項目|故事|動作|東西|這個?|那個?|它|的|掉|us-\d+|(?:做|跑)完[^,.]{0,6}[就再後]|\s)"
 )
 _IS_STOP: Final = re.compile(
-    rf"^{_BEFORE}(?:"
-    rf"{_STOP}{_STOPPED}|{_CANCEL}(?:the\s+|my\s+|this\s+|that\s+)?(?={_AGENT}|all\b"
-    rf"|every)\S+(?:\s?code)?{_STOPPED}"
-    rf"|(?:(?:make|tell|have|ask|get|let)\s+)?{_WHOM}[\s,:]*(?:(?:must|should|has to|to"
-    rf"|please)\s+)*{_STOP}{_STOPPED}"
-    rf"|{_ABOUT_ZH}*{_STOP_ZH}{_ABOUT_ZH}*"
-    rf"|(?=.*(?:{_AGENT}|全部|全都|通通|所有|一切)){_ABOUT_ZH}*{_CANCEL_ZH}{_ABOUT_ZH}*"
-    rf"){_END}",
+    rf"^{_BEFORE}(?:{_STOPS}{_STOPPED}|{_CANCEL}(?:the\s+|my\s+|this\s+|that\s+)?(?={_AGENT}|all\b"
+    rf"|every)\S+(?:\s?code)?{_STOPPED}|(?:(?:make|tell|have|ask|get|let)\s+)?{_WHOM}[\s,:]*(?:(?:must"
+    rf"|should|has to|to|please)\s+)*{_STOP}{_STOPPED}|{_ABOUT_ZH}*{_STOP_ZH}{_ABOUT_ZH}*|(?=.*(?:{_AGENT}"
+    rf"|全部|全都|通通|所有|一切)){_ABOUT_ZH}*{_CANCEL_ZH}{_ABOUT_ZH}*){_END}",
     re.DOTALL,
 )
 _OF_SEVERAL: Final = re.compile(
     rf"^{_BEFORE}(?:(?:{_STOP}|{_CANCEL})(?:\s*(?:all|every|the|my|our|other|both|of))*\s*(?:projects"
-    rf"|daemon|handoffd){_END}"
-    rf"|{_STOP_ZH}(?:所有|全部|每個)的?(?:專案|項目)|(?:所有|全部|每個)的?(?:專案|項目)都?(?:先"
-    rf"|給我)?{_STOP_ZH})"
+    rf"|daemon|handoffd){_END}|{_STOP_ZH}(?:所有|全部|每個)的?(?:專案|項目)|(?:所有|全部|每個)的?(?:專案"
+    rf"|項目)都?(?:先|給我)?{_STOP_ZH})"
 )
 """A stop of more than the project at hand: it is not done by halves."""
 
 _NOT: Final = r"(?:do not|don't|dont|never|let(?:'s| us) not)(?![\w-])"
 _ACTS: Final = (
     rf"(?:start|begin|run|do|continue|proceed|go|work|touch|change|edit|commit|push|merge|deploy|approve"
-    rf"|reject|skip"
-    rf"|retry|stop|wait|move|try|bother|worry|anything|(?:use|let|have|ask|tell)\s+{_AGENT})"
+    rf"|reject|skip|retry|stop|wait|move|try|bother|worry|anything|(?:use|let|have|ask|tell)\s+{_AGENT})"
 )
 _NOT_ZH: Final = (
     r"(?:先|暫時|暫且|現在|今天|目前|還|千萬|絕對)*(?:不要|別(?![的名人處墅號針稱])|勿|莫|不准|不許"
@@ -87,77 +79,75 @@ _ACTS_ZH: Final = (
 )
 _WAITS: Final = (
     r"(?:wait(?:ing)?(?=\s*(?:$|[,.;:!])|\s+(?:for|until|till|a|an|one|on|with|please|now|up|here|and|i|we"
-    r"|let)\b)"
-    r"|wait \d+ ?[a-z]+$|hold (?:on|off|it|up|everything|that)\b|hang (?:on|tight)\b|stand ?by$|slow down$"
-    r"|back off$|calm down$|not (?:yet|now|today|tonight|so fast|ready)\b|no (?:more|need|way|longer|rush)\b"
+    r"|let)\b)|wait \d+ ?[a-z]+$|put (?:\S+ ){1,4}on hold$|hold (?:on|off|it|up|everything|that)\b"
+    r"|hang (?:on|tight)\b|stand ?by$|slow down$|back off$|calm down$|not (?:yet|now|today|tonight|so fast"
+    r"|ready)\b|no (?:more|need|way|longer|rush)\b"
     rf"|no {_AGENT}|nothing(?: (?:for now|now|yet|today|else|more))?$|do nothing\b|(?:maybe )?later(?:$"
     rf"|[,.!])"
     r"|(?:maybe )?tomorrow(?:$|[,.!])|(?:some other|another|next) time$|never ?mind\b|scratch (?:that|it)$"
     r"|forget (?:it|that|this|about|us-\d)(?![\w-])|ignore (?:it|that|this|me)$|leave (?:it|this|that|them"
-    r"|everything)(?: be| alone)?$"
-    r"|(?:that's |that is )?enough$|(?:give me |just )?(?:a|one) (?:moment|minute|min|second|sec|while)$"
-    r"|let me think"
-    r"|(?:i|we) (?:don't|do not) (?:want|need)\b|i changed my mind|oops$|sorry$|my bad$"
+    r"|everything)(?: be| alone)?$|(?:that's |that is )?enough$|(?:give me |just )?(?:a|one) (?:moment"
+    r"|minute|min|second|sec|while)$|let me think|(?:i|we) (?:don't|do not) (?:want|need)\b"
+    r"|i changed my mind|oops$|sorry$|my bad$"
     rf"|not$|not (?:to )?{_ACTS}\b|(?:you|we|it|us-\d+) (?:should|must|shall|may)(?:n't| not) {_ACTS}\b"
-    r"|先(?:等|放著|擱著|緩)|等(?:一下|等|一等|會(?!員)|我|他|她|你|到|明天|\s*bob|$)|稍(?:等|候)|且慢"
-    r"|慢(?:著|點|一點)"
-    r"|暫緩|緩一緩|再(?:等|說|想想|看看)|晚一?點(?:再|$|[,.!])|稍後(?:再|$|[,.!])|(?:改天|明天|下次"
-    r"|以後)(?:再|$|[,.!])"
-    r"|算了|作罷|免了|不(?:了|做了|跑了|弄了)$|夠了|當我沒[說問]|沒事了?(?:$|[,.!])|沒關係"
-    r"|我(?:再)?想(?:想|一下)"
-    r"|讓我(?:再)?想|我(?:改變主意|後悔)|什麼都(?:別|不要|不用)|忘了(?:它|吧)|(?:收回|撤回)$)"
+    r"|先(?:等|放著|擱著|緩(?!存))|等(?:一下|等|一等|會(?!員)|我|他|她|你|到|明天|\s*bob|\s*cc|$)|稍(?:等|候)"
+    r"|且慢|慢(?:著|點|一點)|暫緩|緩一緩|再(?:等|說(?!明)|想想|看看)|晚一?點(?:再|$|[,.!])|稍後(?:再|$|[,.!])"
+    r"|(?:改天|明天|下次|以後)(?:再|$|[,.!])|算了|作罷|免了|不(?:了|做了|跑了|弄了)$|夠了|當我沒[說問]"
+    r"|沒事了?(?:$|[,.!])|沒關係|我(?:再)?想(?:想|一下)"
+    rf"|讓我(?:再)?想|我(?:改變主意|後悔)|什麼都(?:別|不要|不用)|忘了(?:它|吧)|(?:make|let"
+    rf"|have) {_AGENT} (?:wait|rest|sleep)|休息(?:一下)?$|rest$|(?:收回|撤回)$)"
 )
 _IS_WAIT: Final = re.compile(
     rf"^{_BEFORE}(?:{_NOT}(?!\s+(?:forget|know|understand|see|remember|you|we|they|i)\b)|{_NOT_ZH}"
     rf"|{_NOT_NEEDED_ZH}|{_WAITS})"
 )
+_ENDS_IN_WAIT: Final = re.compile(
+    r"先(?:不要|別|不)再?(?:做|動|跑|開始|改|碰|管|處理|執行|弄)?[它了喔吧]*$|\b(?:can|should|must|has to"
+    r"|have to) wait$|\bon hold$"
+)
 _TOLD_TO_WAIT: Final = re.compile(
     rf"^{_BEFORE}(?:(?:{_NOT}|(?:should|must|shall|may|can|will|do|does)(?:\s?not|n't))(?:\s*$|\s*[,.!]"
-    rf"|\s+{_ACTS}(?![\w-]))"
-    rf"|{_NOT_ZH}{_ACTS_ZH}|{_NOT_NEEDED_ZH}|{_WAITS})"
+    rf"|\s+{_ACTS}(?![\w-]))|{_NOT_ZH}{_ACTS_ZH}|{_NOT_NEEDED_ZH}|{_WAITS})"
 )
 _FORBIDS_AGENT: Final = re.compile(
-    r"\b(?:do not|don't|dont|never|not|without|no)\s+(?:(?:want|need|use|using|let|letting|have|ask|tell"
-    r"|get|run|start|call"
-    rf"|involve|to|the)\s+)*{CC}"
-    rf"|(?:不要|別|勿|不用|不必|不需要?|不想|不准|不可以?|停止)(?:再|先)*\s*(?:用|使用|讓|叫|請|找|派"
-    rf"|透過|交給|給|跑)?\s*{CC}"
+    r"\b(?:do not|don't|dont|never|not|without|no|stop)\s+(?:(?:want|need|use|using|let|letting|have|ask"
+    r"|tell|get|run|start|call"
+    rf"|involve|to|the)\s+)*{CC}|(?:不要|別|勿|不用|不必|不需要?|不想要?|不准|不可以?|停止)(?:再"
+    rf"|先)*\s*(?:用|使用|讓|叫|請|找|派|透過|交給|給|跑)?\s*{CC}"
 )
 _SAID_OF_AGENT: Final = re.compile(
-    rf"(?:^|[\s,.;:!(]){CC}\s*(?:"
-    r"(?:(?:always|never|just|still|already|really) )?(?:is|was|were|has|had|isn't|wasn't|hasn't|seems?"
-    r"|seemed|looks"
-    r"|looked|keeps|kept|takes|took|broke|breaks|made|makes|failed|fails|crashed|crashes|hangs|hung|forgot"
-    r"|forgets|said"
-    r"|says|stopped|finished|did|didn't|does|doesn't|won't|can't|cannot|went|got|gets|rocks|sucks|works"
-    r"|worked|costs)"
-    r"\b(?! to\b)"
-    r"|(?:真的|還是?|也|實在|好像|似乎)*(?:太|很(?!多)|超(?![時過連級市])|好(?!好)|真|慢(?![的速])|笨|爛"
-    r"|已經|又|一直|還在"
-    r"|剛[剛才做弄把]|沒(?:有?(?:做|跑|反應|用)|在)|(?:壞|壞掉|當機|當掉|掛|掛掉|卡住|錯|弄壞|搞砸|失敗"
-    r"|出錯|[做寫改][完好錯壞])了"
-    r"|快(?:一?點|了)|把.{1,40}[壞砸錯亂]了)"
-    r")"
+    rf"(?:^|[\s,.;:!(]){CC}(?:[\s,]*you(?:'(?=re\b)|(?=\s)))?\s*(?:(?:run|agent|session|process|job)\s+)?(?:"
+    r"(?:(?:always|never|just|still|already|really) )?(?:is|are|re|was|were|has|had|not|isn't|wasn't|hasn't"
+    r"|seems?|seemed|looks|looked|keeps|kept|takes|took|broke|breaks|made|makes|failed|fails|crashed"
+    r"|crashes|hangs|hung|forgot|forgets|said|says|stopped|finished|did|didn't|does|doesn't|won't|can't"
+    r"|cannot|went|got|gets|rocks|sucks|works|worked|costs)\b(?! to\b)|(?:真的|還是?|也|實在|好像"
+    r"|似乎)*(?:太|很(?!多)|超(?![時過連級市])|好(?!好)|真|慢(?![的速])|笨|爛|已經|又|一直|還在"
+    r"|剛[剛才做弄把]|做得|沒(?:有?(?:做|跑|反應|用)|在)|(?:壞|壞掉|當機|當掉|掛|掛掉|卡住|錯|弄壞|搞砸"
+    r"|失敗|出錯|[做寫改][完好錯壞])了|快(?:一?點|了)|把.{1,40}[壞砸錯亂]了))"
 )
 _PRAISE: Final = (
     r"(?:many thanks|thanks?(?: you)?|thx|cheers|kudos|bravo|(?:good|great|nice) (?:job|work)|well done"
-    r"|love|i (?:like|hate)"
-    r"|謝謝你?|感謝|多謝|辛苦了?|做得好|很?棒|真棒|太棒了?|厲害)"
+    r"|love|i (?:like|hate)|謝謝你?|感謝|多謝|辛苦了?|做得好|很?棒|真棒|太棒了?|厲害|sorry|hello|poor|bad"
+    r"|stupid)"
 )
 _THANKED: Final = re.compile(
     rf"^{_PRAISE}(?:[\s,!]|to|for|so much|a lot|the|my|your|你|的)*{_AGENT}"
     rf"|^(?:hey\s+)?{_AGENT}[\s,:!]*{_PRAISE}"
 )
-_DONE: Final = re.compile(
+_NO_ORDER: Final = re.compile(
     r"^(?:i|we)(?:'ve| have| had)?(?: (?:already|just|also|now|finally))* (?:fixed|added|changed|removed"
-    r"|deleted|merged"
-    r"|pushed|committed|deployed|refactored|updated|upgraded|implemented|renamed|moved|reverted|resolved"
-    r"|solved|finished"
-    r"|completed|tested|checked|reviewed|wrote|written|did|done|made|built|read|tried|started|installed"
-    r"|created)\b"
-    r"|^我們?(?:已經?|剛剛?|都|也|自己|有|\s)*(?:把.{1,40})?(?:修|改|加|寫|做|看|測試?|檢查|合併|提交|推"
-    r"|部署|處理|解決|完成)"
-    r"[^,.;!]{0,20}(?:了|過)[^,.;!]{0,20}$"
+    r"|deleted|merged|pushed|committed|deployed|refactored|updated|upgraded|implemented|renamed|moved"
+    r"|reverted|resolved|solved|finished|completed|tested|checked|reviewed|wrote|written|did|done|made"
+    r"|built|read|tried|started|installed|created|stopped)\b|^(?:i think )?(?:the )?(?:cc|claude code)'s\b"
+    r"|^undo(?: it| this| that| everything)?$|^(?:i'll|i will|let me) (?:do|fix|handle|take) (?:it|this"
+    r"|that)$|^(?:i'll|i will|let me) (?:\w+ ){1,6}myself$|^i'm on it$|^(?:it|that|this|nothing|everything"
+    r"|all)(?:'s| is| now)* (?:works?|done|fixed|fine|broken|good|ok)(?: now| again)*$|^(?:all "
+    r"|it's )?(?:fixed|done|finished)(?: it| that| now)*$|^(?:i )?(?:don't|do not) know$"
+    r"|^(?:i'm )?not (?:sure|needed)$|^no idea$|^(?:shut up|go away|see you \w+|leave it to me)$"
+    r"|^(?:我(?:自己)?來|我自己(?:來|做)|讓我來|不(?:知道|確定|清楚)|考慮一下|(?:明天|待會)見|掰掰|(?:完成"
+    r"|修好|做完|可以|弄好|搞定|好|沒問題|沒有)了?)$|^我們?(?:已經?|剛剛?|都|也|自己|有"
+    r"|\s)*(?:把.{1,40})?(?:修|改|加|寫|做|看|測試?|檢查|合併|提交|推|部署|處理|解決"
+    r"|完成)[^,.;!]{0,20}(?:了|過)[^,.;!]{0,20}$"
 )
 _TAKEN_BACK: Final = re.compile(
     r"[\s,.]*(?:no|not (?:yet|now)|(?:just )?kidding|never ?mind|later|if|when|after|unless|once|until)\b"
@@ -204,9 +194,11 @@ def remarks_on_agent(text: str) -> bool:
     return said is not None and not begins_with_work(text) and not _orders_later(text)
 
 
-def tells_what_was_done(text: str) -> bool:
-    """Tell whether a folded message only says what its sender did: `I fixed the login`."""
-    return _DONE.match(text) is not None and not _orders_later(text)
+def leaves_nothing_to_do(text: str) -> bool:
+    """Tell whether a folded message only says how things are: what was done, or that something can wait."""
+    if _ENDS_IN_WAIT.search(text) is not None and not begins_with_work(text):
+        return True
+    return _NO_ORDER.match(text) is not None and not _orders_later(text)
 
 
 def _stops(text: str, stop: re.Match[str]) -> bool:

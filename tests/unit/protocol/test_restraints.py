@@ -12,9 +12,9 @@ from handoffd.protocol.chattext import cleaned, folded, trimmed
 from handoffd.protocol.intents import DISPATCHING, classify
 from handoffd.protocol.restraints import (
     forbids_agent,
+    leaves_nothing_to_do,
     remarks_on_agent,
     restraint,
-    tells_what_was_done,
 )
 
 STOPS = [
@@ -105,8 +105,8 @@ def test_remarks_order_nothing() -> None:
         remarks_on_agent("cc is done, add a footer"),
     )
     assert (True, False) == (
-        tells_what_was_done("i fixed the login"),
-        tells_what_was_done("i fixed the login, now add a footer"),
+        leaves_nothing_to_do("i fixed the login"),
+        leaves_nothing_to_do("i fixed the login, now add a footer"),
     )
 
 
