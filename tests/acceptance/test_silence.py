@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -55,7 +55,8 @@ def test_half_open_requests_keep_nobody_out(daemon: Daemon) -> None:
             for _ in range(MANY):
                 connection = held.enter_context(socket.socket(socket.AF_UNIX))
                 connection.connect(str(daemon.socket))
-                connection.sendall(b"GET /v1/st")
+                with suppress(BrokenPipeError):  # one process cannot have so many
+                    connection.sendall(b"GET /v1/st")
             said = [typed(daemon, "-m", "handoffd", *words) for words in (["status", "--json"], ["projects"])]
             answers = [process.communicate(timeout=60) for process in said]
 

@@ -32,7 +32,7 @@ from handoffd.execute.runner import proc
 
 BACKLOG: Final = 1024
 """How many wait to be accepted; the kernel keeps them, and each is taken within milliseconds."""
-AT_ONCE: Final = 1
+AT_ONCE: Final = 4
 """How many are accepted in one turn of the loop, so that a crowd does not hold up what is at work."""
 MOST: Final = 256
 """Connections over the socket, where there are descriptors enough."""
@@ -94,7 +94,8 @@ class BoundedProtocol(HeadProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # what the kernel does not take is unread: `pause_writing`
         self.since = self.loop.time()
-        if len(self.connections) > self.limits.connections and not self._gain_place():
+        over = len(self.connections) > self.limits.connections
+        if self._crowds() or (over and not self._gain_place()):
             transport.write(self._full())
             transport.close()
             return
@@ -108,6 +109,11 @@ class BoundedProtocol(HeadProtocol):
         """Return whether no request is here as a whole, head and body."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is None or cycle.response_complete or self.conn.their_state is h11.SEND_BODY
+
+    def _crowds(self) -> bool:
+        """Return whether its process holds all that is for one: its request is not even read."""
+        held = sum(one.pid == self.pid for one in self.connections)
+        return self.pid is not None and held > self.limits.connections - self.limits.kept
 
     def _gain_place(self) -> bool:
         """End a connection that gives way: the oldest of the process that holds most."""
@@ -123,7 +129,7 @@ class BoundedProtocol(HeadProtocol):
     def _full(self) -> bytes:
         others = Counter(one.pid for one in self.connections if one is not self)
         crowd, hint = _crowd(others)
-        message = f"{others.total()} requests are being answered, {crowd}; ask again"
+        message = f"{others.total()} connections are open, {crowd}; ask again"
         body = error_body(StoreError(message, code=TOO_MANY, hint=hint))
         return _FULL % (len(body), body)
 

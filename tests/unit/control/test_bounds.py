@@ -142,6 +142,8 @@ def test_when_all_work_one_more_is_told(supervision: MemorySupervision) -> None:
 
         assert (503, "TOO_MANY_CONNECTIONS") == (refused.status, json.loads(refused.body)["code"])
         assert held[0].recv(12).startswith(b"HTTP/1.1")
+        for one in held:
+            one.close()
         assert eventually_sync(lambda: control.client.get("/v1/health")["api"] == 1)
 
 
@@ -222,6 +224,17 @@ def test_the_last_places_are_for_people(called: str) -> None:
         await places.admit(AGENT)
 
     anyio.run(check)
+
+
+def test_no_process_holds_the_last_places(control: Controlled) -> None:
+    """One more of its connections is refused, and says whose there are, whatever the others do."""
+    with connections(control, FEW.connections - FEW.kept, b"") as _, connections(control, 1, b"") as (late,):
+        refused = answer_of(everything(late))
+
+    assert (503, "TOO_MANY_CONNECTIONS") == (refused.status, json.loads(refused.body)["code"])
+    assert (
+        f"6 connections are open, 6 of them by process {os.getpid()} " in json.loads(refused.body)["message"]
+    )
 
 
 def test_one_request_at_a_time(control: Controlled) -> None:
