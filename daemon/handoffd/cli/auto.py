@@ -41,7 +41,7 @@ def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     """Return the project, and the message: a first word that is a path or a known name is no part of it.
 
     Without one, None: the message may name its project, and where the person is (`here`) is looked at, and
-    never begun with. Raises NotFound for what stands where a name would before a text in quotes.
+    never begun with. Raises NotFound for a word in the place of a name before a text in quotes.
     """
     first, rest = words[0], words[1:]
     if rest and (_is_path(first) or _is_folder(first, alone=len(rest) == 1)):

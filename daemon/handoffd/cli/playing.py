@@ -30,7 +30,7 @@ class Played:
     rows: tuple[Json, ...]
     log: Path
     unmeasured: frozenset[str] = frozenset()
-    """Steps whose tests nobody could run, for want of a test command, or because they were skipped."""
+    """Steps whose tests did not run, for want of a test command, or because they were skipped."""
     skipped: str | None = None
     """Why the story's tests were skipped, if they were."""
 

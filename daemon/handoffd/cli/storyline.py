@@ -144,7 +144,7 @@ class Storyline:
 
 
 def table_of(rows: Iterable[Json], unmeasured: Container[str] = (), why: str = UNMEASURED) -> Table:
-    """Return rows as a table for people; `unmeasured` are the steps whose tests nobody ran, and `why`."""
+    """Return rows as a table for people; `unmeasured` are the steps whose tests did not run, and `why`."""
     table = Table(title=None, header_style="bold")
     for name in ("step", "attempt", "seconds", "tests measured", "result"):
         table.add_column(name, justify="right" if name in {"attempt", "seconds"} else "left")

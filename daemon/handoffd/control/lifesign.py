@@ -50,8 +50,8 @@ class Silent(TimeoutError):
 def connect(connection: _socket.socket, path: str, limit_s: float) -> None:
     """Connect to what listens at `path`, and wait for room in its queue. `connection` blocks.
 
-    Raises Silent when there is no room within the limit, ConnectionRefusedError when nobody listens, other
-    OSErrors when there is no socket.
+    Raises Silent when there is no room within the limit, ConnectionRefusedError when no process listens,
+    other OSErrors when there is no socket.
     """
     # Not `settimeout`: with it, connecting fails at once when the queue of a Unix socket is full.
     connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, _timeval(limit_s))

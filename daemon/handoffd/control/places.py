@@ -4,7 +4,7 @@ A message is about the project that it names, else about the one that is talked 
 the one that the sender is in (`here`), else about the only one there is. A name is that of a supervised
 project, or of a folder beside one: people call what they are about to begin with by its name, too.
 
-No message has a folder supervised or initialised that nobody named: not in the message, and not as the
+No message has a folder supervised or initialised that was not named: not in the message, and not as the
 project that is talked of. Where the sender happens to be is looked at, and never more than that.
 """
 

@@ -39,7 +39,7 @@ def _findings(executor: Executor, installation: Installation) -> Iterator[Findin
 
 
 def _shown(path: str) -> str:
-    """Return the folder that is written for a shell, which fills in what stands in it."""
+    """Return the folder that is written for a shell, which fills in its variables."""
     folder = path.rpartition("/")[0] if path.endswith("*") else path
     # Between quotes a shell takes ~ for itself.
     return folder if folder.startswith("~") else '"' + folder.replace(":-~", ":-$HOME") + '"'

@@ -42,7 +42,7 @@ class Connection:
         """Return a connection to whoever listens at `path`, None when nobody of this account does.
 
         Who takes longer than `patience_s` seconds to say a word counts as hung. The socket of a launcher that
-        was killed outlives it for a moment in a shim that it had just forked; it counts as nobody's.
+        was killed outlives it for a moment in a shim that it had just forked, and does not count.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:

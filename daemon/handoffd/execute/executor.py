@@ -109,7 +109,7 @@ class Executor(_Model):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The permissions that can be chosen; what stands in their place at a step is none."""
+        """The permissions that can be chosen; what replaces them at a step cannot."""
         return tuple(name for name in self.permissions if AT not in name)
 
     @property

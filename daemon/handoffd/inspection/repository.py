@@ -1,7 +1,7 @@
-"""The git repository that a project lies in: where it is, and whether a person is in the middle of something.
+"""The git repository of a project: where it is, and whether a person is in the middle of something.
 
-Read from the files that git keeps, without running git: it costs a few looks at names, and what lies there
-may have been written by anyone. A linked worktree and a submodule have a file `.git` that names the folder
+Read from the files that git keeps, without running git: it costs a few looks at names, and anyone may have
+written them. A linked worktree and a submodule have a file `.git` that names the folder
 where they keep theirs.
 """
 

@@ -2,7 +2,7 @@
 
 Files are looked up and the small ones read, nothing is run. What is found in the root is proposed; of
 what lies only below it there may be several, and which of them count is for a person to say: a
-wrong command is worse than none. Everything that is read is somebody else's, and read as hostile.
+wrong command is worse than none. Everything that is read may be hostile.
 """
 
 from __future__ import annotations

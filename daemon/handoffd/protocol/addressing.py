@@ -70,7 +70,7 @@ class _Reading:
 
 
 def directed(text: str, names: Iterable[str]) -> Directed:
-    """Return what a message means, with the one of `names` that it is about, or a name that nobody has."""
+    """Return what a message means, with the one of `names` that it is about, or an unknown name."""
     message = cleaned(text)
     said = folded(message)
     known = tuple(name for name in names if name.strip() and folded(name) in said)

@@ -116,7 +116,7 @@ _COMMANDS: Final = frozenset({
     "log", "mcp", "metrics", "notices", "notify", "peek", "query", "rehearse", "reload", "rollback", "runs",
     "scan", "schedule", "service", "skill", "slots", "token", "trust", "usage",
 })  # fmt: skip
-"""The commands of the command line that nothing in a chat stands for."""
+"""The commands of the command line that a chat has no words for."""
 _CALLED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("setting", "settings", "configuration", "設定", "配置"), "config"),
     **dict.fromkeys(("event", "news", "事件"), "events"),
@@ -197,7 +197,7 @@ def asks(whole: str) -> Asks | None:
 
 
 def has_mark(text: str) -> bool:
-    """Tell whether a folded message has a question mark, or a particle that stands for one."""
+    """Tell whether a folded message has a question mark, or a particle in its place."""
     return _MARK.search(bare(text) or text) is not None
 
 

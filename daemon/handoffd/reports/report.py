@@ -48,7 +48,7 @@ class Report:
         return _text(standing.with_papers(lines, quoted, topic))
 
     def query(self, found: Json, *, topic: str = "status", quoted: Sequence[str] = ()) -> str:
-        """Return where a project stands that is not supervised."""
+        """Return where the story of a project is that is not supervised."""
         return _text(standing.with_papers(standing.queried(self.wording, found, topic), quoted, topic))
 
     def quoted(self, papers: Sequence[Any], project: str | None) -> list[str]:

@@ -52,8 +52,8 @@ def replace_at(
 ) -> bool:
     """Do what `replace_text` does, in the folder that is open as `folder`; `path` is for messages.
 
-    `known` is asked last of all, when only the rename is missing, whether what lies there may go. Returns
-    False when it may not, and nothing was replaced.
+    `known` is asked last of all, when only the rename is missing, whether the file that is there may go.
+    Returns False when it may not, and nothing was replaced.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"

@@ -43,7 +43,7 @@ class FileLock:
 
     def __init__(self, path: Path, handle: int, *, signed: bool = True) -> None:
         self.path = path
-        """What it is told from other locks by; of a project's folder no file of that name need be there."""
+        """What tells it from other locks; of a project's folder no file of that name need be there."""
         self._handle: int | None = handle
         self._signed = signed
 

@@ -67,7 +67,7 @@ class Folder:
         self._ours, self._claimed = self._state_dir / "locks" / name, name
 
     def claim(self, path: Path, *, bare: bool) -> Callable[[], FileLock] | None:
-        """Claim the folder at `path`, which lies at the root now; return what locks it, None if it is locked.
+        """Claim the folder at `path`, which is the root now; return what locks it, None if it is locked.
 
         That call blocks on the disk and raises Locked; what it returns goes to `hold`. This one raises
         Locked when another root has the folder, and StoreError for another folder than before that is

@@ -128,7 +128,7 @@ class Reconciler:
         """Return whether the lock of the folder that was found is ours now; False once this is over."""
         if (lock := self.folder.claim(found.lock, bare=self._is_bare(found))) is not None:
             held = await self._locked(lock)
-            if self.over:  # meanwhile: nobody would release it
+            if self.over:  # meanwhile: nothing would release it
                 held.release()
                 return False
             self.folder.hold(held)

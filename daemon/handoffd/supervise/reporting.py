@@ -65,7 +65,7 @@ async def peek_of(project: Project, *, bootstrapped: bool) -> Peek:
 def peek_at(
     root: str, decision: Decision, rules: RuleBook, done: Collection[str], *, bootstrapped: bool
 ) -> Peek:
-    """Return what is told of the decision that a turn would be, in a project whose stories `done` are.
+    """Return what to show of the decision that a turn would be, in a project whose stories `done` are.
 
     Without a story the step is the one that a story would begin at: STATE says `bootstrap` until then,
     also in a project that has that behind it (`bootstrapped`).

@@ -189,7 +189,7 @@ class Standing:
         """Write STATE.json; unless `freely`, not over what someone has written since the last look at it."""
         self.digest, over = digest_of(text.encode()), None if freely else self._lies
         if over is not None:
-            self._lies = (*over, self.digest)  # when it fails, one of both lies there
+            self._lies = (*over, self.digest)  # when it fails, the file is one of both
         try:
             written = await to_thread.run_sync(
                 write_state, Path(self.key.project), self.key.track, text, over
