@@ -23,15 +23,21 @@ def config() -> None:
 @json_option
 @click.pass_obj
 def check(place: Place, given: str | None, as_json: bool) -> None:
-    """Say whether the settings, or those in FILE, can be used; every problem with its place, if not."""
+    """Say whether the settings, or those in FILE, can be used; every problem with its place, if not.
+
+    What can be used and does not do what it seems to is a warning.
+    """
     from handoffd.supervise.mentioned import misfits
 
     loaded = _load(place if given is None else replace(place, config=given), misfits)
     file = str(loaded.file) if loaded.file is not None else None
+    warnings = loaded.settings.notify.warnings
     if as_json:
-        print_json({"type": "valid", "file": file})
-    else:
-        click.echo(f"{plain(file)} can be used." if file else "There is no settings file; the defaults hold.")
+        print_json({"type": "valid", "file": file, "warnings": list(warnings)})
+        return
+    click.echo(f"{plain(file)} can be used." if file else "There is no settings file; the defaults hold.")
+    for warning in warnings:
+        click.echo(f"warning: {plain(warning)}")
 
 
 @config.command()

@@ -156,7 +156,8 @@ def _decision(console: Console) -> Answer:
     reasons = ", ".join(Reason)
     console.print("\nType [bold]approve[/] to let it pass, or [bold]reject[/] to send it back.")
     while True:
-        word, _, rest = console.input("> ").strip().partition(" ")
+        given, _, rest = console.input("> ").strip().partition(" ")
+        word = given.lower()
         if word == "approve" and not rest:
             return Answer(approve=True)
         if word == "reject":

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Commands
 
+from handoffd.settings_notify import EXAMPLE_TOPIC
+
 
 def test_show_tells_every_setting_and_its_source(
     alone: Path, handoffd: Commands, monkeypatch: pytest.MonkeyPatch
@@ -53,7 +55,21 @@ def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:
     file = alone / "handoffd.yaml"
     file.write_text("language: en\n", encoding="utf-8")
     assert [f"{file} can be used."] == handoffd("--config", str(file), "config", "check").lines
-    assert {"type": "valid", "file": None} == handoffd("config", "check", "--json").json
+    assert {"type": "valid", "file": None, "warnings": []} == handoffd("config", "check", "--json").json
+
+
+def test_check_warns_of_a_sink_that_is_switched_off(alone: Path, handoffd: Commands) -> None:
+    """By its name: the example's topic can be used, and nothing is sent to it."""
+    file = alone / "handoffd.yaml"
+    file.write_text(f"notify: {{sinks: {{phone: {{ntfy: {{topic: {EXAMPLE_TOPIC}}}}}}}}}\n", encoding="utf-8")
+
+    said = handoffd("--config", str(file), "config", "check")
+
+    assert 0 == said.code
+    assert [f"{file} can be used."] == said.lines[:1]
+    assert said.lines[1].startswith(f"warning: the sink phone is switched off: its topic is {EXAMPLE_TOPIC}")
+    (warning,) = handoffd("--config", str(file), "config", "check", "--json").json["warnings"]
+    assert f"warning: {warning}" == said.lines[1]
 
 
 def test_a_file_is_checked_before_it_is_put_in_place(alone: Path, handoffd: Commands) -> None:

@@ -25,9 +25,10 @@ def answered(monkeypatch: pytest.MonkeyPatch, folder: Path, *typed: str) -> Answ
     ("typed", "answer"),
     [
         (("approve",), Answer(approve=True)),
+        (("Approve",), Answer(approve=True)),
         (("", "y", "yes", "ok", "approved", "approve all of it", " approve "), Answer(approve=True)),
         (
-            ("reject scope_warning", "Too much."),
+            ("REJECT scope_warning", "Too much."),
             Answer(approve=False, reason=Reason.SCOPE_WARNING, note="Too much."),
         ),
         (
