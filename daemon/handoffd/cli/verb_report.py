@@ -27,9 +27,10 @@ def report(answer: Json) -> list[str]:
 
 
 def _accepted(answer: Json) -> list[str]:
+    message = plain(by_name(answer["message"], answer))
     if answer["status"] in {"pass", "failing"}:  # it is about to leave that step: the message says where to
-        return [plain(answer["message"])]
-    return [f"{plain(answer['message'])} ({plain(answer['step'])}, {answer['status']})"]
+        return [message]
+    return [f"{message} ({plain(answer['step'])}, {answer['status']})"]
 
 
 def _dispatched(answer: Json) -> list[str]:

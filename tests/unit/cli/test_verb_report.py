@@ -57,6 +57,16 @@ def test_each_result_is_told(result: results.Result, line: str) -> None:
     assert line.split("\n") == report(answer)
 
 
+def test_a_command_inside_a_message_calls_the_project_by_its_name() -> None:
+    """As the one in the line below it does."""
+    answer = {
+        "type": "accepted", "project": "/srv/shop", "called": "corner-shop", "step": "bdd",
+        "status": "pending", "message": "aside: `handoffd start /srv/shop US-1 --queue` takes it up again",
+    }  # fmt: skip
+    (line,) = report(answer)
+    assert line.startswith("aside: `handoffd start corner-shop US-1 --queue` takes")
+
+
 def test_no_result_is_forgotten() -> None:
     """The cases above are all there are."""
     assert 8 == len(get_args(results.Result))
