@@ -90,6 +90,23 @@ def test_a_project_that_another_daemon_works_on_is_not_added(tmp_path: Path) -> 
         assert [] == second.get("/v1/status")["projects"]
 
 
+def test_a_project_that_rests_under_another_daemon_is_not_added(tmp_path: Path) -> None:
+    """It has no lock then, and both would put back what the other one does; removed there, it may come."""
+    project = sample(tmp_path)
+    with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
+        first.verb("start", project, story="US-001")
+        first.wait_at(project, "review", "needs_human")
+
+        refused = second.verb("add", project)
+        assert "LOCKED" == refused["code"]
+        assert f"is supervised by process {first.pid} (" in refused["message"]
+        assert f"whose state directory is {first.state_dir}" in refused["message"]
+        assert [] == second.get("/v1/status")["projects"]
+
+        first.verb("remove", project)
+        assert "added" == second.verb("add", project)["type"]
+
+
 def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tmp_path: Path) -> None:
     """It takes the same lock."""
     project = sample(tmp_path, executor="held")

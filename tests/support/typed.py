@@ -44,6 +44,8 @@ def _understood(line: str, words: list[str]) -> Typed:
     context = cli.make_context("handoffd", words[1:])
     while isinstance(command, click.Group):
         rest = [*context._protected_args, *context.args]
+        if not rest and command.invoke_without_command:
+            break  # a group that does something by itself
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None, line
         command, context = found, found.make_context(name, rest, parent=context)

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
+from anyio import to_thread
 
 from handoffd.engine.commands import command_for, mending
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.inspection.discovery import unfit
 from handoffd.mending import remedies
+from handoffd.store.holders import Holder, supervised_elsewhere
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.project import Project
@@ -54,7 +56,8 @@ class Joining:
             await _each(brought, lambda root: self._adopt(brought[root]), outcome)
             new = {at: root for root, at in places.items() if at not in self._register}
             fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
-            made = await _each(fresh, lambda root: self._made(fresh[root], alone=True), outcome)
+            others = await self._of_others() if fresh else {}
+            made = await _each(fresh, lambda root: self._made(fresh[root], others), outcome)
             await self._record(made, outcome, None)
         return {root: outcome.get(root, places.get(root, root)) for root in roots}
 
@@ -68,7 +71,7 @@ class Joining:
             if root in self._register or root in self._members.kept_out:
                 return None
             outcome: dict[str, str | HandoffdError] = {}
-            await self._record({root: await self._made(root)}, outcome, entry)
+            await self._record({root: await self._made(root, None)}, outcome, entry)
             for error in outcome.values():
                 assert isinstance(error, HandoffdError)
                 raise error
@@ -84,16 +87,24 @@ class Joining:
             )
         return place
 
-    async def _made(self, root: str, *, alone: bool = False) -> Project:
+    async def _of_others(self) -> Mapping[str, Holder]:
+        """Return what other daemons supervise, by root: they would undo what this one does, and it theirs."""
+        return await to_thread.run_sync(supervised_elsewhere, self._members.services.settings.journal)
+
+    async def _made(self, root: str, others: Mapping[str, Holder] | None) -> Project:
         """Return a project with its files trusted, not yet supervised.
 
-        With `alone` it is locked. Raises Locked, then, when another process works on it.
+        Of a person's own it is locked: raises Locked when another process works on it, or when it is among
+        what `others` supervise. None: the settings bring it.
         """
         members = self._members
+        if others is not None and (holder := others.get(root)) is not None:
+            hint = f"{command_for(root, 'add')}  # again, when that one has let it go (handoffd remove)"
+            raise Locked(f"the project {root} is supervised by {holder}", hint=hint)
         stored = await members.services.journal.tracks([root])
         project = Project(root, members.services, stored)
         try:
-            if alone:
+            if others is not None:
                 await _lock(project)
             with remedies(root):
                 await project.admit()
