@@ -19,7 +19,7 @@ def test_the_stories_that_wait_are_shown(control: Controlled, handoffd: Commands
     assert "shop: US-001 is in flight" == said.lines[0]
     assert "US-2" in said.lines[2]
     assert said.lines[3].endswith("waits for US-2 (in the backlog)")
-    assert "handoffd backlog auto /srv/shop on" in said.out
+    assert "handoffd backlog auto shop on" in said.out
 
 
 def test_the_project_may_be_left_out(
