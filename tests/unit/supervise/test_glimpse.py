@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -16,12 +17,12 @@ from handoffd.supervise.resting import Row
 
 
 async def told(here: House, *roots: str) -> dict[str, ProjectView]:
-    """Add and initialise projects; return what is told of them while they are up."""
+    """Add and initialise projects; return what is told of them while they are up, but for `called`."""
     async with daemon(here) as roster:
         for root in roots:
             await roster.add(root)
             await roster.give(root, Initialised(project=root[-6]))
-        return {root: await roster.view(root) for root in roots}
+        return {root: replace(await roster.view(root), called=None) for root in roots}
 
 
 async def test_at_rest_the_same_is_told_as_before(tmp_path: Path) -> None:
