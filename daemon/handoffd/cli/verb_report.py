@@ -77,7 +77,8 @@ def _initialised(answer: Json) -> list[str]:
         lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
     lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
     lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
-    return [*lines, f"  next: {plain(command_for(answer['project'], 'start', 'STORY'))}"]
+    following = by_name(command_for(answer["project"], "start", "STORY"), answer)
+    return [*lines, f"  next: {plain(following)}"]
 
 
 def _tests_of(answer: Json) -> Iterator[str]:

@@ -309,6 +309,7 @@ class Service(Reads):
             "type": "initialised",
             "project": view.project,
             "name": view.name,
+            "called": view.called,
             "level": view.level,
             "created": list(prepared.created),
             "missing": list(prepared.missing),

@@ -129,7 +129,10 @@ def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decis
     state = situation.state
     message = f"{state.story or 'an attempt'} {'runs' if running else 'is in flight'} at {state.step}"
     itself = state.story == event.story  # given with --force: it can be done anew, but not while it runs
-    advice = way_on(situation.track, situation.rules) if itself else _asked_again(event, queue=True)
+    # Behind a story that waits for it, it would wait for ever.
+    first = not running and event.story in state.blocked_by
+    again = _asked_again(event, queue=not first, force=first)
+    advice = way_on(situation.track, situation.rules) if itself else again
     return refuse(situation, "STORY_IN_PROGRESS", message, advice)
 
 

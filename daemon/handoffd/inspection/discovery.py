@@ -8,7 +8,9 @@ thousands is a listing or two.
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -122,7 +124,15 @@ def _is_project(base: str, names: tuple[str, ...], below: dict[str, bool]) -> bo
         return False
 
 
-_SYSTEM = ("/proc", "/sys", "/dev", "/run")
+_SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot")
+_AS_A_WHOLE = frozenset(
+    f"/{name}"
+    for name in (
+        *("bin", "etc", "home", "lib", "lib64", "media", "mnt", "sbin", "tmp", "var"),
+        *("usr", "usr/bin", "usr/lib", "usr/sbin"),
+    )
+)
+"""Folders of the system in which projects may well be, but which are none."""
 _FOR_PEOPLE = ("/dev/shm", "/run/media")  # noqa: S108  (where people keep projects, beside what is the system's)
 
 
@@ -131,12 +141,20 @@ def unfit(root: str, state_dir: Path) -> str | None:
 
     An agent that works there could write over the system's files, handoffd's own, or all that a person has.
     """
-    if _holds(_SYSTEM, root) and not any(_holds((one,), root) and root != one for one in _FOR_PEOPLE):
-        return "it belongs to the system"
-    if _holds((root,), _without_links(os.path.expanduser("~"))):
+    if any(_holds((root,), _without_links(home)) for home in _homes()):
         return "it is your home folder or above that"
+    for_people = any(_holds((one,), root) and root != one for one in _FOR_PEOPLE)
+    if root in _AS_A_WHOLE or (_holds(_SYSTEM, root) and not for_people):
+        return "it belongs to the system"
     own = _without_links(str(state_dir))
     return "handoffd keeps its own state there" if _holds((own,), root) or _holds((root,), own) else None
+
+
+def _homes() -> Iterator[str]:
+    """Yield the home that the environment names, and the account's own, which may be another one."""
+    yield os.path.expanduser("~")
+    with suppress(KeyError):  # an account without an entry
+        yield pwd.getpwuid(os.geteuid()).pw_dir
 
 
 _without_links = lru_cache(maxsize=8)(os.path.realpath)  # asked for each of thousands of folders

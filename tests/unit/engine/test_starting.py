@@ -74,6 +74,14 @@ def test_the_story_in_flight_is_started_anew_by_force_only(status: Status) -> No
     assert () == play.ledger.parked
 
 
+def test_what_a_blocked_story_waits_for_is_started_before_it() -> None:
+    """Behind it in the backlog it would wait for the one that waits for it; another story may."""
+    for story, option in (("US-0", "--force"), ("US-7", "--queue")):
+        blocked = track_at("bdd", blocked_by=("US-0",))
+        play = Playbook(blocked).refused(Started(story=story), "STORY_IN_PROGRESS")
+        assert f"handoffd start {{project}} {story} {option}" == play.decision.result.next_command
+
+
 @pytest.mark.parametrize("status", AT_REST)
 def test_another_story_in_flight_is_in_the_way(status: Status) -> None:
     """It is queued behind it, or put in its place, when a person says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import tracemalloc
 from pathlib import Path
 
@@ -182,6 +183,11 @@ def test_a_name_that_is_not_utf8_is_found(tmp_path: Path) -> None:
         ("/home", "it is your home folder or above that"),
         ("/home/ann", "it is your home folder or above that"),
         ("/home/ann/shop", None),
+        (pwd.getpwuid(os.geteuid()).pw_dir, "it is your home folder or above that"),
+        ("/etc", "it belongs to the system"),
+        ("/etc/site", None),
+        ("/tmp", "it belongs to the system"),
+        ("/tmp/shop", None),
         ("/home/anna", None),
         ("/proc", "it belongs to the system"),
         ("/proc/1", "it belongs to the system"),

@@ -129,6 +129,7 @@ class Initialised:
     type: Literal["initialised"]
     project: str
     name: str
+    called: str | None
     level: int
     created: list[str]
     missing: list[str]
