@@ -98,6 +98,9 @@ _TOLD: Final = re.compile(
 )  # fmt: skip
 _LONGEST_COMMAND: Final = 4000
 """Characters, its note included; whoever writes more is asked to send the command by itself."""
+_STORY_NAMED: Final = re.compile(r"(?<![a-z0-9])us-\d+")
+_SIGN: Final = re.compile(r"[,;:.!\n]")
+_DOES: Final = re.compile(r"^(?:please\s+)?do\s+us-")
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
 _ONE_WORD: Final = re.compile(r"[a-z0-9']+|\W*\w[\u4e00-\u9fff]?")
@@ -158,6 +161,8 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     if short and not said_nothing and (phrases.names_no_task(core) or questions.names_no_object(core)):
         return Intent(kind="unclear", text=message, near="start_custom")
     near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
+    if near is None and short and _says_more_of_a_story(core):
+        near = "start_story"
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
     if (
@@ -167,6 +172,16 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     ):
         return Intent(kind="unclear", text=message, near=near)
     return _task(message, core, message)
+
+
+def _says_more_of_a_story(core: str) -> bool:
+    """Tell whether a message says, in one breath, something of a story that is neither its start nor work.
+
+    `start US-7 tomorrow`, `US-7 is cancelled`, `hands off US-7`: a task of these words would begin now.
+    """
+    if _STORY_NAMED.search(core) is None or _SIGN.search(core) is not None:
+        return False
+    return _DOES.match(core) is not None or not questions.begins_with_work(core)
 
 
 def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
