@@ -104,11 +104,12 @@ def test_words_without_quotes_start_nothing_in_a_folder_that_is_no_project(
 ) -> None:
     """The first of them may be meant as a name."""
     monkeypatch.chdir(tmp_path)
-    said = handoffd("auto", "shpo", "start", "US-1", "--json")
+    said = handoffd("auto", "shpo", "add", "a", "footer", "--json")
+    asked = handoffd("auto", "shpo", "start", "US-1", "--json")
 
-    assert (1, []) == (said.code, control.supervision.given)
-    assert "PROJECT_MISSING" == said.json["result"]["code"]
-    assert [] == list(tmp_path.iterdir())
+    assert (1, "PROJECT_MISSING") == (said.code, said.json["result"]["code"])
+    assert (0, "unclear") == (asked.code, asked.json["intent"]["kind"])
+    assert ([], []) == (control.supervision.given, list(tmp_path.iterdir()))
 
 
 def test_in_a_projects_folder_nobody_has_to_name_it(
