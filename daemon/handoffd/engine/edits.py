@@ -122,7 +122,7 @@ def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
 
 
 def _same_place(before: State | None, after: State) -> bool:
-    """Return whether a person was told of a wait there already."""
+    """Return whether a notice of a wait there was sent already."""
     return before is not None and (before.story, before.step, before.status) == (
         after.story,
         after.step,

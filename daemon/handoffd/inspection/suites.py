@@ -130,7 +130,7 @@ def _toml(folder: Path, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(_text(folder, name) or "")
     except (ValueError, RecursionError):
-        return {}  # somebody else's file
+        return {}  # not ours, and not readable
 
 
 # --- Python ----------------------------------------------------------------------------------------

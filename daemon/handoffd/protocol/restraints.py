@@ -3,8 +3,8 @@
 They are looked for before anything else, because the words behind them are often those of an order: `don't
 start US-007`, `不要用 CC`. A stop is one only with an object that the person can mean (`stop the agent`, but
 not `stop logging passwords`). A negation or a wait counts where it begins the message or forbids the agent,
-and not if an order follows it (`don't commit, fix the login`). Asking once more costs a line, an agent that
-nobody wanted costs its work.
+and not if an order follows it (`don't commit, fix the login`). Asking once more costs a line, an unwanted
+agent costs its work.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
 
 def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[Row]:
     """Yield the rows of the tracks, each held against its last event, and those that are gone."""
-    # A journal that was put back is older than the files: what lies there is not overtaken by that.
+    # A journal that was put back is older than the files: they are not overtaken by its last decision.
     rows = db.execute(
         f"""SELECT t.project, t.track, t.body, t.seq, t.digest, iif(e.kind = 'restored', NULL, e.at),
         e.project IS t.project AND e.track IS t.track,
