@@ -37,7 +37,7 @@ def starts(project: Path) -> list[str]:
 
 
 def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
-    """The second says who has it, refuses verbs, tells a person once, and takes over from a dead one."""
+    """The second says who has it, refuses verbs, tells a person once, and takes it only when told to."""
     project = sample(tmp_path, executor="held")
     mine = {"executors": AGENTS, "projects": [str(project)]}
     with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
@@ -67,8 +67,16 @@ def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
 
             first.kill()
             (project / ".ai/release-contract").touch()  # with it the last run of the first one ends
-            eventually_sync(lambda: view(second, project)["condition"] == "ok")
-            assert [] == second.runs(project)
+            eventually_sync(lambda: "(it does not run)" in view(second, project)["detail"])
+            assert f"whose state directory is {first.state_dir}" in view(second, project)["detail"]
+
+            taken = second.verb("add", project, take=True)
+
+            assert "ok" == taken["condition"]
+            first.start()
+            eventually_sync(lambda: view(first, project)["condition"] == "locked")
+            assert f"whose state directory is {second.state_dir}" in view(first, project)["detail"]
+            assert "LOCKED" == first.verb("retry", project)["code"]
             assert 3 == len(set(starts(project))) == len(starts(project))
 
 
@@ -97,14 +105,54 @@ def test_a_project_that_rests_under_another_daemon_is_not_added(tmp_path: Path) 
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
 
+        whose = f"belongs to the handoffd whose state directory is {first.state_dir} (process {first.pid} ("
+        eventually_sync(lambda: whose in second.verb("add", project)["message"])  # once it has lain down
         refused = second.verb("add", project)
         assert "LOCKED" == refused["code"]
-        assert f"is supervised by process {first.pid} (" in refused["message"]
-        assert f"whose state directory is {first.state_dir}" in refused["message"]
+        assert f"handoffd add {project} --take" in refused["hint"]
         assert [] == second.get("/v1/status")["projects"]
 
         first.verb("remove", project)
         assert "added" == second.verb("add", project)["type"]
+
+
+def test_a_project_whose_daemon_is_stopped_belongs_to_it_all_the_same(tmp_path: Path) -> None:
+    """Else both would have it when that one is back, and a finished story would come back to its review."""
+    project = sample(tmp_path)
+    with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
+        first.verb("start", project, story="US-001")
+        first.wait_at(project, "review", "needs_human")
+        first.stop(executors=True)
+
+        refused = second.verb("start", project, story="US-001")
+
+        assert "LOCKED" == refused["code"]
+        assert "(it does not run)" in refused["message"]
+        assert [] == second.get("/v1/status")["projects"]
+        first.start()
+        first.verb("approve", project, story="US-001")
+        first.wait_at(project, "done", "pass")
+
+
+def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
+    """The first to come has the project. The other one says so, and takes nothing there for an edit."""
+    project = sample(tmp_path)
+    both = {"workspaces": [str(project.parent)]}
+    with running(place(tmp_path, "a"), both) as first, running(place(tmp_path, "b"), both) as second:
+        eventually_sync(lambda: first.get("/v1/status")["projects"])
+        first.verb("trust", project)
+        first.verb("start", project, story="US-001")
+        first.wait_at(project, "review", "needs_human")
+        eventually_sync(lambda: view(second, project)["condition"] == "locked")
+
+        refused = second.verb("approve", project, story="US-001")
+        first.verb("approve", project, story="US-001")
+
+        assert "LOCKED" == refused["code"]
+        first.wait_at(project, "done", "pass")
+        assert [] == second.runs(project)
+        kinds = {event["kind"] for event in first.get("/v1/events", project=str(project))["events"]}
+        assert "state_edited" not in kinds
 
 
 def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tmp_path: Path) -> None:
@@ -113,6 +161,7 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
     alone = Daemon(place(tmp_path, "b"))
     assert 0 == typed(alone, "add", str(project)).returncode
     with running(place(tmp_path, "a"), {"executors": AGENTS}) as first:
+        first.verb("add", project, take=True)
         first.verb("start", project, story="US-001")
         first.wait_for(project, lambda t: t["phase"] == "executing")
 

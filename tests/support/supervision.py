@@ -110,8 +110,8 @@ class MemorySupervision:
         """Return one project."""
         return self.projects[project]
 
-    async def add(self, root: str) -> ProjectView:
-        """Know one more project."""
+    async def add(self, root: str, *, take: bool = False) -> ProjectView:
+        """Know one more project; here they belong to nobody else."""
         return self.projects.setdefault(root, project_view(root))
 
     async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:

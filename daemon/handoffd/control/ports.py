@@ -69,8 +69,11 @@ class Supervision(Protocol):
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
 
-    async def add(self, root: str) -> ProjectView:
-        """Supervise one more project; adding it again changes nothing. Dispatches nothing."""
+    async def add(self, root: str, *, take: bool = False) -> ProjectView:
+        """Supervise one more project; adding it again changes nothing. Dispatches nothing.
+
+        Raises Locked while it belongs to another daemon, unless a person says to `take` it.
+        """
 
     async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
         """Supervise projects as `add` does; return where each lies, or why it is not supervised."""

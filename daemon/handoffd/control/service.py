@@ -98,12 +98,10 @@ class Service(Reads):
         self._recorder = recorder or Uncounted()
         self._exposition = exposition
         self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
-            "add": self.add,
             "remove": self.remove,
             "trust": self.trust,
             "apply": self.apply,
         }
-
         self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
             "dispatch": self._hand_out,
             "check": self._post_check,
@@ -136,6 +134,8 @@ class Service(Reads):
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
             return await self.init(project, given["name"])
+        if verb == "add":
+            return await self.add(project, take=given["take"])
         if verb in self._plain_verbs:
             return await self._plain_verbs[verb](project)
         if verb in self._manual_verbs:
@@ -318,9 +318,9 @@ class Service(Reads):
             "warnings": list(view.warnings),
         }
 
-    async def add(self, project: str) -> Json:
+    async def add(self, project: str, *, take: bool = False) -> Json:
         """Supervise a project; dispatches nothing, unless its settings say `auto`."""
-        view = await self._supervision.add(self._path(project))
+        view = await self._supervision.add(self._path(project), take=take)
         return {"type": "added", **await self.status_of(view)}
 
     async def remove(self, project: str) -> Json:

@@ -92,6 +92,11 @@ _SPECS: Final = (
     VerbSpec(
         name="add",
         help="Supervise a project; dispatches nothing, unless its settings say `auto`.",
+        parameters=(
+            Parameter(
+                name="take", type="flag", help="also if it belongs to another handoffd, which loses it"
+            ),
+        ),
         guard="always",
     ),
     VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),

@@ -45,6 +45,6 @@ def mending(root: str, condition: str) -> str | None:
         case "invalid_state":
             return f"${{EDITOR:-vi}} {quote(root + '/.ai/STATE.json')}"
         case "locked":
-            leaving = command_for(root, "remove")
-            return f"{leaving}  # leaves it to the other process; or end that one, and it goes on here"
+            leaving, taking = command_for(root, "remove"), command_for(root, "add", "--take")
+            return f"{leaving}  # leaves it to the other one; or end that one, and have it here: {taking}"
     return None

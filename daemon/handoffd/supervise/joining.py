@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
-from anyio import to_thread
 
 from handoffd.engine.commands import command_for, mending
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.inspection.discovery import unfit
 from handoffd.mending import remedies
-from handoffd.store.holders import Holder, supervised_elsewhere
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.project import Project
@@ -36,28 +34,30 @@ class Joining:
         self._members = members
         self._register = members.register
 
-    async def add(self, root: str) -> str:
+    async def add(self, root: str, *, take: bool = False) -> str:
         """Supervise a project, and return where it lies. Raises HandoffdError.
 
-        One that only the settings had brought is the person's from now on, and trusted.
+        One that only the settings had brought is the person's from now on, and trusted. One that belongs
+        to another daemon is refused, unless the person says to `take` it.
         """
-        outcome = await self.add_many((root,))
+        outcome = await self.add_many((root,), take=take)
         added = outcome[root]
         if isinstance(added, HandoffdError):
             raise added
         return added
 
-    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+    async def add_many(
+        self, roots: Sequence[str], *, take: bool = False
+    ) -> Mapping[str, str | HandoffdError]:
         """Supervise projects; return where each lies, or why it is not supervised."""
         outcome: dict[str, str | HandoffdError] = {}
         places = await _each(dict.fromkeys(roots), self._place, outcome)
         async with self._members.changing:  # asked for twice at once, it is one project all the same
-            brought = {root: at for root, at in places.items() if at in self._members.brought_by}
-            await _each(brought, lambda root: self._adopt(brought[root]), outcome)
+            known = {root: at for root, at in places.items() if at in self._register}
+            await _each(known, lambda root: self._adopt(known[root], take=take), outcome)
             new = {at: root for root, at in places.items() if at not in self._register}
             fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
-            others = await self._of_others() if fresh else {}
-            made = await _each(fresh, lambda root: self._made(fresh[root], others), outcome)
+            made = await _each(fresh, lambda root: self._made(fresh[root], take=take), outcome)
             await self._record(made, outcome, None)
         return {root: outcome.get(root, places.get(root, root)) for root in roots}
 
@@ -71,7 +71,7 @@ class Joining:
             if root in self._register or root in self._members.kept_out:
                 return None
             outcome: dict[str, str | HandoffdError] = {}
-            await self._record({root: await self._made(root, None)}, outcome, entry)
+            await self._record({root: await self._made(root)}, outcome, entry)
             for error in outcome.values():
                 assert isinstance(error, HandoffdError)
                 raise error
@@ -87,25 +87,18 @@ class Joining:
             )
         return place
 
-    async def _of_others(self) -> Mapping[str, Holder]:
-        """Return what other daemons supervise, by root: they would undo what this one does, and it theirs."""
-        return await to_thread.run_sync(supervised_elsewhere, self._members.services.settings.journal)
-
-    async def _made(self, root: str, others: Mapping[str, Holder] | None) -> Project:
+    async def _made(self, root: str, *, take: bool | None = None) -> Project:
         """Return a project with its files trusted, not yet supervised.
 
-        Of a person's own it is locked: raises Locked when another process works on it, or when it is among
-        what `others` supervise. None: the settings bring it.
+        Of a person's own it is locked: raises Locked when another process works on it or, but for `take`,
+        when it belongs to another daemon. None: the settings bring it, and its first look finds out.
         """
         members = self._members
-        if others is not None and (holder := others.get(root)) is not None:
-            hint = f"{command_for(root, 'add')}  # again, when that one has let it go (handoffd remove)"
-            raise Locked(f"the project {root} is supervised by {holder}", hint=hint)
         stored = await members.services.journal.tracks([root])
         project = Project(root, members.services, stored)
         try:
-            if others is not None:
-                await _lock(project)
+            if take is not None:
+                await _lock(project, take=take)
             with remedies(root):
                 await project.admit()
         except BaseException:
@@ -139,13 +132,18 @@ class Joining:
         self._register.awake[project.root] = project
         self._members.loops.begin(project.root)
 
-    async def _adopt(self, root: str) -> None:
+    async def _adopt(self, root: str, *, take: bool) -> None:
         """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
-        if root not in self._members.brought_by:
+        services, brought = self._members.services, root in self._members.brought_by
+        if not (brought or take):
             return
-        services = self._members.services
         with self._register.guest(root):
             project = await self._members.loops.awake(root)
+            if take:
+                await _lock(project, take=True)
+                await project.look()
+            if not brought:
+                return
             with remedies(root):
                 await project.trust()
             await services.journal.add_project(root, name_of(project), services.clock.now())
@@ -154,9 +152,9 @@ class Joining:
             project.touched()
 
 
-async def _lock(project: Project) -> None:
+async def _lock(project: Project, *, take: bool) -> None:
     try:
-        await project.lock()
+        await project.lock(take=take)
     except Locked as locked:
         if locked.hint != mending(project.root, "locked"):
             raise

@@ -189,9 +189,12 @@ class Project:
             self.begun.hush()
             self.close()
 
-    async def lock(self) -> None:
-        """Have the project's lock before it is supervised. Raises Locked when another process works on it."""
-        await self._reconciler.lock()
+    async def lock(self, *, take: bool = False) -> None:
+        """Have the project's lock. Raises Locked when another process works on it.
+
+        Also when it belongs to another daemon, unless a person says to `take` it.
+        """
+        await self._reconciler.lock(take=take)
 
     async def admit(self) -> None:
         """Take a project that a person adds: what its files say today has that person's trust.

@@ -20,6 +20,7 @@ from handoffd.execute.remains import end_member, is_member
 from handoffd.inspection.repository import unfinished_in
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.lock import FileLock, has_stranger
+from handoffd.store.ownership import own
 from handoffd.store.projection import MAIN
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
@@ -64,6 +65,7 @@ class Reconciler:
         self._surveyed: Found | None = None
         self._looked = False
         self._rests = False
+        self._takes = False
         self.over = False
         """Whether it looks no more: whoever comes next has the project's lock."""
 
@@ -118,11 +120,18 @@ class Reconciler:
             raise found.error
         await self._mark_as_found()
 
-    async def lock(self) -> None:
-        """Lock the project if its folder can be looked at. Raises Locked when another process has it."""
+    async def lock(self, *, take: bool) -> None:
+        """Lock the project if its folder can be looked at. Raises Locked when another process has it.
+
+        Also when it belongs to another daemon, unless a person says to `take` it.
+        """
         async with self._one_at_a_time:
-            with suppress(StoreError):  # its first look says why
-                await self._hold(await self._found())
+            self._takes = take
+            try:
+                with suppress(StoreError):  # its first look says why
+                    await self._hold(await self._found())
+            finally:
+                self._takes = False
 
     async def _hold(self, found: Found) -> bool:
         """Return whether the lock of the folder that was found is ours now; False once this is over."""
@@ -153,15 +162,19 @@ class Reconciler:
         return await self._reach.asked(lock)
 
     def _alone(self, acquire: Callable[[], FileLock]) -> FileLock:
-        """Return the project's lock. Raises Locked while an agent works there whose daemon is another one.
+        """Return the project's lock. Raises Locked while another daemon owns it, or has an agent there.
 
         That daemon may be dead, and will ask for the agent's result when it is back.
         """
         held, settings = acquire(), self._services.settings
-        worker = held.worker()
-        if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
+        try:
+            worker = held.worker()
+            if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
+                raise has_stranger(Path(self._root), worker)
+            own(self._root, settings.state_dir, take=self._takes)
+        except Locked:
             held.release()
-            raise has_stranger(Path(self._root), worker)
+            raise
         return held
 
     async def inspect(self) -> None:

@@ -219,9 +219,9 @@ class Roster:
         """Return one project."""
         return await self._viewing.one(project)
 
-    async def add(self, root: str) -> ProjectView:
-        """Supervise one more project, trusting its files as they are. Dispatches nothing."""
-        return await self.view(await self._joining.add(root))
+    async def add(self, root: str, *, take: bool = False) -> ProjectView:
+        """Supervise one more project, trusting its files as they are; `take` it from another daemon, too."""
+        return await self.view(await self._joining.add(root, take=take))
 
     async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
         """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
