@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from handoffd.errors import Refused
-from handoffd.protocol import phrases, provisos, questions
+from handoffd.protocol import orders, phrases, provisos, questions
 from handoffd.protocol.chattext import bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
 from handoffd.protocol.project_names import named_project
@@ -78,7 +78,7 @@ class Intent:
     @property
     def tells_no_task(self) -> bool:
         """Whether it tells to work, and not on what."""
-        return self.kind == "unclear" and self.near == "start_custom"
+        return self.kind == "unclear" and self.near == "start_custom" and self.sure
 
 
 _MENTION: Final = re.compile(CC)
@@ -171,6 +171,8 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
         or (short and (_ONE_WORD.fullmatch(core) or leaves_nothing_to_do(core)))
     ):
         return Intent(kind="unclear", text=message, near=near)
+    if not orders.tells_to_work(core):
+        return Intent(kind="unclear", text=message, near="start_custom", sure=False)
     return _task(message, core, message)
 
 
@@ -181,7 +183,9 @@ def _says_more_of_a_story(core: str) -> bool:
     """
     if _STORY_NAMED.search(core) is None or _SIGN.search(core) is not None:
         return False
-    return _DOES.match(core) is not None or not questions.begins_with_work(core)
+    if _DOES.match(core) is not None or orders.disposes_of_story(core):
+        return True
+    return not questions.begins_with_work(core)
 
 
 def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
