@@ -189,6 +189,7 @@ def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -
 
         assert ("invalid_journal", "UNSOUND_JOURNAL") == (view["condition"], refused["code"])
         assert "was changed outside handoffd: its body is not the one" in view["detail"]
+        assert ("review", "needs_human") == (view["tracks"][0]["step"], view["tracks"][0]["status"])
         eventually_sync(
             lambda: any("changed outside handoffd" in one["text"] for one in daemon.told(project))
         )

@@ -11,10 +11,12 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
+from handoffd.protocol.state import State, Status
 from handoffd.store.codec import (
     decode_effect,
     decode_exit,
@@ -48,7 +50,10 @@ def newest(db: sqlite3.Connection) -> int:
 
 
 class Row(NamedTuple):
-    """A row of the tracks. `unsound`: in what it is not as its last event has left it."""
+    """A row of the tracks. `unsound`: in what it is not as its last event has left it.
+
+    `vouched`: the body is the one that its last event has left, whatever the rest of the row says.
+    """
 
     key: TrackKey
     body: str
@@ -56,6 +61,7 @@ class Row(NamedTuple):
     digest: str | None
     at: str | None
     unsound: str | None
+    vouched: bool
 
 
 def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterator[StoredTrack]:
@@ -64,10 +70,10 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
     One that does not fit its last event is yielded as `unsound`, and not left out: a track that went missing
     without a word would be started afresh.
     """
-    for key, body, seq, digest, at, unsound in held_against(db, roots):
+    for key, body, seq, digest, at, unsound, vouched in held_against(db, roots):
         yield StoredTrack(
             key=key,
-            track=_read(decode_track, body, *key) if unsound is None else _shown(body),
+            track=_read(decode_track, body, *key) if unsound is None else _shown(db, key, body, vouched),
             seq=seq,
             digest=digest,
             at=_moment(at) if at else None,
@@ -89,7 +95,10 @@ def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> 
         roots or (),
     )
     for project, track, body, seq, digest, at, *last in rows:
-        yield Row(TrackKey(project, track), body, seq, digest, at, _unsound(seq, body, *last))
+        mine, later, left = last[:3]
+        unsound = _unsound(seq, body, *last)
+        vouched = bool(mine and not later) and (unsound is None or left == digest_of(body))
+        yield Row(TrackKey(project, track), body, seq, digest, at, unsound, vouched)
     gone = db.execute(
         f"""SELECT root, (SELECT max(seq) FROM events WHERE project = root) AS seq FROM projects
         {_among("root", roots)} {"WHERE" if roots is None else "AND"} removed_at IS NULL
@@ -97,7 +106,7 @@ def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> 
         roots or (),
     )
     for root, seq in gone:
-        yield Row(TrackKey(root), "", seq, None, None, f"it is gone, and event {seq} is there")
+        yield Row(TrackKey(root), "", seq, None, None, f"it is gone, and event {seq} is there", vouched=False)
 
 
 def _left(db: sqlite3.Connection) -> str:
@@ -121,16 +130,30 @@ def _unsound(
     return f"event {seq}, its last one, has left it at another step or status" if moved else None
 
 
-def _shown(body: str) -> Track:
-    """Return what may be shown of a track that does not fit its events.
+def _shown(db: sqlite3.Connection, key: TrackKey, body: str, vouched: bool) -> Track:
+    """Return what may be shown of a track that does not fit its events: what these can vouch for.
 
+    That is the body, if its last event has left it; else no more than the step and the status of that event.
     Nothing follows from the rest: an attempt in flight would take a slot, a limit would hold up others.
     """
     try:
         track = decode_track(body)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Track()
-    return Track(state=track.state, ledger=Ledger(automatic=track.ledger.automatic))
+        track = Track()
+    state = track.state if vouched else _left_at(db, key)
+    return Track(state=state, ledger=Ledger(automatic=track.ledger.automatic))
+
+
+def _left_at(db: sqlite3.Connection, key: TrackKey) -> State | None:
+    """Return the step and the status at which a track's last event has left it."""
+    row = db.execute(
+        """SELECT step_after, status_after FROM events WHERE project = ? AND track = ?
+        ORDER BY seq DESC LIMIT 1""",
+        key,
+    ).fetchone()
+    if row is None or row[0] is None or row[1] not in set(Status):
+        return None
+    return State(project=Path(key.project).name or key.project, step=row[0], status=Status(row[1]))
 
 
 def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[PendingEffect, ...]:

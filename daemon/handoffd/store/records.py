@@ -83,7 +83,7 @@ class StoredTrack:
 
     `at` is when that was decided; None after a restore, which decides about what came before it.
     `unsound` says in what the row is not as its last event has left it; None: it is so. Of one that is not,
-    `track` is what may be shown, without a ledger.
+    `track` is what its events can vouch for, without a ledger.
     """
 
     key: TrackKey

@@ -210,5 +210,6 @@ def unsound_in(stored: StoredTrack) -> StoreError | None:
     if stored.unsound is None:
         return None
     root, track = stored.key
-    message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound}"
+    message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound};"
+    message += " what is shown of it is what its last event says"
     return StoreError(message, code=UNSOUND, hint=mending(root, "invalid_journal"))

@@ -114,6 +114,33 @@ def test_what_was_changed_by_hand_is_told_of(db: sqlite3.Connection, change: str
     assert [why] == [stored.unsound for stored in queries.tracks(db, [KEY.project])]
 
 
+@pytest.mark.parametrize("change", [OTHER_BODY, GARBLED, PUT_BACK, OTHERS, NOWHERE, REMOVED])
+def test_of_what_was_changed_by_hand_the_events_are_told(db: sqlite3.Connection, change: str) -> None:
+    """The step and the status that its last event has left; nothing of a body that no event has left."""
+    put_projects(db, [Newcomer(root=KEY.project, name="shop"), Newcomer(root="/srv/blog", name="blog")], NOW)
+    for key in (KEY, KEY, TrackKey("/srv/blog")):
+        write_record(db, prepare(record(key=key, text="{}")))
+    db.execute("PRAGMA foreign_keys = OFF")
+    db.execute("""UPDATE tracks SET body = replace(body, 'US-005', 'US-999') WHERE project = '/srv/shop'""")
+    db.execute(f"{change} WHERE project = '/srv/shop'")
+
+    (told,) = queries.tracks(db, [KEY.project])
+
+    state = told.track.state
+    assert state is not None
+    assert ("shop", None, "bdd", "pending") == (state.project, state.story, state.step, state.status)
+
+
+@pytest.mark.parametrize("change", [UNSHOWN, MOVED])
+def test_a_body_that_its_last_event_has_left_is_told(db: sqlite3.Connection, change: str) -> None:
+    """Though the row says something else beside it."""
+    write_record(db, prepare(record(text="{}")))
+    before = next(iter(queries.tracks(db))).track.state
+    db.execute(change)
+
+    assert before == next(iter(queries.tracks(db))).track.state
+
+
 def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -> None:
     """What one project costs does not depend on how many there are."""
     for key in (KEY, BLOG):
