@@ -60,11 +60,15 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
 
     Of PROJECT, or of all projects. Exit code 1 when something cannot be made again.
     """
+    import anyio
+
     from handoffd.cli.journal_report import repaired
+    from handoffd.clock import SystemClock
     from handoffd.control.verification import Verification
     from handoffd.store.lock import acquire, daemon_lock_path
     from handoffd.store.recordings import Recordings
     from handoffd.store.repairing import repair as repair_journal
+    from handoffd.supervise import restoring
 
     settings = place.settings()
     try:
@@ -75,11 +79,17 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
         root = None if project is None else _root(place.project(project), source.roots())
         verification = Verification(source, root)
         verification.run(tell)
-        done = repair_journal(settings.journal, verification.made(), root)
+        made = verification.made()
+        done = repair_journal(settings.journal, made, root)
+        restored = max((int(one["after"]) for one in source.restored()), default=0)
+        late = {key for key in done.made if made[key].seq <= restored}
+        _quiet()
+        paused = anyio.run(restoring.catch_up, settings, late, account(), SystemClock()) if late else ()
     if as_json:
-        print_json({"type": "repaired", "made": _by_track(done.made), "left": _by_track(done.left)})
+        told = {"made": _by_track(done.made), "left": _by_track(done.left), "paused": paused}
+        print_json({"type": "repaired", **told})
     else:
-        click.echo("\n".join(repaired(done)))
+        click.echo("\n".join(repaired(done, paused)))
     if done.left:
         click.get_current_context().exit(1)
 
@@ -118,7 +128,8 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
     """Put a backup in the journal's place, while no daemon runs; the replaced one is kept.
 
     Every project then waits for `handoffd resume`: what has happened since the backup, only its
-    STATE.json and its files tell.
+    STATE.json and its files tell. A project whose record in FILE was changed outside handoffd is left out;
+    exit code 1 says so.
     """
     import anyio
 
@@ -134,6 +145,8 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
         print_json({"type": "restored", **asdict(done)})
     else:
         click.echo("\n".join(restored(done)))
+    if done.left_out:
+        click.get_current_context().exit(1)
 
 
 def _quiet() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from handoffd.cli.wording import moment, plain, shorten
@@ -43,12 +43,20 @@ def _next(first: Finding) -> str:
     return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"
 
 
-def repaired(done: Repaired) -> list[str]:
-    """Return what was made again, what was not, and what to do now."""
+def repaired(done: Repaired, paused: Sequence[str] = ()) -> list[str]:
+    """Return what was made again, what was not, and what to do now.
+
+    `paused`: projects that a restore had left out, and that it holds up now as it did the others.
+    """
     lines = [f"{plain(key.project)} ({key.track}) was made again: {why}" for key, why in done.made.items()]
     lines += [
         f"{plain(key.project)} ({key.track}) cannot be made again from its events: {why}"
         for key, why in done.left.items()
+    ]
+    lines += [
+        f"{plain(root)} is paused, because what has happened since the backup is not in it:"
+        f" handoffd resume {plain(root)}"
+        for root in paused
     ]
     if done.left:
         return [*lines, "  next: handoffd journal restore FILE   (the latest backup that is clean)"]
@@ -60,8 +68,8 @@ def backed_up(copy: Copy) -> list[str]:
     size = f"{copy.size / 1024 / 1024:.1f} MiB"
     if copy.unsound:
         return [
-            f"{plain(copy.file)}: {size}, up to event {copy.newest}. It cannot be restored: the journal's"
-            f" record of {', '.join(map(plain, copy.unsound[:5]))} was changed outside handoffd.",
+            f"{plain(copy.file)}: {size}, up to event {copy.newest}. A restore leaves out"
+            f" {', '.join(map(plain, copy.unsound[:5]))}, whose record was changed outside handoffd.",
             "  next: handoffd stop && handoffd journal repair   (then back up again)",
         ]
     return [
@@ -81,6 +89,15 @@ def restored(done: Restoration) -> list[str]:
         "in flight at the backup, overtaken since": done.overtaken,
     }
     lines += [f"  {what}: {', '.join(map(plain, runs))}" for what, runs in told.items() if runs]
+    lines += [
+        f"{plain(one.project)} ({one.track}) is left out, for its record in the backup was changed outside"
+        f" handoffd: {one.why}. Nothing is dispatched in it."
+        for one in done.left_out
+    ]
+    if done.left_out:
+        lines.append("  next for what is left out: handoffd journal repair, or a backup in which it is sound")
+    if not done.paused and done.left_out:
+        return lines
     if not done.paused:
         return [*lines, "Nothing waits for you: handoffd run"]
     return [

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 class Copy:
     """A journal's copy: how large it is, which schema it has, and the number of its newest event.
 
-    `unsound`: the projects whose record was changed outside handoffd, by root; such a copy is not restored.
+    `unsound`: the projects whose record was changed outside handoffd, by root; a restore leaves them out.
     """
 
     file: str

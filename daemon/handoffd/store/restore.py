@@ -18,7 +18,7 @@ from pathlib import Path
 from handoffd.errors import Refused
 from handoffd.store.backup import Copy, Progress, copy_journal, discard, inspect, sync_folder
 from handoffd.store.database import open_database, open_reader
-from handoffd.store.faults import UNSOUND, storage_error
+from handoffd.store.faults import storage_error
 from handoffd.store.schema import refuse_newer
 from handoffd.store.soundness import RESTORED, restores
 
@@ -38,9 +38,6 @@ def inspect_backup(file: Path, journal: Path) -> Copy:
         raise Refused(f"{file} is the journal itself", hint="name a backup")
     found = inspect(file)
     refuse_newer(found.schema, str(file))
-    if found.unsound:  # the decisions that a restore makes would cover the change
-        message = f"{file} has a record of {found.unsound[0]} that was changed outside handoffd"
-        raise Refused(message, code=UNSOUND, hint="restore another backup")
     return found
 
 

@@ -11,7 +11,7 @@ judges it like anything that was changed from outside.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from anyio import to_thread
 from handoffd.clock import Clock
 from handoffd.engine.decide import decide
 from handoffd.engine.events import Restored
+from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.process import Run, claimed
 from handoffd.inspection.table import shipped_layers
@@ -52,6 +53,15 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Omitted:
+    """A track that is not restored: the backup's record of it is not as its last event has left it."""
+
+    project: str
+    track: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
     """What was done. Runs are named by their ids, projects by their roots.
 
@@ -66,6 +76,7 @@ class Restoration:
     kept: tuple[str, ...]
     overtaken: tuple[str, ...]
     ended: tuple[str, ...]
+    left_out: tuple[Omitted, ...] = ()
 
 
 async def restore(
@@ -81,14 +92,32 @@ async def restore(
         at = clock.now()
         ready = await to_thread.run_sync(made_ready, request.file, settings.journal, at, progress)
         try:
-            told = await _Restoring(settings, request, at).settle(ready)
+            left_out, told = await _Restoring(settings, request.by, at).settle(ready, request)
             replaced = await to_thread.run_sync(exchange, ready, settings.journal, at)
         finally:
             await to_thread.run_sync(discard, ready)
     return Restoration(
         file=str(request.file), journal=str(settings.journal), newest=found.newest,
-        replaced=None if replaced is None else str(replaced), **told,
+        replaced=None if replaced is None else str(replaced), left_out=left_out, **told,
     )  # fmt: skip
+
+
+async def catch_up(settings: Settings, made: Collection[TrackKey], by: str, clock: Clock) -> tuple[str, ...]:
+    """Restore the tracks that a restore left out and that were made again since, and return their projects.
+
+    These wait for a person now. The caller has the daemon's lock, and names those whose last event is of
+    before the restore: what has happened since, no event tells.
+    """
+    journal = await Journal.open(settings.journal)
+    try:
+        late = [one for one in await journal.tracks() if one.key in made]
+        restoring = _Restoring(settings, by, clock.now())
+        kept = await to_thread.run_sync(lambda: {run for one in late for run in restoring.latest(one)})
+        return tuple(
+            dict.fromkeys([root for one in late for root in await restoring.hold(journal, one, kept)])
+        )
+    finally:
+        await journal.close()
 
 
 def _alone(settings: Settings) -> FileLock:
@@ -101,31 +130,43 @@ def _alone(settings: Settings) -> FileLock:
 class _Restoring:
     """One restore: what runs, and how each track of the backup goes on."""
 
-    def __init__(self, settings: Settings, request: Request, at: datetime) -> None:
+    def __init__(self, settings: Settings, by: str, at: datetime) -> None:
         self._settings = settings
-        self._request = request
+        self._by = by
         self._at = at
         self._rules = build_rulebook(shipped_layers(None))
 
-    async def settle(self, ready: Path) -> dict[str, tuple[str, ...]]:
-        """Bring the tracks of the backup to rest, and return what became of them."""
+    async def settle(
+        self, ready: Path, request: Request
+    ) -> tuple[tuple[Omitted, ...], dict[str, tuple[str, ...]]]:
+        """Bring the tracks of the backup to rest, and return those left out, and what became of the others.
+
+        A decision on a record that was changed would cover the change: it stays as it is, and its project
+        waits for a repair.
+        """
         journal = await Journal.open(ready)
         try:
-            tracks = await journal.tracks()
-            kept = await to_thread.run_sync(lambda: {run for track in tracks for run in self._latest(track)})
-            ended = await self._end_strangers(kept)
+            stored = await journal.tracks()
+            tracks = [one for one in stored if one.unsound is None]
+            kept = await to_thread.run_sync(lambda: {run for track in tracks for run in self.latest(track)})
+            ended = await self._end_strangers(kept, request)
             flying = {one.track.ledger.dispatch.id for one in tracks if one.track.ledger.dispatch is not None}
-            paused = [root for one in tracks for root in await self._hold(journal, one, kept)]
+            paused = [root for one in tracks for root in await self.hold(journal, one, kept)]
         finally:
             await journal.close()
-        return {
+        left_out = tuple(
+            Omitted(project=one.key.project, track=one.key.track, why=one.unsound)
+            for one in stored
+            if one.unsound is not None
+        )
+        return left_out, {
             "paused": tuple(dict.fromkeys(paused)),
             "kept": tuple(sorted(kept)),
             "overtaken": tuple(sorted(flying - kept)),
             "ended": ended,
         }
 
-    def _latest(self, one: StoredTrack) -> Iterator[str]:
+    def latest(self, one: StoredTrack) -> Iterator[str]:
         """Yield the attempt in flight in the backup if it plainly is the project's latest still.
 
         STATE.json says `running` from its start to its end: unchanged, nothing came after it.
@@ -140,12 +181,12 @@ class _Restoring:
         if seen is not None and seen.digest == one.digest:
             yield dispatch.id
 
-    async def _end_strangers(self, kept: set[str]) -> tuple[str, ...]:
+    async def _end_strangers(self, kept: set[str], request: Request) -> tuple[str, ...]:
         """See that nothing runs of which the backup knows nothing."""
         running = await to_thread.run_sync(lambda: dict(_running(self._settings.runs_dir)))
         strangers = {name: run for name, run in running.items() if name.partition(".")[0] not in kept}
-        if strangers and not self._request.end_executors:
-            raise _executors_run(strangers, self._request.file)
+        if strangers and not request.end_executors:
+            raise _executors_run(strangers, request.file)
         for run in strangers.values():
             run.stop()
         with anyio.move_on_after(_END_LIMIT_S):
@@ -155,13 +196,13 @@ class _Restoring:
             run.kill()  # nobody is there any more, or it would not end
         return tuple(sorted(strangers))
 
-    async def _hold(self, journal: Journal, one: StoredTrack, kept: set[str]) -> list[str]:
+    async def hold(self, journal: Journal, one: StoredTrack, kept: set[str]) -> list[str]:
         """Record what the restore means for a track; return its root if it now waits for a person."""
         ledger, dispatch = one.track.ledger, one.track.ledger.dispatch
         if one.track.state is None or (dispatch is None and not ledger.automatic):
             return []  # nothing of it is dispatched by itself
         overtaken = dispatch is not None and dispatch.id not in kept
-        event = Restored(overtaken=overtaken, by=f"{self._request.by} (journal restore)")
+        event = Restored(overtaken=overtaken, by=f"{self._by} (journal restore)")
         decision = decide(one.track, event, self._rules, self._at)
         state = decision.track.state
         assert state is not None

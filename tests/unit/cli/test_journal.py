@@ -56,23 +56,29 @@ def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, h
     assert "Every track is what its last event has left.\n" == handoffd("journal", "repair").out
 
 
-def test_a_backup_of_what_was_changed_by_hand_says_so_and_is_not_restored(
+def test_a_restore_leaves_out_what_was_changed_by_hand_and_restores_the_others(
     journal: Path, handoffd: Commands
 ) -> None:
-    """Its decisions would cover the change; repaired, it can be backed up and restored."""
+    """A decision on it would cover the change; made again from its events, it waits as they do."""
     spoil(journal, "UPDATE tracks SET body = '{}' WHERE project = '/srv/shop'")
     file = str(journal.parent / "copy.db")
 
     said = handoffd("journal", "backup", file)
-    refused = handoffd("journal", "restore", file, "--json")
+    restored = handoffd("journal", "restore", file, "--json")
 
     assert (0, "  next: handoffd stop && handoffd journal repair   (then back up again)") == (
         said.code, said.lines[-1]
     )  # fmt: skip
-    assert (1, "UNSOUND_JOURNAL") == (refused.code, refused.json["code"])
-    assert 0 == handoffd("journal", "repair").code
+    assert (1, "restored") == (restored.code, restored.json["type"])
+    (left_out,) = restored.json["left_out"]
+    assert ("/srv/shop", "main") == (left_out["project"], left_out["track"])
+    assert left_out["why"].startswith("its body is not the one that event ")
+    assert "/srv/shop" not in restored.json["paused"]
+    assert "/srv/blog" in restored.json["paused"]
+
+    repaired = handoffd("journal", "repair", "--json")
+    assert (0, ["/srv/shop"]) == (repaired.code, repaired.json["paused"])
     assert [] == handoffd("journal", "backup", file, "--force", "--json").json["unsound"]
-    assert 0 == handoffd("journal", "restore", file).code
 
 
 def test_nothing_is_made_again_while_events_are_missing(journal: Path, handoffd: Commands) -> None:

@@ -6,7 +6,7 @@ from handoffd.cli.journal_report import backed_up, restored, verified
 from handoffd.control.verification import Finding, Report
 from handoffd.engine.replay import Difference
 from handoffd.store.backup import Copy
-from handoffd.supervise.restoring import Restoration
+from handoffd.supervise.restoring import Omitted, Restoration
 
 
 def test_a_verification_ends_with_what_it_comes_to() -> None:
@@ -75,6 +75,20 @@ def test_a_restore_says_what_became_of_runs_and_projects() -> None:
 
     for part in ("before-1", "adopted: d1", "overtaken since: d2", "ended: d3", "25 projects", "and 5 more"):
         assert part in said
+
+
+def test_a_restore_names_what_it_left_out() -> None:
+    """With the reason, and what may bring it back."""
+    left_out = Omitted(project="/srv/shop", track="main", why="its body is another one")
+    done = Restoration(
+        file="/b/monday.db", journal="/s/journal.db", newest=5, replaced=None,
+        paused=(), kept=(), overtaken=(), ended=(), left_out=(left_out,),
+    )  # fmt: skip
+
+    said = restored(done)
+
+    assert said[1].startswith("/srv/shop (main) is left out, for its record in the backup was changed")
+    assert "handoffd journal repair" in said[-1]
 
 
 def test_a_restore_that_concerns_nobody_says_so() -> None:
