@@ -168,6 +168,35 @@ def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) 
         assert_clean(daemon)
 
 
+def test_an_order_that_cannot_be_read_sets_aside_its_project_alone(tmp_path: Path) -> None:
+    """The daemon starts, tells a person, and the other project goes on."""
+    project, other = sample(tmp_path / "one"), sample(tmp_path / "other")
+    with running(tmp_path) as daemon:
+        for one in (project, other):
+            daemon.verb("start", one, story="US-001")
+            daemon.wait_at(one, "review", "needs_human")
+        daemon.kill()
+        with closing(sqlite3.connect(daemon.state_dir / "journal.db")) as db:
+            db.execute(
+                """UPDATE effects SET effect = '{', outcome = NULL WHERE id =
+                (SELECT max(id) FROM effects WHERE project = ?)""",
+                (str(project),),
+            )
+            db.commit()
+        daemon.start()
+
+        view = daemon.get("/v1/status", project=str(project))["projects"][0]
+
+        assert "invalid_journal" == view["condition"]
+        assert "cannot be read" in view["detail"]
+        assert "UNSOUND_JOURNAL" == daemon.verb("approve", project)["code"]
+        eventually_sync(
+            lambda: any("changed outside handoffd" in one["text"] for one in daemon.told(project))
+        )
+        daemon.verb("approve", other)
+        daemon.wait_for(other, lambda track: track["step"] == "done")
+
+
 def test_a_track_that_was_edited_in_the_journal_passes_no_gate(tmp_path: Path) -> None:
     """After a restart the project waits and says so; made again from its events, it stands at its gate."""
     project = sample(tmp_path)

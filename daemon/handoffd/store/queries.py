@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from handoffd.engine.effects import Effect
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.state import State, Status
@@ -68,9 +69,11 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
     """Yield every track as committed last, by project and name; of these roots or of all.
 
     One that does not fit its last event is yielded as `unsound`, and not left out: a track that went missing
-    without a word would be started afresh.
+    without a word would be started afresh. So is one with an order that cannot be read.
     """
-    for key, body, seq, digest, at, unsound, vouched in held_against(db, roots):
+    garbled = _garbled(db, roots)
+    for key, body, seq, digest, at, amiss, vouched in held_against(db, roots):
+        unsound = amiss or garbled.get(key)
         yield StoredTrack(
             key=key,
             track=_read(decode_track, body, *key) if unsound is None else _shown(db, key, body, vouched),
@@ -156,8 +159,32 @@ def _left_at(db: sqlite3.Connection, key: TrackKey) -> State | None:
     return State(project=Path(key.project).name or key.project, step=row[0], status=Status(row[1]))
 
 
+def _garbled(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[TrackKey, str]:
+    """Return the tracks with an order that is not done and cannot be read, and which it is."""
+    orders = db.execute(
+        f"""SELECT project, track, id, seq, effect FROM effects {_among("project", roots)}
+        {"WHERE" if roots is None else "AND"} outcome IS NULL ORDER BY id DESC""",  # noqa: S608  (fixed texts)
+        roots or (),
+    )
+    return {
+        TrackKey(project, track): f"order {number}, of event {seq}, cannot be read"
+        for project, track, number, seq, effect in orders
+        if _order(effect) is None
+    }
+
+
+def _order(effect: str) -> Effect | None:
+    try:
+        return decode_effect(effect)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[PendingEffect, ...]:
-    """Return the effects that are not done, oldest first; of one root or of all."""
+    """Return the effects that are not done, oldest first; of one root or of all.
+
+    One that cannot be read is left out: its track is unsound, and nothing is carried out there.
+    """
     only = "" if root is None else "AND effects.project = :root"
     rows = db.execute(
         f"""SELECT id, effects.project, effects.track, seq, at, effect FROM effects JOIN events USING (seq)
@@ -170,9 +197,10 @@ def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[Pe
             key=TrackKey(project, track),
             seq=seq,
             at=_moment(at),
-            effect=_read(decode_effect, effect, project, track),
+            effect=order,
         )
         for number, project, track, seq, at, effect in rows
+        if (order := _order(effect)) is not None
     )
 
 

@@ -141,6 +141,21 @@ def test_a_body_that_its_last_event_has_left_is_told(db: sqlite3.Connection, cha
     assert before == next(iter(queries.tracks(db))).track.state
 
 
+@pytest.mark.parametrize("order", ["{", '{"kind": "unheard_of"}', "[]"])
+def test_an_order_that_cannot_be_read_makes_its_track_unsound(db: sqlite3.Connection, order: str) -> None:
+    """It is not carried out, and nothing is decided there; orders of others are what they were."""
+    for key in (KEY, BLOG):
+        write_record(db, prepare(record(key=key, effects=(STOP,))))
+    db.execute("UPDATE effects SET effect = ? WHERE project = ?", (order, KEY.project))
+
+    told = {stored.key: stored.unsound for stored in queries.tracks(db)}
+
+    assert {KEY: "order 1, of event 1, cannot be read", BLOG: None} == told
+    assert [BLOG] == [pending.key for pending in queries.pending_effects(db)]
+    db.execute("UPDATE effects SET outcome = 'done'")
+    assert {None} == {stored.unsound for stored in queries.tracks(db)}
+
+
 def test_what_is_asked_of_some_roots_tells_of_no_other(db: sqlite3.Connection) -> None:
     """What one project costs does not depend on how many there are."""
     for key in (KEY, BLOG):
