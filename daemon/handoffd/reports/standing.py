@@ -41,7 +41,7 @@ def standing(wording: Wording, view: Json, *, topic: str = "status", lately: str
 def headline(wording: Wording, view: Json) -> str:
     """Return the one line about a supervised project."""
     if view["condition"] not in {"ok", "not_initialized"}:
-        return wording.say("standing.broken", why=view.get("detail") or view["condition"])
+        return wording.say("standing.broken", why=wording.translated(view.get("detail") or view["condition"]))
     track = _track(view)
     if track is None:
         return wording.say("standing.not_initialized")
@@ -94,7 +94,7 @@ def _about(wording: Wording, track: Json, topic: str) -> list[str]:
         path = wording.path(ahead)
         lines.append(wording.say("more.left", steps=path) if ahead else wording.say("more.nothing_left"))
     if topic == "blocked" and track.get("waits_for"):
-        lines.append(wording.say("more.why", why=track["waits_for"]))
+        lines.append(wording.say("more.why", why=wording.translated(track["waits_for"])))
     if topic == "blocked" and track.get("human_note"):
         lines.append(wording.say("more.note", note=track["human_note"]))
     if track.get("review_suggested"):
@@ -144,7 +144,7 @@ def _ahead(track: Json) -> list[str]:
 
 
 def _why(wording: Wording, track: Json) -> str:
-    told = track.get("last_error") or track.get("waits_for")
+    told = wording.translated(track.get("last_error") or track.get("waits_for") or "")
     reason = wording.reason(track["reason"]) if track.get("reason") else None
     return " – ".join(part for part in (reason, told) if part) or "?"
 

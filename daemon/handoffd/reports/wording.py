@@ -6,6 +6,7 @@ comes from projects and agents: it is made one short line of printable character
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,9 +21,12 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 MAX_VALUE: Final = 300
 """Characters of one value; a report is read on a phone."""
 
-_PUNCTUATION: Final[Mapping[Language, tuple[str, str, str]]] = {
-    "en": (". ", ", ", " → "), "zh-TW": ("。", "、", " → "),
+_PUNCTUATION: Final[Mapping[Language, tuple[str, str, str, str]]] = {
+    "en": (". ", ", ", " → ", "; "), "zh-TW": ("。", "、", " → ", "；"),
 }  # fmt: skip
+_SAID: Final = frozenset({"place", "limit", "whose", "why"})
+"""Values of these sentences that have words of their own."""
+_PLACE: Final = r"[\d,]+(?:st|nd|rd|th)(?: or later)?"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,24 @@ class Wording:
         """Return what people call a reason."""
         return self.templates.get(f"reason.{reason}") or plain(reason)
 
+    def translated(self, text: object) -> str:
+        """Return in this language what the daemon says of a wait: in English, in the sentences of `waits`.
+
+        It is read part for part; what is none of them stays as it is.
+        """
+        if self.language == "en":
+            return plain(text)
+        return _PUNCTUATION[self.language][3].join(self._part(part) for part in plain(text).split("; "))
+
+    def _part(self, text: str) -> str:
+        for key, pattern in _waits():
+            if (match := pattern.fullmatch(text)) is not None:
+                known = match.groupdict()
+                for name in _SAID & known.keys():
+                    known[name] = _number(known[name]) if name == "place" else self._part(known[name])
+                return self.say(key, **known)
+        return text
+
     def listed(self, items: list[str]) -> str:
         """Return several things as one text."""
         return _PUNCTUATION[self.language][1].join(items)
@@ -64,6 +86,27 @@ def wording(language: Language) -> Wording:
     sections: Mapping[str, Mapping[str, Any]] = yamltext.load(path.read_bytes(), str(path)).data
     flat = {f"{section}.{key}": str(text) for section, keys in sections.items() for key, text in keys.items()}
     return Wording(language, flat)
+
+
+@cache
+def _waits() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the English sentences about waits as patterns, what says more first."""
+    found = []
+    for key, template in wording("en").templates.items():
+        if key.startswith("waits."):
+            parts = Formatter().parse(template)
+            pattern = "".join(re.escape(text) + (_value(name) if name else "") for text, name, _, _ in parts)
+            found.append((key, re.compile(pattern)))
+    return tuple(sorted(found, key=lambda one: len(one[1].pattern), reverse=True))
+
+
+def _value(name: str) -> str:
+    return f"(?P<{name}>{_PLACE})" if name == "place" else f"(?P<{name}>.+?)"
+
+
+def _number(place: str) -> str:
+    """Return `3` of `3rd`, `21+` of `21st or later`."""
+    return re.sub(r"[^\d,]", "", place) + ("+" if place.endswith("later") else "")
 
 
 def placeholders(template: str) -> frozenset[str]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from handoffd.engine.caps import SCOPES, Finding
+from handoffd.engine.limits import LimitKind
+from handoffd.engine.track import TrackKey
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.intents import KINDS
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.state import Reason
 from handoffd.reports.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
+from handoffd.settings import SchedulingSettings
+from handoffd.supervise.accounts import Wait
+from handoffd.supervise.admission import Admission, Facts
+from handoffd.supervise.machine import OUT_OF_DESCRIPTORS
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -65,7 +73,17 @@ def test_no_foreign_words_are_left_in_chinese() -> None:
         for word in re.findall(r"[A-Za-z][\w.]*", re.sub(r"\{\w+\}|`[^`]*`", "", text))
     }
 
-    assert {"CC", "US", "TCP", "agent", "handoffd", "level", "PROJECT_MEMORY.md", "STATE.json"} == words
+    assert {
+        "CC",
+        "MiB",
+        "US",
+        "TCP",
+        "agent",
+        "handoffd",
+        "level",
+        "PROJECT_MEMORY.md",
+        "STATE.json",
+    } == words
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -82,6 +100,60 @@ def test_steps_reasons_and_intents_have_names(language: Language) -> None:
 def test_a_step_of_a_projects_own_keeps_its_name() -> None:
     """It cannot have been translated."""
     assert ("security", "實作") == (wording("zh-TW").step("security"), wording("zh-TW").step("impl"))
+
+
+@pytest.mark.parametrize(
+    ("said", "chinese"),
+    [
+        ("paused by root; tried again at 10:00 UTC", "由 root 暫停；10:00 UTC 再試一次"),
+        ("blocked by US-001, which is not done", "要等 US-001 完成"),
+        ("blocked by US-001, US-002", "要等這些故事完成：US-001, US-002"),
+        ("somebody to dispatch it: the project is at level 1", "要等人派工（專案在第 1 級）"),
+        ("impl failed: needs_clarification, no attempt left", "impl 失敗（needs_clarification），次數已用完"),
+        ("3rd in line", "排在第 3 位"),
+        (
+            "1,021st or later for a claude slot (2 of 2 in use: a, b)",
+            "排在第 1,021+ 位等 claude 的名額（2 個已用 2 個：a, b）",
+        ),
+        (
+            "2nd for a slot (1 of 1 in use: US-001 of shop)",
+            "排在第 2 位等名額（1 個已用 1 個：US-001 of shop）",
+        ),
+        ("what nobody has words for; 3rd in line", "what nobody has words for；排在第 3 位"),
+        ("a slot", "a slot"),
+    ],
+)
+def test_a_wait_is_told_in_chinese(said: str, chinese: str) -> None:
+    """Part for part; English stays as it was said."""
+    assert (chinese, said) == (wording("zh-TW").translated(said), wording("en").translated(said))
+
+
+def _waits() -> list[str]:
+    """Return sentences about waits from where they are made."""
+    until = datetime(2026, 1, 31, 15, tzinfo=UTC)
+    key = TrackKey("/srv/shop")
+    scheduling = SchedulingSettings(min_free_memory_mb=900, max_load_per_core=1.5, stagger_s=5)
+    admission = Admission(scheduling)
+    limits = [
+        Wait(account="claude", kind=kind, until=until, tried_by=tried).words(until - timedelta(hours=2))
+        for kind in get_args(LimitKind)
+        for tried in (None, key)
+    ]
+    found = [
+        admission.closed(Facts(free_mb=free, load_per_core=load), 0) for free, load in ((100, 0), (9999, 9))
+    ]
+    admission.started(key, 0)
+    found += [admission.closed(Facts(free_mb=free, load_per_core=0), 1) for free in (100, 9999)]
+    caps = [Finding(scope=scope, unit="usd", spent=5, cap=4).text for scope in SCOPES]
+    return [*limits, *caps, *(one.why for one in found if one is not None), OUT_OF_DESCRIPTORS]
+
+
+def test_each_sentence_about_a_wait_is_known() -> None:
+    """As it is made: one that is changed there must be changed here."""
+    chinese = [wording("zh-TW").translated(said) for said in _waits()]
+
+    assert [] == [said for said in chinese if not any("\u4e00" <= sign <= "\u9fff" for sign in said)]
+    assert [] == [said for said in chinese if re.search(r"limit|provider|spent|budget|wanted|start", said)]
 
 
 def test_a_value_is_one_short_line() -> None:
