@@ -96,17 +96,24 @@ class Look:
             standing.saw(seen.digest)
             standing.inherited_at = None  # an earlier life has shown its last decision
             return
-        if before.behind or standing.behind or standing.digest != before.digest:
-            await standing.caught_up()  # what was read may be of before the latest commit
-            self._again()
+        if before.behind:
+            await self._later(track)
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        unshown = not standing.shown or standing.overtook(seen.mtime_ns)
+        if standing.behind or standing.digest != before.digest:
+            await self._later(track)
+            return
+        unshown = standing.failed_over(seen.digest) or standing.overtook(seen.mtime_ns)
         if ours and unshown and track.track.state is not None:
             standing.saw(seen.digest)
             await standing.project()  # but old: it was not written over, or a crash came before that
             return
         await self._take_edit(track, seen, before.dispatch)
+
+    async def _later(self, track: TrackSupervisor) -> None:
+        """Look again when nothing is being written: what was read may be of before the latest commit."""
+        await track.standing.caught_up()
+        self._again()
 
     async def _take_edit(self, track: TrackSupervisor, seen: Seen, dispatch: Dispatch | None) -> None:
         try:

@@ -172,6 +172,13 @@ class Standing:
             return 0
         return max(0.0, (self._services.clock.now() - self.inherited_at).total_seconds())
 
+    def failed_over(self, digest: str) -> bool:
+        """Return whether STATE.json may be an older text that could not be written over.
+
+        One that is known to have been another when it was written last was put there by someone else.
+        """
+        return self.error is not None and (self._lies is None or digest in self._lies)
+
     def overtook(self, written_ns: int) -> bool:
         """Return whether a text was there before a decision that an earlier life could not show."""
         return self.inherited_at is not None and written_ns < self.inherited_at.timestamp() * 1e9

@@ -111,6 +111,43 @@ async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_p
         assert (["again"], "pending") == (asked, project.main.track.state and project.main.track.state.status)
 
 
+async def test_an_older_text_of_ours_that_is_put_back_at_a_decision_is_an_edit(tmp_path: Path) -> None:
+    """`git checkout .ai/STATE.json`, a moment before the decision is shown: it is not written over unseen."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        file = at(project.root, ".ai/STATE.json")
+        await project.main.give(Noted(text="First.", by="a test"))
+        older = file.read_bytes()
+        await project.main.give(Noted(text="Second.", by="a test"))
+        await project.look()
+        file.write_bytes(older)
+
+        await project.main.give(Noted(text="Third.", by="a test"))
+        assert older == file.read_bytes()
+        await look_at(here, project, [])
+
+        state = project.main.track.state
+        assert ("First.", "First.") == (shown(project)["human_note"], state.human_note if state else None)
+        assert "state_edited" == (await here.journal.events())[-1].kind
+
+
+async def test_an_older_text_of_ours_that_could_not_be_written_over_is_no_edit(tmp_path: Path) -> None:
+    """The disk refused the latest text: it is written at the next look."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        await project.look()
+        folder = at(project.root, ".ai")
+        older = at(project.root, ".ai/STATE.json").read_bytes()
+        folder.rename(at(project.root, ".ai.away"))
+        folder.symlink_to(at(project.root, ".ai.away"))
+
+        await project.main.give(Noted(text="Not shown.", by="a test"))
+        folder.unlink()
+        at(project.root, ".ai.away").rename(folder)
+        assert older == at(project.root, ".ai/STATE.json").read_bytes()
+        await look_at(here, project, [])
+
+        assert "Not shown." == shown(project)["human_note"]
+
+
 @pytest.mark.parametrize(("written_s", "status"), [(-1, "pending"), (1, "pass")])
 async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
     tmp_path: Path, written_s: int, status: str
