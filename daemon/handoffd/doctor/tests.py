@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
@@ -19,6 +19,8 @@ from typing import Any, Final
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.engine.commands import command_for
+from handoffd.execute.checks import read_bounded
+from handoffd.inspection.node_suites import runner_missing
 
 CHECK = "tests"
 
@@ -26,6 +28,7 @@ PROBE_S: Final = 3.0
 """How long an interpreter may take to say whether it has a module."""
 _MOST_PROBES: Final = 20
 _MOST_CHARS: Final = 60
+_MOST_BYTES: Final = 64 * 1024
 _MODULE: Final = re.compile(r"[A-Za-z_]\w{0,50}")
 _NO_MODULE: Final = re.compile(r"No module named '?(?P<name>\w+)'?")
 _PACKAGES: Final = {"npm": "npm", "npx": "npm", "pnpm": "pnpm", "yarn": "yarn", "bun": "bun"}
@@ -45,12 +48,16 @@ class Terminal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What the tests of some projects need and the daemon does not find: a program, or a module of it."""
+    """What the tests of some projects need and the daemon does not find.
+
+    A program; a module of it, if it is a Python; or the `runner` that it starts, if it is npm or the like.
+    """
 
     program: str
     projects: tuple[str, ...]
     path: str
     module: str | None = None
+    runner: str | None = None
 
 
 def gather(commands: Mapping[str, Sequence[str]], path: str) -> tuple[Lack, ...]:
@@ -63,11 +70,24 @@ def gather(commands: Mapping[str, Sequence[str]], path: str) -> tuple[Lack, ...]
         found = _found(program, path)
         if found is None:
             lacks.append(Lack(program=program, projects=tuple(roots), path=path))
-        elif module is not None and "/" not in program and probes < _MOST_PROBES:
+        elif program in _PACKAGES:
+            lacks += _without_runner(program, {root: commands[root] for root in roots}, path)
+        elif module is not None and "/" in program:
+            if not _environment_has(Path(program), module):
+                lacks.append(Lack(program=program, module=module, projects=tuple(roots), path=path))
+        elif module is not None and probes < _MOST_PROBES:
             probes += 1
             if not _has_module(found, module, path):
                 lacks.append(Lack(program=program, module=module, projects=tuple(roots), path=path))
     return tuple(lacks)
+
+
+def _without_runner(program: str, commands: Mapping[str, Sequence[str]], path: str) -> Iterator[Lack]:
+    """Yield the packages that lack what their tests are run with."""
+    for root, command in commands.items():
+        runner = runner_missing(Path(root), command)
+        if runner is not None and _found(runner, path) is None:
+            yield Lack(program=program, runner=runner, projects=(root,), path=path)
 
 
 def check(lacks: Sequence[Lack], count: int, terminal: Terminal, service: Service) -> tuple[Finding, ...]:
@@ -135,6 +155,10 @@ def _missing(lack: Lack, terminal: Terminal, service: Service) -> Finding:
     first = lack.projects[0]
     edit = f"${{EDITOR:-vi}} {quote(first)}/.ai/handoffd.yaml && {command_for(first, 'trust')}"
     here = terminal.has(lack.program)
+    if lack.runner is not None:
+        why = f"its tests are run with it, and neither node_modules nor the PATH has it: {lack.path}"
+        install = f"cd {quote(first)} && {_PACKAGES[lack.program]} install"
+        return fault(CHECK, f"{lack.runner} is not installed in {first}", why, install)
     if lack.module is not None:
         return _no_module(
             lack, lack.module, users, edit, here if here and terminal.path != lack.path else None
@@ -175,6 +199,20 @@ def _need(root: str, command: Sequence[str]) -> tuple[str, str | None]:
 
 def _found(program: str, path: str) -> str | None:
     return shutil.which(program, path=path)
+
+
+def _environment_has(python: Path, module: str) -> bool:
+    """Return whether a project's virtual environment has a module, by its files; also when they do not say.
+
+    Its interpreter is the project's own, and who asks for a look starts nothing of a project.
+    """
+    environment = python.parent.parent
+    text = read_bounded(environment / "pyvenv.cfg", _MOST_BYTES)
+    if text is None or re.search(rb"include-system-site-packages\s*=\s*true", text, re.IGNORECASE):
+        return True
+    folders = [*environment.glob("lib*/python3*/site-packages")][:_MOST_PROBES]
+    names = (module, f"{module}.py")
+    return not folders or any((folder / name).exists() for folder in folders for name in names)
 
 
 def _has_module(python: str, module: str, path: str) -> bool:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -62,6 +62,23 @@ def suite_of_package(folder: Path, names: frozenset[str]) -> Tests | None:
     if _has_node_tests(folder, names):
         return ("node", "--test"), _reported("tap", "node", "--test", *_NODE_REPORT)
     return None
+
+
+def runner_missing(folder: Path, command: Sequence[str]) -> str | None:
+    """Return the runner that a command of a package's tests starts, if the package names it and has none.
+
+    It is looked for where npm, pnpm, yarn and bun put it: in the package, or above.
+    """
+    package = _manifest(folder)
+    if package is None or any((place / ".pnp.cjs").exists() for place in (folder, *folder.parents)):
+        return None
+    words = [word for word in command[1:] if word not in {"run", "exec", "--no-install"}]
+    script = _script(package) if words[:1] == ["test"] else None
+    runner = next(iter(words if script is None else _words(script)), "")
+    if "/" in runner or not _depends_on(package, runner):
+        return None
+    places = (place / "node_modules/.bin" / runner for place in (folder, *folder.parents))
+    return None if any(map(os.path.lexists, places)) else runner
 
 
 def _manifest(folder: Path) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -59,20 +60,83 @@ def test_programs_are_looked_for_once_for_all_projects(tmp_path: Path) -> None:
 
 
 def test_a_python_is_asked_for_its_module(tmp_path: Path) -> None:
-    """The one on the PATH, and not those of projects, which would be many."""
+    """The one on the PATH."""
     path = interpreter(tmp_path / "bin", "unittest")
-    own = tmp_path / "shop/.venv/bin"
-    interpreter(own)
     commands = {
         "/srv/a": ["python3", "-m", "pytest", "-q"],
         "/srv/b": ["python3", "-m", "unittest"],
         "/srv/c": ["python3", "tests.py"],
-        str(tmp_path / "shop"): [".venv/bin/python3", "-m", "pytest"],
     }
 
     assert (Lack(program="python3", module="pytest", projects=("/srv/a",), path=path),) == gather(
         commands, path
     )
+
+
+@pytest.mark.parametrize("there", ["pytest/", "pytest.py", "include-system-site-packages = true"])
+def test_the_environment_of_a_project_is_looked_into_and_not_started(tmp_path: Path, there: str) -> None:
+    """It is the project's, so who asks for a look does not run it; all that lacks a module is told of."""
+    roots = [tmp_path / name for name in ("shop", "blog")]
+    for root in roots:
+        program(root / ".venv/bin", "python3", f"#!/bin/sh\ntouch {tmp_path}/started\n")
+        (root / ".venv/pyvenv.cfg").write_text(there if root == roots[0] else "home = /usr/bin\n")
+        (root / ".venv/lib/python3.11/site-packages").mkdir(parents=True)
+    found = roots[0] / ".venv/lib/python3.11/site-packages" / there.partition(" ")[0]
+    found.mkdir() if there.endswith("/") else found.touch()
+    commands = {str(root): [".venv/bin/python3", "-m", "pytest"] for root in roots}
+
+    (lack,) = gather(commands, "/usr/bin:/bin")
+
+    assert ((str(roots[1]),), "pytest") == (lack.projects, lack.module)
+    (told,) = check((lack,), 2, HERE, SERVICE)
+    assert f"{roots[1]}/.venv/bin/python3 has no module pytest" == told.what
+    assert f"{roots[1]}/.venv/bin/python3 -m pip install pytest" == told.action
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (["npm", "test", "--", "--json"], "jest --ci"),
+        (["npx", "--no-install", "jest", "--json"], None),
+        (["pnpm", "exec", "jest"], None),
+        (["yarn", "run", "test"], "cross-env A=1 jest"),
+    ],
+)
+def test_a_runner_that_a_package_names_is_looked_for(
+    tmp_path: Path, command: list[str], script: str | None
+) -> None:
+    """Where npm puts it, beside the package or above; what one has says nothing of another."""
+    package = {"scripts": {"test": script} if script else {}, "devDependencies": {"jest": "29"}}
+    roots = [tmp_path / name for name in ("shop", "mono/packages/web", "blog")]
+    for root in roots:
+        root.mkdir(parents=True)
+        (root / "package.json").write_text(json.dumps(package))
+    for has in ("shop", "mono"):
+        program(tmp_path / has / "node_modules/.bin", "jest")
+    path = program(tmp_path / "bin", command[0])
+
+    (lack,) = gather({str(root): command for root in roots}, path)
+
+    assert ((str(roots[2]),), command[0], "jest") == (lack.projects, lack.program, lack.runner)
+    (told,) = check((lack,), 3, HERE, SERVICE)
+    assert f"jest is not installed in {roots[2]}" == told.what
+    assert f"cd {roots[2]} && {'npm' if command[0] == 'npx' else command[0]} install" == told.action
+
+
+def test_what_a_package_does_not_depend_on_is_not_missed(tmp_path: Path) -> None:
+    """A script may begin with anything; and Plug'n'Play keeps no node_modules."""
+    path = program(tmp_path / "bin", "npm")
+    for name, package in (
+        ("a", {"scripts": {"test": "make check"}}),
+        ("b", {"scripts": {"test": "jest"}, "devDependencies": {"jest": "29"}}),
+        ("c", []),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "package.json").write_text(json.dumps(package))
+    (tmp_path / "b/.pnp.cjs").touch()
+
+    assert () == gather({str(tmp_path / name): ["npm", "test"] for name in "abcd"}, path)
 
 
 def test_the_real_interpreter_answers() -> None:
