@@ -137,6 +137,8 @@ def _rust(workspace: Workspace, assignment: Assignment) -> Plan | str:
 def _javascript(workspace: Workspace, assignment: Assignment) -> Plan | str:
     package = _package(workspace)
     runner, asked = _runner(workspace, package)
+    if runner is None and (patterns := _members(workspace, package)):
+        return _in_member(workspace, assignment, patterns)
     if runner is None:
         return "its tests are run by neither node:test, jest nor vitest, of which the rehearsal knows"
     folder, extension = _where_tests_are(workspace)
@@ -155,6 +157,29 @@ def _javascript(workspace: Workspace, assignment: Assignment) -> Plan | str:
     code_text = placeholders.JS_MODULE if module else placeholders.JS_CODE
     return Plan(
         test, _filled(text, assignment, head=head, code=to_code), code, _filled(code_text, assignment)
+    )
+
+
+def _members(workspace: Workspace, package: dict[str, Any]) -> list[str]:
+    """Return the patterns of the folders that belong to a workspace; none where it is none."""
+    found = package.get("workspaces")
+    found = found.get("packages") if isinstance(found, dict) else found
+    if workspace.exists("pnpm-workspace.yaml"):
+        return ["**"]  # whatever it says: what is no package has no test script
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _in_member(workspace: Workspace, assignment: Assignment, patterns: list[str]) -> Plan | str:
+    """Return what is written in the first package of a workspace whose tests can be written."""
+    for folder, files in islice(_folders(workspace), _MOST_FOLDERS):
+        if folder and "package.json" in files and any(_reaches(one, folder) for one in patterns):
+            member = Workspace(workspace.path(folder))
+            plan = _javascript(member, assignment) if _runner(member, _package(member))[0] else ""
+            if isinstance(plan, Plan):
+                return plan._replace(test=f"{folder}/{plan.test}", code=f"{folder}/{plan.code}")
+    return (
+        "it is a workspace, and the tests of none of its packages are run by node:test, jest or vitest"
+        " in a way that the rehearsal knows"
     )
 
 

@@ -54,6 +54,30 @@ def settings(command: str) -> str:
             {"package.json": package("node --test 'test/**/*.test.js'"), "test/a.test.js": ""},
             "test/rehearsal_us_001.test.js", "rehearsal_us_001.js",
         ),
+        # Of a workspace, the first package whose runner is known; what is no member does not count.
+        (
+            {
+                "package.json": package(None, workspaces=["packages/*"]), "a/package.json": package("jest"),
+                "packages/b/package.json": package("mocha"), "packages/c/package.json": package("jest"),
+                "packages/c/src/x.test.js": "",
+                ".ai/handoffd.yaml": settings('["npm", "test", "--workspaces", "--if-present"]'),
+            },
+            "packages/c/src/rehearsal_us_001.test.js", "packages/c/rehearsal_us_001.js",
+        ),
+        (
+            {
+                "package.json": package(None), "pnpm-workspace.yaml": "packages: [apps/*]\n",
+                "apps/web/package.json": package("vitest run"),
+            },
+            "apps/web/rehearsal_us_001.test.js", "apps/web/rehearsal_us_001.js",
+        ),
+        (
+            {
+                "package.json": package("npm test --workspaces", workspaces={"packages": ["./lib"]}),
+                "lib/package.json": package("node --test"),
+            },
+            "lib/rehearsal_us_001.test.js", "lib/rehearsal_us_001.js",
+        ),
         # What the test command runs counts, whatever else is there.
         (
             {
@@ -99,6 +123,13 @@ def test_two_files_in_the_project_s_own_language(
         ({"go.mod": "", ".ai/handoffd.yaml": settings('[sh, -c, "(cd a && go test)"]')}, "are run with cd"),
         ({"Cargo.toml": "[workspace]\n"}, "cargo finds no test by its name"),
         ({"Cargo.toml": "[package]\nautotests = false\n"}, "cargo finds no test by its name"),
+        (
+            {
+                "package.json": package(None, workspaces=["packages/*"]),
+                "packages/a/package.json": package("mocha"),
+            },
+            "it is a workspace, and the tests of none of its packages are run by node:test, jest or vitest",
+        ),
         ({"package.json": package("mocha")}, "neither node:test, jest nor vitest"),
         ({"package.json": "["}, "neither node:test, jest nor vitest"),
         ({"package.json": package("jest"), "src/a.test.ts": ""}, "in TypeScript, and run by jest"),
