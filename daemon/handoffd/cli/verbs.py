@@ -27,14 +27,14 @@ def verb_command(spec: VerbSpec) -> click.Command:
     trailing = next((one for one in spec.parameters if one.trailing), None)
     words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
 
-    def run(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    def run(words: tuple[str, ...], as_json: bool, no_tests: bool = False, **options: Any) -> None:
         project, given = sorted_out(needed, words, trailing)
         given |= {name: _as_json_value(value) for name, value in options.items() if _is_given(value)}
         place = click.get_current_context().find_object(Place)
         assert place is not None
         answer = give(place, spec.name, place.project(project), given)
         if answer.json["type"] == "initialised":
-            answer.json["tried"] = _tried(place, answer.json, as_json)
+            answer.json["tried"] = None if no_tests else _tried(place, answer.json, as_json)
         _say(answer, as_json)
 
     command = click.Command(
@@ -44,6 +44,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
         params=[
             click.Argument(["words"], nargs=-1, metavar=words, shell_complete=_complete),
             *(_option(one) for one in spec.parameters if not one.required and not one.trailing),
+            *([_NO_TESTS] if spec.name == "init" else []),
         ],
     )
     return json_option(command)
@@ -52,6 +53,11 @@ def verb_command(spec: VerbSpec) -> click.Command:
 BY_HAND: Final = frozenset({"applied", "taken", "stale", "pending", "missing", "checked"})
 """Answers to those who do steps themselves: they need no daemon, and are not told of one."""
 
+_NO_TESTS: Final = click.Option(
+    ["--no-tests"],
+    is_flag=True,
+    help="Do not run the tests once: in a clone whose code you have not read yet.",
+)
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 
 

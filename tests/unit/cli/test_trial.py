@@ -59,6 +59,22 @@ def test_without_tests_there_is_nothing_to_try(
     assert (None, None, "") == (said.json["test_command"], said.json["tried"], said.err)
 
 
+def test_the_tests_of_a_clone_are_not_run_where_that_is_not_wanted(
+    tmp_path: Path, handoffd: Commands
+) -> None:
+    """Whose they are, and what they do, a person may want to read first; all else is set up."""
+    root = tmp_path / "clone"
+    root.mkdir()
+    (root / "Makefile").write_text(f"test:\n\ttouch {tmp_path}/ran\n")
+
+    said = handoffd("init", str(root), "--no-tests", "--json")
+
+    assert (0, ["make", "test"], None, "") == (
+        said.code, said.json["test_command"], said.json["tried"], said.err
+    )  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("supervision", [Busy(project_view("/srv/shop", track_view()))])
 def test_where_an_agent_works_nothing_is_tried(
     control: Controlled, handoffd: Commands, tmp_path: Path
