@@ -27,6 +27,7 @@ from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
 from handoffd.credentials import opened
 from handoffd.errors import HandoffdError
+from handoffd.inspection.templates import warmed
 from handoffd.logs import configure_logging
 from handoffd.metrics.counted import Counted
 from handoffd.metrics.exposition import exposition
@@ -177,7 +178,8 @@ class Daemon:
             await self._wind_down()
             tasks.cancel_scope.cancel()
 
-    def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+    def _lasting(self, server: ControlServer) -> list[tuple[str, Callable[[], Coroutine[Any, Any, object]]]]:
+        language = self._settings.language
         return [
             ("notifier", partial(self._services.notifier.run, self._roster.notice_given_up)),
             ("watcher", self._watcher.run),
@@ -194,6 +196,7 @@ class Daemon:
             ("lag", partial(follow_lag, self._services.recorder.lagged)),
             ("threads", partial(follow_threads, to_thread.current_default_thread_limiter())),
             ("asking", partial(follow_threads, self._services.asking)),
+            ("prompts", partial(to_thread.run_sync, warmed, language, abandon_on_cancel=True)),
             ("collector", self._spare_the_collector),
         ]
 

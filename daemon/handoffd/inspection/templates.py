@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
 
 from handoffd.protocol.prompt import PromptTemplates
+from handoffd.protocol.rules import Language
 from handoffd.resources import shared
 from handoffd.store.projection import read_project_file
 from handoffd.store.rooted import open_parent
@@ -36,6 +38,20 @@ def templates_for(root: str | None) -> PromptTemplates:
     if not own:
         return _shipped()
     return PromptTemplates.layered(_shipped_texts(), own, files=files)
+
+
+@lru_cache
+def warmed(language: Language) -> float:
+    """Compile the shipped templates of `language`; return how many seconds of a processor that took.
+
+    The first prompt after a start then need not wait for it. And it is the same work on every machine, so
+    it tells how slow this one is.
+    """
+    templates, began = _shipped(), time.thread_time()
+    for name in templates.by_name:
+        if name.startswith(f"{language}/"):
+            templates.environment.get_template(name)
+    return time.thread_time() - began
 
 
 def _own_names(root: str) -> list[str]:

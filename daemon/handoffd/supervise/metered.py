@@ -20,46 +20,48 @@ _T = TypeVar("_T")
 LOOK_S = 0.05
 
 
-async def within_cpu(work: Callable[[], _T], cpu_s: float, wall_s: float) -> _T:
+async def within_cpu(work: Callable[[Meter], _T], wall_s: float) -> _T:
     """Return what `work` returns, called in a thread, or raise what it raises.
 
-    Raises TimeoutError when it has used `cpu_s` seconds of processor time, or after `wall_s` seconds.
+    It is handed a meter, and may take as much of the processor as it likes until it sets a limit there.
+    Raises TimeoutError when it has used that up, which it says, or without a word after `wall_s` seconds.
     The thread is left to itself then: nobody can end one from outside.
     """
-    meter = _Meter()
+    meter = Meter()
     values: list[_T] = []
     failures: list[Exception] = []
     with anyio.fail_after(wall_s):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(meter.watch, cpu_s, tasks.cancel_scope)
+            tasks.start_soon(meter.watch, tasks.cancel_scope)
             try:
-                values.append(await to_thread.run_sync(meter.run, work, abandon_on_cancel=True))
+                values.append(await to_thread.run_sync(work, meter, abandon_on_cancel=True))
             except Exception as error:  # raised below, where no group is wrapped around it
                 failures.append(error)
             tasks.cancel_scope.cancel()
     if failures:
         raise failures[0]
     if not values:
-        raise TimeoutError(f"more than {cpu_s:g} s of processor time")
+        raise TimeoutError(f"more than {meter.limit_s:g} s of processor time")
     return values[0]
 
 
-class _Meter:
+class Meter:
     """The processor time of one call, read from another thread."""
 
     def __init__(self) -> None:
         self._clock: int | None = None
         self._began = 0.0
+        self.limit_s = 0.0
 
-    def run(self, work: Callable[[], _T]) -> _T:
-        """Call `work`, metered."""
+    def limit(self, cpu_s: float) -> None:
+        """Allow the calling thread `cpu_s` seconds of a processor from now on."""
+        self.limit_s = cpu_s
         self._began = time.thread_time()  # the thread comes from a pool and has worked before
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        return work()
 
-    async def watch(self, cpu_s: float, scope: anyio.CancelScope) -> None:
-        """Cancel `scope` when the call has used `cpu_s` seconds."""
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """Cancel `scope` when the thread has used up what it may."""
         # A thread that calculates tells nobody how long it has, so it is looked at.
-        while self._clock is None or time.clock_gettime(self._clock) - self._began < cpu_s:  # noqa: ASYNC110
+        while self._clock is None or time.clock_gettime(self._clock) - self._began < self.limit_s:  # noqa: ASYNC110
             await anyio.sleep(LOOK_S)
         scope.cancel()

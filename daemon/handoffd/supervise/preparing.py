@@ -17,11 +17,11 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
-from handoffd.inspection.templates import templates_for
-from handoffd.protocol.prompt import render_prompt
+from handoffd.inspection.templates import templates_for, warmed
+from handoffd.protocol.prompt import PromptTemplates, render_prompt
 from handoffd.store.atomic import replace_text
 from handoffd.store.faults import storage_error
-from handoffd.supervise.metered import within_cpu
+from handoffd.supervise.metered import Meter, within_cpu
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.runfolders import prepare
@@ -33,12 +33,23 @@ PROMPT = "prompt.md"
 """The file in a run's folder that the shim reads the prompt from."""
 
 RENDER_CPU_S = 1.0
+"""What a project's own templates may take of a processor; ours come from nobody who could mean harm."""
+RENDER_OF_OURS = 40
+"""How many times as much as compiling ours takes they may take, where that is longer: on a slow machine."""
 RENDER_WALL_S = 60.0
 
 
 def dispatch_id(clock: Clock) -> str:
     """Return a new dispatch id: sorts by time, unique by chance."""
     return f"{clock.now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def cpu_limit_s(templates: PromptTemplates, ours_s: float) -> float | None:
+    """Return how many seconds of a processor rendering may take, None: as many as it needs.
+
+    `ours_s` is what compiling the shipped templates has taken on this machine.
+    """
+    return max(RENDER_CPU_S, RENDER_OF_OURS * ours_s) if templates.files else None
 
 
 class PromptTooSlowError(HandoffdError):
@@ -74,27 +85,31 @@ class Preparation:
     async def prompt(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
         """Return the prompt for the track's current attempt, and warnings about missing files.
 
-        Raises HandoffdError when a template cannot be used or takes more than a second of a processor.
+        Raises HandoffdError when a template cannot be used or takes too long.
         """
         return await self._limited(partial(self._rendered, track, dispatch), track)
 
-    def _rendered(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
+    def _rendered(self, track: Track, dispatch: str, meter: Meter) -> tuple[str, tuple[str, ...]]:
         language = self._files.settings.language or self._services.settings.language
         context = prompt_context(self._key, track, dispatch, self._files.rules, language)
-        text = render_prompt(context, templates_for(self._key.project))
+        ours_s, templates = warmed(language), templates_for(self._key.project)
+        if limit_s := cpu_limit_s(templates, ours_s):
+            meter.limit(limit_s)
+        text = render_prompt(context, templates)
         return text, tuple(f"{path} is missing" for path in context.missing)
 
-    async def _limited(self, work: Callable[[], _T], track: Track) -> _T:
+    async def _limited(self, work: Callable[[Meter], _T], track: Track) -> _T:
         try:
-            return await within_cpu(work, RENDER_CPU_S, RENDER_WALL_S)
+            return await within_cpu(work, RENDER_WALL_S)
         except TimeoutError as slow:
             root, step = self._key.project, track.state.step if track.state is not None else "a step"
-            raise PromptTooSlowError(
-                f"the prompt of {step} took more than {RENDER_CPU_S:g} s of a processor, or"
-                f" {RENDER_WALL_S:g} s in all: simplify the templates in {root}/.ai/prompts,"
-                " or see whether its disk answers",
-                hint=command_for(root, "peek"),
-            ) from slow
+            why = (
+                f"took {slow}: simplify the templates in {root}/.ai/prompts"
+                if str(slow)
+                else f"was not ready within {RENDER_WALL_S:g} s: see whether the disk of {root} answers,"
+                " and whether the machine has a processor to spare"
+            )
+            raise PromptTooSlowError(f"the prompt of {step} {why}", hint=command_for(root, "peek")) from slow
 
     async def stage(self, track: Track, dispatch: str) -> None:
         """Lay the prompt where the shim will read it, and a copy where people will.
@@ -112,8 +127,8 @@ class Preparation:
         Raises HandoffdError when it cannot be rendered or written.
         """
 
-        def laid_out() -> None:  # all in one visit to a thread: an executor waits for it
-            text, _ = self._rendered(track, dispatch)
+        def laid_out(meter: Meter) -> None:  # all in one visit to a thread: an executor waits for it
+            text, _ = self._rendered(track, dispatch, meter)
             self._write(dispatch, text)
 
         await self._limited(laid_out, track)

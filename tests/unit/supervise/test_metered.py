@@ -7,26 +7,27 @@ import time
 
 import pytest
 
-from handoffd.supervise.metered import within_cpu
+from handoffd.supervise.metered import Meter, within_cpu
 
 
 async def test_what_is_done_in_time_is_returned_or_raised_as_it_is() -> None:
     """An error is the work's own, in no group of errors."""
-    assert 7 == await within_cpu(lambda: 7, 60, 60)
+    assert 7 == await within_cpu(lambda _: 7, 60)
     with pytest.raises(ZeroDivisionError):
-        await within_cpu(lambda: 1 // 0, 60, 60)
+        await within_cpu(lambda _: 1 // 0, 60)
 
 
 async def test_work_that_calculates_for_too_long_is_given_up() -> None:
     """By the time it has used itself; a slow machine only makes it later."""
     enough = threading.Event()
 
-    def calculate() -> None:
+    def calculate(meter: Meter) -> None:
+        meter.limit(0.05)
         while not enough.is_set():
             pass
 
     with pytest.raises(TimeoutError, match="processor time"):
-        await within_cpu(calculate, 0.05, 600)
+        await within_cpu(calculate, 600)
     enough.set()
 
 
@@ -35,18 +36,20 @@ async def test_work_that_only_waits_is_held_to_the_wall_clock() -> None:
     enough = threading.Event()
 
     with pytest.raises(TimeoutError):
-        await within_cpu(lambda: enough.wait(60), 600, 0.05)
+        await within_cpu(lambda _: enough.wait(60), 0.05)
     enough.set()
 
 
-async def test_what_the_thread_has_used_before_does_not_count() -> None:
-    """Threads come from a pool."""
-    await within_cpu(lambda: _burn(0.2), 60, 60)
+async def test_what_the_thread_has_used_before_the_limit_does_not_count() -> None:
+    """Threads come from a pool; and work may begin with what needs no limit."""
+    await within_cpu(lambda _: _burn(0.2), 60)
 
-    assert 7 == await within_cpu(_rested, 0.1, 60)
+    assert 7 == await within_cpu(_rested, 60)
 
 
-def _rested() -> int:
+def _rested(meter: Meter) -> int:
+    _burn(0.15)
+    meter.limit(0.1)
     threading.Event().wait(0.15)
     return 7
 

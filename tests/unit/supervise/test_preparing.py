@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,8 +24,9 @@ from tests.unit.supervise.making import (
 from handoffd.engine.track import AgentSession, Asking, Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, StoreError
 from handoffd.execute.stream.format import StreamFormat
+from handoffd.inspection.templates import templates_for, warmed
 from handoffd.protocol.state import Status
-from handoffd.supervise.preparing import Preparation, dispatch_id
+from handoffd.supervise.preparing import Preparation, cpu_limit_s, dispatch_id
 from handoffd.supervise.project_files import ProjectFiles
 
 
@@ -30,6 +35,22 @@ async def preparation(here: House, root: str) -> Preparation:
     files = ProjectFiles(root, here.journal, here.clock)
     await files.refresh()
     return Preparation(TrackKey(root), files, here.services)
+
+
+@contextmanager
+def slow_threads() -> Iterator[None]:
+    """Have every line that a new thread executes take its time, as on a machine many times slower."""
+
+    def dawdle(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        sum(range(300))
+        return dawdle
+
+    before = threading.gettrace()
+    threading.settrace(dawdle)
+    try:
+        yield
+    finally:
+        threading.settrace(before)
 
 
 def about_to_run(executor: str = "agent") -> Track:
@@ -174,3 +195,31 @@ async def test_a_template_that_does_not_come_to_an_end_is_given_up(tmp_path: Pat
 
         with pytest.raises(HandoffdError):
             await (await preparation(here, root)).prompt(track_of(), "d1")
+
+
+async def test_only_a_projects_own_templates_are_limited(tmp_path: Path) -> None:
+    """A machine on which ours take seconds is slow, and no reason to blame a project's."""
+    ours = templates_for(make_project(tmp_path))
+    at(str(tmp_path), ".ai/prompts/en").mkdir(parents=True)
+    at(str(tmp_path), ".ai/prompts/en/prompt.j2").write_text("{{ step }}")
+    own = templates_for(str(tmp_path))
+
+    assert cpu_limit_s(ours, 60.0) is None
+    assert 1.0 == cpu_limit_s(own, 0.0)
+    assert 100.0 == cpu_limit_s(own, 2.5)
+
+
+async def test_a_project_without_templates_of_its_own_gets_ours_however_slow_the_machine_is(
+    tmp_path: Path,
+) -> None:
+    """Every line that a thread executes is made to take a while; they are compiled in there, too."""
+    compiled = templates_for(None).environment.cache
+    assert compiled is not None
+    compiled.clear()
+    warmed.cache_clear()
+    with slow_threads():
+        async with house(tmp_path) as here:
+            wanted = await preparation(here, make_project(tmp_path))
+            text, _ = await wanted.prompt(track_of(), "d1")
+
+    assert "Dispatch: d1" in text
