@@ -1,0 +1,151 @@
+"""How the units of the service are, and what is said about that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd.doctor.service import Service
+from handoffd.doctor.unit import Unit, units_of
+
+OWN, ACCOUNTS = Service(unit="handoffd"), Service(unit="handoffd@build", account="build")
+FAILED = {"LoadState": "loaded", "ActiveState": "failed", "Result": "exit-code", "ExecMainCode": "1"}
+
+
+def unit(service: Service = OWN, /, **shown: str) -> Unit:
+    """Return the daemon's unit, failed, with `shown` instead."""
+    return Unit(name=service.unit or "", service=service, shown={**FAILED, **shown})
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "action"),
+    [
+        ("203", "its program cannot be executed: it was moved or removed", "handoffd service install"),
+        ("226", "this machine cannot shut it off", "handoffd service install"),
+        ("243", "a credential cannot be had (exit status 243/CREDENTIALS)", "journalctl --user -u handoffd"),
+        ("78", "its settings cannot be used", "journalctl --user -u handoffd"),
+        ("233", "the folder for its sockets cannot be made", "journalctl --user -u handoffd"),
+        ("1", "it ended with exit status 1; the log says why", "journalctl --user -u handoffd"),
+        ("", "the log says why", "journalctl --user -u handoffd"),
+    ],
+)
+def test_an_exit_status_is_explained_with_the_next_command(status: str, why: str, action: str) -> None:
+    """What is to be mended comes before the start."""
+    trouble = unit(ExecMainStatus=status).trouble
+
+    assert trouble is not None
+    assert "handoffd failed" == trouble.what
+    assert trouble.why.startswith(why)
+    assert trouble.action.startswith(action)
+    starts = action == "handoffd service install"
+    assert starts or trouble.action.endswith("  # then: systemctl --user start handoffd")
+
+
+def test_an_account_that_is_gone_is_named() -> None:
+    """Its unit is the machine's, and so are the commands."""
+    trouble = unit(ACCOUNTS, ExecMainStatus="217").trouble
+
+    assert trouble is not None
+    assert "the account build does not exist (exit status 217/USER)" == trouble.why
+    assert "getent passwd build  # then: sudo systemctl start handoffd@build" == trouble.action
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ({"Result": "oom-kill"}, "the kernel ended it for want of memory"),
+        ({"Result": "watchdog", "ExecMainStatus": "6"}, "it hung, and systemd ended it"),
+        ({"Result": "signal", "ExecMainCode": "2", "ExecMainStatus": "9"}, "the signal SIGKILL ended it"),
+        ({"Result": "signal", "ExecMainCode": "2", "ExecMainStatus": "99"}, "the signal 99 ended it"),
+    ],
+)
+def test_what_ended_it_otherwise_is_explained(shown: dict[str, str], why: str) -> None:
+    """By what systemd calls its result."""
+    trouble = unit(**shown).trouble
+
+    assert trouble is not None
+    assert why == trouble.why
+
+
+def test_one_that_is_started_again_and_again_is_in_trouble() -> None:
+    """Also at the moment of a start, when how it ended last is forgotten."""
+    looping = unit(ActiveState="activating", SubState="start", Result="success", NRestarts="4")
+
+    assert not looping.starts
+    assert looping.trouble is not None
+    assert "systemd starts handoffd again and again, 4 restarts so far" == looping.trouble.what
+
+
+def test_a_start_after_many_failures_needs_them_forgotten() -> None:
+    """systemd refuses it for minutes otherwise."""
+    trouble = unit(ExecMainStatus="1", NRestarts="9").trouble
+
+    assert trouble is not None
+    assert "handoffd failed after 9 restarts, and systemd has given up" == trouble.what
+    forgotten = "systemctl --user reset-failed handoffd && systemctl --user start handoffd"
+    assert trouble.action.endswith(f"  # then: {forgotten}")
+
+
+def test_a_missing_credential_is_named_with_its_file(tmp_path: Path) -> None:
+    """Where the unit's files say that it is; the one that is there is not blamed."""
+    here, gone = tmp_path / "here 100%", tmp_path / "gone"
+    here.touch()
+    drop_in = tmp_path / "credentials.conf"
+    lines = f"LoadCredential=mine:{str(here).replace('%', '%%')}\nLoadCredentialEncrypted=other:{gone}\n"
+    drop_in.write_text(f"[Service]\n{lines}", encoding="utf-8")
+
+    trouble = unit(ExecMainStatus="243", DropInPaths=f"/nowhere.conf {drop_in}").trouble
+
+    assert trouble is not None
+    missing = f"the credential other is missing: there is no {gone}"
+    assert f"{missing} (exit status 243/CREDENTIALS)" == trouble.why
+    assert trouble.action.startswith(f"ls -l '{here}' {gone}  # then: ")
+
+
+def test_a_credential_that_cannot_be_looked_for_is_not_called_missing(tmp_path: Path) -> None:
+    """An account does not see into the folder of its secrets; a name that is too long is refused to all."""
+    drop_in = tmp_path / "credentials.conf"
+    drop_in.write_text(f"[Service]\nLoadCredential=mine:/{'x' * 300}\n", encoding="utf-8")
+
+    trouble = unit(ACCOUNTS, ExecMainStatus="243", DropInPaths=str(drop_in)).trouble
+
+    assert trouble is not None
+    assert "a credential cannot be had (exit status 243/CREDENTIALS)" == trouble.why
+    assert trouble.action.startswith("sudo ls -l /xxx")
+
+
+@pytest.mark.parametrize(
+    ("how", "action"),
+    [("masked", "systemctl --user unmask handoffd"), ("bad-setting", "handoffd service install")],
+)
+def test_a_file_that_systemd_does_not_take_is_told(how: str, action: str) -> None:
+    """It never came to a start."""
+    trouble = unit(LoadState=how, ActiveState="inactive").trouble
+
+    assert trouble is not None
+    assert ("handoffd cannot be started", action) == (trouble.what, trouble.action)
+
+
+@pytest.mark.parametrize("state", ["active", "reloading", "inactive", "deactivating"])
+def test_one_that_runs_or_was_stopped_is_in_no_trouble(state: str) -> None:
+    """A person may have stopped it."""
+    assert unit(ActiveState=state, Result="success").trouble is None
+
+
+def test_both_units_are_asked_for_at_once(tmp_path: Path) -> None:
+    """Of the manager that runs them, once; one that does not answer is no answer."""
+    asked = tmp_path / "asked"
+    tool = tmp_path / "systemctl"
+    answer = "Id=handoffd.service\nActiveState=failed\n\nId=handoffd-launcher.service\nActiveState=active\n"
+    tool.write_text(f'#!/bin/sh\necho "$*" > {asked}\nprintf "{answer}"\n', encoding="utf-8")
+    tool.chmod(0o755)
+
+    units = units_of(OWN, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+
+    assert units is not None
+    assert [False, True] == [one.runs for one in units]
+    words = asked.read_text(encoding="utf-8").split()
+    assert ("--user", ["handoffd.service", "handoffd-launcher.service"]) == (words[0], words[-2:])
+    assert units_of(OWN, {"PATH": "/nowhere"}) is None
+    assert units_of(Service(unit=None), {"PATH": f"{tmp_path}:/usr/bin:/bin"}) is None

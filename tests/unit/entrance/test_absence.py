@@ -1,0 +1,76 @@
+"""What is said where no daemon answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handoffd.doctor.service import unit_file_of
+from handoffd.entrance.absence import absence, closing, explained
+from handoffd.entrance.place import Place
+from handoffd.errors import NoDaemon
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """The place of a person whose service is installed; its systemctl prints the file `answer`."""
+    environ = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    unit_file_of(environ).parent.mkdir(parents=True)
+    unit_file_of(environ).touch()
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\ncat {tmp_path}/answer\n", encoding="utf-8")
+    (tmp_path / "systemctl").chmod(0o755)
+    return Place(config=None, environ=environ)
+
+
+def answers(place: Place, **shown: str) -> None:
+    """Have systemctl say this about the daemon's unit."""
+    lines = {"Id": "handoffd.service", "LoadState": "loaded", **shown}
+    text = "".join(f"{name}={value}\n" for name, value in lines.items())
+    Path(place.environ["HOME"], "answer").write_text(text, encoding="utf-8")
+
+
+def test_without_a_service_the_program_is_started(tmp_path: Path) -> None:
+    """In the terminal."""
+    nowhere = Place(config=None, environ={"HOME": str(tmp_path)})
+    assert "No daemon runs: `handoffd run` goes on from here." == closing(nowhere)
+
+
+def test_a_service_that_was_stopped_is_started(place: Place) -> None:
+    """And no second daemon beside it."""
+    answers(place, ActiveState="inactive")
+    assert "No daemon runs: `systemctl --user start handoffd` goes on from here." == closing(place)
+
+
+def test_a_manager_that_does_not_answer_is_no_reason_for_another_daemon(place: Place) -> None:
+    """The service is installed all the same."""
+    assert "systemctl --user start handoffd" == absence(place).action
+
+
+def test_a_service_that_failed_says_why(place: Place) -> None:
+    """With what helps, on a line of its own."""
+    answers(place, ActiveState="failed", Result="exit-code", ExecMainStatus="203")
+    first, second = closing(place).split("\n")
+    assert first.startswith("No daemon runs: handoffd failed: its program cannot be executed")
+    assert "  next: handoffd service install" == second
+
+
+def test_a_service_that_is_being_started_is_waited_for(place: Place) -> None:
+    """Nothing has to be typed."""
+    answers(place, ActiveState="activating", NRestarts="0")
+    assert "The daemon is not ready yet: handoffd is being started." == closing(place)
+
+
+def test_a_service_that_runs_elsewhere_is_looked_into(place: Place) -> None:
+    """Its socket is not where it is asked."""
+    answers(place, ActiveState="active")
+    assert "handoffd doctor" == absence(place).action
+
+
+def test_an_error_gets_the_reason_and_the_command(place: Place) -> None:
+    """Its code stays."""
+    answers(place, ActiveState="failed", Result="exit-code", ExecMainStatus="78")
+    error = explained(NoDaemon("no daemon answers at /x", hint="handoffd run"), place)
+    assert error.message.startswith("no daemon answers at /x: handoffd failed: its settings cannot be used")
+    assert (error.hint or "").endswith("  # then: systemctl --user start handoffd")
+    assert "NO_DAEMON" == error.code
