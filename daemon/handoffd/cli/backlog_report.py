@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.commands import command_for
 from handoffd.entrance.naming import by_name
 
@@ -23,7 +23,7 @@ def report(answer: Json) -> list[str]:
     else:
         lines.append(f"Nothing waits: {plain(command_for(answer['project'], 'start', 'STORY', 'STORY'))}")
     lines += ["", *_what_follows(answer)]
-    return lines if answer["daemon"] else [*lines, NO_DAEMON]
+    return lines if answer["daemon"] else [*lines, no_daemon()]
 
 
 def _now(answer: Json) -> str:

@@ -58,6 +58,7 @@ def _subject(place: Place) -> Subject:
         socket=_socket(place),
         environ=place.environ,
         look=_look,
+        config=place.config,
         secret_files=given.secret_files(),
     )
 

@@ -101,7 +101,7 @@ def _follow(place: Place, project: str | None, after: int | None) -> Iterator[di
     try:
         yield from insisted(begun)
     except NoDaemon as none:
-        raise NoDaemon(f"nothing happens without a daemon: {none.message}", hint="handoffd run") from none
+        raise NoDaemon(f"nothing happens without a daemon: {none.message}", hint=none.hint) from none
 
 
 def _standing(standing: dict[str, str] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from handoffd.cli.wording import moment, plain, shorten
+from handoffd.cli.wording import moment, plain, shorten, start_command
 from handoffd.control.verification import Finding, Report
 from handoffd.store.backup import Copy
 from handoffd.store.repairing import Repaired
@@ -60,7 +60,9 @@ def repaired(done: Repaired, paused: Sequence[str] = ()) -> list[str]:
     ]
     if done.left:
         return [*lines, "  next: handoffd journal restore FILE   (the latest backup that is clean)"]
-    return [*lines, "  next: handoffd run"] if lines else ["Every track is what its last event has left."]
+    return (
+        [*lines, f"  next: {start_command()}"] if lines else ["Every track is what its last event has left."]
+    )
 
 
 def backed_up(copy: Copy) -> list[str]:
@@ -99,11 +101,11 @@ def restored(done: Restoration) -> list[str]:
     if not done.paused and done.left_out:
         return lines
     if not done.paused:
-        return [*lines, "Nothing waits for you: handoffd run"]
+        return [*lines, f"Nothing waits for you: {start_command()}"]
     return [
         *lines,
         f"{_projects(len(done.paused))} paused, because what has happened since the backup is not in it.",
-        "  next: handoffd run, look at handoffd status, then for each of them: handoffd resume PROJECT",
+        f"  next: {start_command()}, look at handoffd status, then for each of them: handoffd resume PROJECT",
         *(f"    {plain(root)}" for root in done.paused[:_MOST_PROJECTS]),
         *([f"    and {len(done.paused) - _MOST_PROJECTS} more"] if len(done.paused) > _MOST_PROJECTS else []),
     ]

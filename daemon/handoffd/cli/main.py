@@ -18,7 +18,7 @@ import click
 import handoffd
 from handoffd.control.vocabulary import VERBS
 from handoffd.entrance.place import Place
-from handoffd.errors import HandoffdError, InvalidFile
+from handoffd.errors import HandoffdError, InvalidFile, NoDaemon
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -156,6 +156,15 @@ class LazyGroup(click.Group):
                 raise
             meant = f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, near))}?"
             raise click.UsageError(meant, ctx) from unknown
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was given. A daemon that it needs and that is not there is told in full."""
+        try:
+            return super().invoke(ctx)
+        except NoDaemon as none:
+            from handoffd.entrance.absence import explained
+
+            raise explained(none, ctx.obj) from none
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands that begin so, without importing one of them."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
@@ -41,7 +41,7 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
         print_json(answer.json)
         return
     lines = report(answer.json, whole=not sys.stdout.isatty(), project=project)
-    click.echo("\n".join(lines if answer.daemon else [*lines, "", NO_DAEMON]))
+    click.echo("\n".join(lines if answer.daemon else [*lines, "", no_daemon()]))
 
 
 def report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import NO_DAEMON, plain
+from handoffd.cli.wording import no_daemon, plain
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
@@ -29,7 +29,7 @@ def peek(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    closing = [] if answer.daemon else [NO_DAEMON]
+    closing = [] if answer.daemon else [no_daemon()]
     click.echo("\n".join([*report(answer.json), *closing]))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.wording import NO_DAEMON, plain, styled, table
+from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
@@ -189,7 +189,7 @@ def report(found: Scanned, shown: Sequence[Json], outcome: Json, *, daemon: bool
                 yield f"    {plain(one['wrong'])}"
     yield from _closing(found, shown, outcome)
     if outcome["added"] and not daemon:
-        yield NO_DAEMON
+        yield no_daemon()
 
 
 def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import NO_DAEMON, moment, plain, shorten, table
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
@@ -45,7 +45,7 @@ def report(answer: Json) -> list[str]:
         return ["Nothing is started by the clock: see `schedule` in the settings (handoffd config show)."]
     lines = table(_HEAD, [_row(one) for one in found]) if found else []
     lines += ["", *idle] if lines and idle else idle
-    return lines if answer["daemon"] else [*lines, "", NO_DAEMON]
+    return lines if answer["daemon"] else [*lines, "", no_daemon()]
 
 
 def _row(one: Json) -> list[str]:

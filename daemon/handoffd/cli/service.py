@@ -127,7 +127,9 @@ def status(context: click.Context, *, system: bool, account: str | None, as_json
     shown = scope.systemctl.show(scope.names)
     report = {
         **service_report.heading(scope, dry_run=False),
-        "units": [service_report.summary(name, shown.get(name, {})) for name in reversed(scope.names)],
+        "units": [
+            service_report.summary(scope.service, name, shown.get(name, {})) for name in reversed(scope.names)
+        ],
         "linger": lingers(scope) if scope.account is None else None,
     }
     daemon = report["units"][0]
@@ -151,7 +153,7 @@ def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]]) -> None:
         done = scope.commands.run(argv)
         if done.code != 0:
             raise Refused(
-                f"`{' '.join(argv)}` failed: {done.why}", hint=scope.systemctl.hint(done) or scope.journal
+                f"`{' '.join(argv)}` failed: {done.why}", hint=scope.systemctl.hint(done) or scope.service.log
             )
 
 

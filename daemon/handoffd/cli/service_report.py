@@ -7,6 +7,8 @@ from typing import Any
 
 from handoffd.cli.service_plan import Installing
 from handoffd.cli.service_scope import Scope
+from handoffd.doctor.service import Service
+from handoffd.doctor.unit import Unit
 
 # systemd shows a number it does not have as the largest one it can write.
 _UNKNOWN_FROM = 2**63
@@ -31,13 +33,16 @@ def planned(plan: Installing) -> dict[str, Any]:
     }
 
 
-def summary(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return what matters of `systemctl show` for one unit; no properties: it is not installed."""
+def summary(service: Service, name: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return what matters of `systemctl show` for a unit of `service`; no properties: it is not installed."""
+    installed = properties.get("LoadState", "not-found") != "not-found"
+    unit = Unit(name=name.removesuffix(".service"), service=service, shown=properties)
+    trouble = unit.trouble if installed else None
     number = {key: int(value) for key, value in properties.items() if value.isdigit()}
     known = {key: value for key, value in number.items() if value < _UNKNOWN_FROM}
     return {
         "name": name,
-        "installed": properties.get("LoadState", "not-found") != "not-found",
+        "installed": installed,
         "enabled": properties.get("UnitFileState") == "enabled",
         "active": properties.get("ActiveState", "unknown"),
         "sub": properties.get("SubState", ""),
@@ -49,6 +54,8 @@ def summary(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
         "file": properties.get("FragmentPath") or None,
         "tasks": known.get("TasksCurrent"),
         "memory_bytes": known.get("MemoryCurrent"),
+        "why": trouble.why if trouble else None,
+        "action": trouble.action if trouble else None,
     }
 
 
@@ -58,8 +65,10 @@ def next_step(scope: Scope, daemon: Mapping[str, Any]) -> str:
         return scope.command("install")
     if daemon["active"] == "active":
         return scope.as_account("handoffd status")
-    if daemon["active"] == "failed" or daemon["restarts"]:
-        return scope.journal
+    if daemon["action"]:
+        return str(daemon["action"])
+    if daemon["restarts"]:
+        return scope.service.log
     return " ".join(scope.systemctl.argv("start", scope.names[1]))
 
 
@@ -114,6 +123,8 @@ def _unit_text(unit: Mapping[str, Any]) -> list[str]:
         lines.append(f"    {unit['status']}")
     if unit["result"] not in ("", "success"):
         lines.append(f"    ended: {unit['result']}, exit code {unit['exit_code']}")
+    if unit["why"]:
+        lines.append(f"    why: {unit['why']}")
     return lines
 
 

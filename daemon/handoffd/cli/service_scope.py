@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoffd.cli import unitfiles
-from handoffd.cli.systemctl import Commands, Systemctl
+from handoffd.doctor.service import Service
+from handoffd.doctor.systemctl import Commands, Systemctl
 from handoffd.errors import InvalidFile, Refused
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class Scope:
         """The launcher's and the daemon's unit."""
         instance = "" if self.account is None else f"@{self.account.pw_name}"
         return f"handoffd-launcher{instance}.service", f"handoffd{instance}.service"
+
+    @property
+    def service(self) -> Service:
+        """The daemon's unit, for what people type about it."""
+        account = None if self.account is None else self.account.pw_name
+        return Service(unit=self.names[1].removesuffix(".service"), account=account)
 
     @property
     def folder(self) -> Path:
@@ -136,11 +143,6 @@ class Scope:
             return command
         places = f"HANDOFFD_STATE_DIR={self.state} HANDOFFD_RUNTIME_DIR={self.runtime}"
         return f"sudo -u {self.account.pw_name} env {places} {command}"
-
-    @property
-    def journal(self) -> str:
-        """The command that shows the daemon's log."""
-        return f"journalctl {'--user ' if self.account is None else ''}--unit {self.names[1]} --lines 50"
 
     def require_systemd(self, hint: str | None) -> None:
         """Refuse where no systemd runs."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.wording import NO_DAEMON, plain, shorten, table
+from handoffd.cli.wording import no_daemon, plain, shorten, table
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
@@ -47,7 +47,7 @@ def report(answer: Json) -> list[str]:
     if answer["waiting"]:
         lines += ["", *table(_WAITING, [_wait(one) for one in answer["waiting"][:_SHOWN]]), *_rest(answer)]
     if not answer["daemon"]:
-        lines += ["", NO_DAEMON]
+        lines += ["", no_daemon()]
     return lines
 
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from handoffd.cli.wording import (
-    NO_DAEMON,
     UNMEASURED,
     minutes,
     moment,
+    no_daemon,
     plain,
     shorten,
     styled,
@@ -75,7 +75,7 @@ def _foot(status: Json) -> list[str]:
     if warnings := [f"warning: {plain(one)}" for one in status.get("warnings", [])]:
         lines += ["", *warnings]
     if not status["daemon"]:
-        lines += ["", NO_DAEMON]
+        lines += ["", no_daemon()]
     return lines
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 import click
 
 from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import start_command
 from handoffd.control.client import Client
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
@@ -45,7 +46,7 @@ def stop(place: Place, executors: bool, as_json: bool) -> None:
         print_json({**answer, "type": "stopped"})
     else:
         rest = "its executors were ended, too" if executors else "executors that run go on"
-        click.echo(f"The daemon has stopped; {rest}.\n  next: handoffd run")
+        click.echo(f"The daemon has stopped; {rest}.\n  next: {start_command()}")
 
 
 def _wait(daemon: int, client: Client, limit_s: float, *, tell: bool) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def try_tests(place: Place, project: str) -> Finding:
     """Return what came of it, or why it was not done. Raises NotFound for what is no project."""
     from handoffd.doctor.finding import warning
-    from handoffd.doctor.service import service_of, unit_file_of
+    from handoffd.doctor.service import installed, service_of
     from handoffd.doctor.tests import CHECK, Terminal, judge
 
     try:
@@ -29,7 +29,7 @@ def try_tests(place: Place, project: str) -> Finding:
         raise
     except HandoffdError as error:
         return warning(CHECK, f"the tests were not tried: {error.message}", None, error.hint)
-    service = service_of(_pid(place), unit_file_of(place.environ))
+    service = service_of(_pid(place), installed(place.environ, place.config))
     return judge(tried, Terminal(path=place.environ.get("PATH", "")), service)
 
 

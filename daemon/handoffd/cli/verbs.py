@@ -12,7 +12,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.verb_report import report
-from handoffd.cli.wording import NO_DAEMON
+from handoffd.cli.wording import no_daemon
 from handoffd.control.vocabulary import Parameter, VerbSpec
 from handoffd.entrance.asking import give
 from handoffd.entrance.place import Place
@@ -154,7 +154,7 @@ def _say(answer: Any, as_json: bool) -> None:
         print_json(answer.json)
     else:
         by_hand = answer.json["type"] in BY_HAND or prompt is not None
-        closing = [] if answer.daemon or failed or by_hand else [NO_DAEMON]
+        closing = [] if answer.daemon or failed or by_hand else [no_daemon()]
         click.echo("\n".join([*report(answer.json), *closing]), err=failed or prompt is not None)
         if prompt is not None:
             click.echo(prompt)

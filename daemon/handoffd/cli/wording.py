@@ -6,6 +6,7 @@ is asked often, so nothing is imported here that takes time.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NO_DAEMON = "No daemon runs: `handoffd run` goes on from here."
+    from handoffd.entrance.place import Place
+
 UNMEASURED = "an agent's word counts until test.command is set in .ai/handoffd.yaml"
 """What it means for a project that it has no test command."""
 
@@ -50,6 +52,31 @@ _STYLES = {
     ),
 }
 _CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
+
+
+def no_daemon() -> str:
+    """Return what to say below an answer that came without a daemon: how one is started, or what is wrong."""
+    from handoffd.entrance.absence import closing
+
+    return closing(_place())
+
+
+def start_command() -> str:
+    """Return what starts the daemon: its service, where one is installed."""
+    from handoffd.doctor.service import installed
+
+    place = _place()
+    return installed(place.environ, place.config).start
+
+
+def _place() -> Place:
+    import click
+
+    from handoffd.entrance.place import Place
+
+    context = click.get_current_context(silent=True)
+    place = context.find_object(Place) if context is not None else None
+    return place or Place(config=None, environ=os.environ)
 
 
 def plain(text: str, *, lines: bool = False) -> str:

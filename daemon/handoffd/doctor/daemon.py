@@ -13,6 +13,7 @@ from typing import Any
 from handoffd.control.client import Client
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
+from handoffd.doctor.unit import Unit
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon
 
 CHECK = "daemon"
@@ -50,6 +51,8 @@ class DaemonFacts:
     service: Service
     entries: tuple[Entry, ...] = ()
     holder: int | None = None
+    unit: Unit | None = None
+    """The daemon's, where one is installed."""
 
 
 def ask(socket: Path, answer_s: float) -> Asked:
@@ -103,12 +106,21 @@ def _answer(facts: DaemonFacts) -> Iterator[Finding]:
 
 def _absent(facts: DaemonFacts) -> Finding:
     if facts.holder is None:
-        return warning(CHECK, "no daemon runs", "nothing is dispatched without one", facts.service.start)
+        return _missing(facts)
     why = f"nothing answers at {facts.socket}: it may have been started with another runtime directory"
     what = f"process {facts.holder} holds the state directory, and cannot be asked"
     return fault(
         CHECK, what, why, f"ps -fp {facts.holder}; tr '\\0' '\\n' </proc/{facts.holder}/environ | grep DIR"
     )
+
+
+def _missing(facts: DaemonFacts) -> Finding:
+    why = "nothing is dispatched without one"
+    if facts.unit is not None and (trouble := facts.unit.trouble):
+        return fault(CHECK, f"no daemon runs: {trouble.what}", trouble.why, trouble.action)
+    if facts.unit is not None and facts.unit.starts:
+        return warning(CHECK, "the daemon is being started", "it does not answer yet", "handoffd status")
+    return warning(CHECK, "no daemon runs", why, facts.service.start)
 
 
 def _process(facts: DaemonFacts) -> int | None:

@@ -36,7 +36,8 @@ from handoffd.doctor import (
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.patience import Begun
-from handoffd.doctor.service import Service, path_in, service_of, unit_file_of
+from handoffd.doctor.service import Service, installed, path_in, service_of, unit_file_of
+from handoffd.doctor.unit import Unit, units_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
@@ -72,6 +73,8 @@ class Subject:
     socket: Path | None
     environ: Mapping[str, str]
     look: Look
+    config: str | None = None
+    """The settings file, if it was named."""
     secret_files: tuple[Path, ...] = ()
     """Those that the settings name as `{file: PATH}`."""
     answer_s: float = ANSWER_S
@@ -100,11 +103,14 @@ class _Looks:
 def examine(subject: Subject) -> tuple[Finding, ...]:
     """Return what was found, the checks in the order in which a person would mend things."""
     asked, facts = _first_looks(subject)
-    service = service_of(asked.pid, unit_file_of(subject.environ))
+    there = installed(subject.environ, subject.config)
+    service = service_of(asked.pid, there)
+    units = units_of(there, subject.environ)
     return (
         *_settings(subject, asked),
-        *_daemon(subject, asked, service),
+        *_daemon(subject, asked, service, units),
         *_rest(subject, asked, facts, service),
+        *supervision.check(supervision.gather(asked.pid, service, there, units)),
     )
 
 
@@ -139,7 +145,9 @@ def _state_facts(settings: Settings) -> state.StateFacts | OSError:
         return error
 
 
-def _daemon(subject: Subject, asked: daemon.Asked, service: Service) -> tuple[Finding, ...]:
+def _daemon(
+    subject: Subject, asked: daemon.Asked, service: Service, units: tuple[Unit, Unit] | None
+) -> tuple[Finding, ...]:
     if subject.socket is None:
         return ()
     settings = subject.settings
@@ -150,6 +158,7 @@ def _daemon(subject: Subject, asked: daemon.Asked, service: Service) -> tuple[Fi
         service=service,
         entries=daemon.entries(subject.socket),
         holder=None if settings is None else _holder(settings),
+        unit=None if units is None else units[0],
     )
     return daemon.check(facts)
 
@@ -233,7 +242,6 @@ def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Ser
     yield from hooks.check(scan) if scan is not None else ()
     yield from account.check(account.gather(pid, service))
     yield from sandbox.check(sandbox.gather(executors.environment_of(pid).get("PATH")))
-    yield from supervision.check(supervision.gather(pid, service))
 
 
 def _state(settings: Settings, facts: state.StateFacts | OSError | None) -> tuple[Finding, ...]:

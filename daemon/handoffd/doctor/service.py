@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from handoffd.directories import default_files
+from handoffd.directories import default_files, default_runtime_dir, default_state_dir, home
+
+SYSTEM_UNITS = Path("/etc/systemd/system")
 
 _UNIT = "handoffd"
+_OF_ACCOUNT = re.compile(r"/(?:run|var/lib)/handoffd/([^/]+)/?")
+"""Where the unit of an account has its sockets and its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,45 +27,89 @@ class Service:
     @property
     def start(self) -> str:
         """The command that starts the daemon."""
-        return "handoffd run" if self.unit is None else f"{self._systemctl} start {self.unit}"
+        return "handoffd run" if self.unit is None else f"{self.systemctl} start {self.unit}"
 
     @property
     def restart(self) -> str:
         """The command that replaces the daemon and its launcher by the program that is installed now."""
         if self.unit is None:
             return "handoffd stop && handoffd run"
-        launcher = self.unit.replace(_UNIT, f"{_UNIT}-launcher", 1)
-        return f"{self._systemctl} restart {launcher} {self.unit}"
+        return f"{self.systemctl} restart {self.launcher} {self.unit}"
+
+    @property
+    def launcher(self) -> str:
+        """The unit of the launcher."""
+        return (self.unit or _UNIT).replace(_UNIT, f"{_UNIT}-launcher", 1)
+
+    @property
+    def install(self) -> str:
+        """The command that writes the units anew."""
+        system = f" --system --user {self.account}" if self.account else ""
+        return f"{'sudo ' if self.account else ''}handoffd service install{system}"
+
+    @property
+    def log(self) -> str:
+        """The command that shows what the daemon and systemd have said last."""
+        return f"{'sudo journalctl' if self.account else 'journalctl --user'} -u {self.unit} -n 30"
 
     @property
     def mend_path(self) -> str:
         """The command that gives the daemon the PATH of the terminal it is typed in."""
         if self.unit is None:
             return self.restart
-        system = f"--system --user {self.account} " if self.account else ""
-        sudo = "sudo " if self.account else ""
-        return f'{sudo}handoffd service install {system}--path "$PATH"'
+        return f'{self.install} --path "$PATH"'
 
     def allow_files(self, pid: int | None) -> str:
         """Return the command that lets the daemon have more files open."""
         if self.unit is not None:
-            return f"{self._systemctl} edit {self.unit}  # [Service] LimitNOFILE=65536, then {self.restart}"
+            return f"{self.systemctl} edit {self.unit}  # [Service] LimitNOFILE=65536, then {self.restart}"
         return f"sudo prlimit --nofile=65536:65536 --pid {'$$' if pid is None else pid}"
 
     @property
-    def _systemctl(self) -> str:
+    def systemctl(self) -> str:
+        """What a command to its service manager begins with."""
         return "sudo systemctl" if self.account else "systemctl --user"
 
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
     """Return where a person's unit of the daemon is, if there is one."""
-    return default_files(environ)[0].parents[1] / "systemd/user/handoffd.service"
+    return home(environ) / ".config/systemd/user/handoffd.service"
 
 
-def service_of(pid: int | None, unit_file: Path) -> Service:
-    """Return how the daemon of process `pid` is run; without one, by whether `unit_file` is there."""
+def installed(
+    environ: Mapping[str, str], config: str | None = None, system_units: Path = SYSTEM_UNITS
+) -> Service:
+    """Return the unit that runs the daemon which commands with `environ` and the file `config` are for.
+
+    Directories that are named there, and are not a unit's, belong to a daemon that is run in a terminal.
+    """
+    named = [environ[name] for name in ("HANDOFFD_STATE_DIR", "HANDOFFD_RUNTIME_DIR") if environ.get(name)]
+    for match in filter(None, map(_OF_ACCOUNT.fullmatch, named)):
+        unit = f"{_UNIT}@{match[1]}"
+        if (system_units / f"{unit}.service").exists():
+            return Service(unit=unit, account=match[1])
+    return Service(unit=_UNIT if _is_meant(unit_file_of(environ), environ, config) else None)
+
+
+def _is_meant(unit_file: Path, environ: Mapping[str, str], config: str | None) -> bool:
+    try:
+        text = unit_file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return False
+    state, runtime = environ.get("HANDOFFD_STATE_DIR"), environ.get("HANDOFFD_RUNTIME_DIR")
+    own_state = default_state_dir(environ)
+    own_runtime = (default_runtime_dir(environ, own_state), Path(f"/run/user/{os.getuid()}/handoffd"))
+    return (
+        (not state or Path(state) == own_state or f'"HANDOFFD_STATE_DIR={state}"' in text)
+        and (not runtime or Path(runtime) in own_runtime)
+        and (config is None or Path(config).absolute() in default_files(environ))
+    )
+
+
+def service_of(pid: int | None, there: Service) -> Service:
+    """Return how the daemon of process `pid` is run; without one, the unit that is `there` would run it."""
     if pid is None:
-        return Service(unit=_UNIT if unit_file.exists() else None)
+        return there
     try:
         return unit_in(Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
     except OSError:

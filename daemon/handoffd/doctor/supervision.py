@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.service import Service
+from handoffd.doctor.unit import Unit
 
 CHECK = "supervision"
 
@@ -16,21 +18,30 @@ _SYSTEMD = "/run/systemd/system"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionFacts:
-    """`systemd` manages this machine; `unified`: control groups are of version 2; `runs`: a daemon does."""
+    """`systemd` manages this machine; `unified`: control groups are of version 2; `runs`: a daemon does.
+
+    `service` is how that is run, `installed` the unit that could, `units` the daemon's and its launcher's.
+    """
 
     systemd: bool
     unified: bool
     runs: bool
     service: Service
+    installed: Service
+    units: tuple[Unit, Unit] | None = None
 
 
-def gather(pid: int | None, service: Service) -> SupervisionFacts:
+def gather(
+    pid: int | None, service: Service, installed: Service, units: tuple[Unit, Unit] | None
+) -> SupervisionFacts:
     """Return what this machine offers, and how the daemon of process `pid` uses it."""
     return SupervisionFacts(
         systemd=os.path.isdir(_SYSTEMD),
         unified=os.path.exists(_UNIFIED),
         runs=pid is not None,
         service=service,
+        installed=installed,
+        units=units,
     )
 
 
@@ -42,12 +53,29 @@ def check(facts: SupervisionFacts) -> tuple[Finding, ...]:
         return (fine(CHECK, f"{told}; {groups}"),)
     if facts.runs and facts.service.unit is None:
         why = "nobody starts it again after a crash or a reboot, and runs get no control group"
-        return (warning(CHECK, "the daemon is no unit of systemd", why, "handoffd service install"),)
+        there = facts.installed
+        action = there.install if there.unit is None else f"handoffd stop && {there.start}"
+        return (warning(CHECK, "the daemon is no unit of systemd", why, action),)
+    if found := tuple(_about_units(facts)):
+        return found
     if not facts.unified:
         why = "a process that hides well can outlive its run when launcher and shim are both killed"
         action = "cat /proc/cmdline  # boot with systemd.unified_cgroup_hierarchy=1"
         return (warning(CHECK, "control groups are of version 1", why, action),)
     return (fine(CHECK, f"systemd; {groups}"),)
+
+
+def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
+    if facts.units is None:
+        return
+    daemon, launcher = facts.units
+    if trouble := launcher.trouble:
+        why = f"{trouble.why}; agents are started in the daemon's own unit then, and end with it"
+        yield warning(CHECK, trouble.what, why, trouble.action)
+    if idle := [unit.name for unit in (launcher, daemon) if not unit.enabled]:
+        names = " ".join(idle)
+        action = f"{daemon.service.systemctl} enable {names}"
+        yield warning(CHECK, f"not enabled: {names}", "a reboot does not bring them back", action)
 
 
 def _groups(facts: SupervisionFacts) -> str:

@@ -17,20 +17,20 @@ from handoffd.mcp.offer import Json
 MOST_CHARS: Final = 400_000
 """Of an answer; a larger one would crowd out everything else a model knows."""
 
-NO_DAEMON: Final = "No daemon runs: what was asked for is recorded, and `handoffd run` goes on from here."
+RECORDED: Final = "What was asked for is recorded."
 
 
-def result_of(answer: Answer, report: str | None = None, *, changes: bool) -> types.CallToolResult:
+def result_of(answer: Answer, report: str | None = None, idle: str | None = None) -> types.CallToolResult:
     """Return an answer as the result of a tool; what the engine refused is an error.
 
-    `report` is told first. `changes`: the tool is a verb; then it is said when no daemon is there to go on.
+    `report` is told first, and then `idle`: why nobody goes on with what a verb has recorded.
     """
     refused = "error" in {answer.json.get("type"), answer.json.get("action")}
     shown = _text(answer.json)
     if len(shown) > MOST_CHARS:
         return failure(_too_large(len(shown)))
-    idle = None if answer.daemon or refused or not changes else NO_DAEMON
-    texts = [text for text in (report, idle, shown) if text]
+    waits = f"{RECORDED} {idle}" if idle and not refused else None
+    texts = [text for text in (report, waits, shown) if text]
     return _result(texts, {**answer.json, "daemon": answer.daemon}, is_error=refused)
 
 

@@ -21,9 +21,9 @@ from mcp.shared.exceptions import MCPError
 import handoffd
 from handoffd.control.verbs import usage
 from handoffd.control.vocabulary import VERBS
-from handoffd.entrance.asking import Answer
+from handoffd.entrance.absence import closing, explained
 from handoffd.entrance.place import Place
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.errors import HandoffdError, NoDaemon, NotFound, Refused
 from handoffd.mcp import resources
 from handoffd.mcp.answers import failure, result_of
 from handoffd.mcp.arguments import checked
@@ -116,14 +116,17 @@ class _Desk:
         try:
             offer = self._offer(asked.name, _named(asked.arguments))
             given = checked(offer.name, offer.schema, asked.arguments)
-            answer, report = await _in_thread(lambda: self._answered(offer, given))
+            return await _in_thread(lambda: self._answered(offer, given))
         except HandoffdError as error:
             return failure(error)
-        return result_of(answer, report, changes=not offer.reads)
 
-    def _answered(self, offer: Offer, given: Json) -> tuple[Answer, str | None]:
-        answer = offer.run(self._place, given)
-        return answer, self._teller.report_of(offer, answer)
+    def _answered(self, offer: Offer, given: Json) -> types.CallToolResult:
+        try:
+            answer = offer.run(self._place, given)
+        except NoDaemon as none:
+            raise explained(none, self._place) from none
+        idle = None if answer.daemon or offer.reads else closing(self._place)
+        return result_of(answer, self._teller.report_of(offer, answer), idle)
 
     def _offer(self, name: str, project: str | None) -> Offer:
         if name in self._offers:

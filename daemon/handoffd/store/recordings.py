@@ -102,7 +102,7 @@ class Recordings:
             raise StoreError(
                 f"{self.path} has the schema {version}, of before decisions could be replayed",
                 code="OLDER_SCHEMA",
-                hint="handoffd run   (migrates it)",
+                hint="handoffd doctor   (says how the daemon is started, which migrates it)",
             )
 
     def close(self) -> None:

@@ -147,7 +147,7 @@ class Writer:
         if _identity(self._path) != self._identity:
             raise StoreError(
                 f"{self._path} was moved or replaced while handoffd had it open; nothing more is written",
-                hint="put it back, then: handoffd stop; handoffd run",
+                hint="put it back, then: handoffd stop; handoffd doctor   (says how the daemon is started)",
             )
         self._connection.execute("BEGIN IMMEDIATE")
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.supervision import queued_view
 
 from handoffd.cli.backlog_report import report
-from handoffd.cli.wording import NO_DAEMON
+from handoffd.cli.wording import no_daemon
 
 AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC).isoformat()
 
@@ -61,7 +61,7 @@ def test_what_follows_is_said_with_how_to_have_it_otherwise() -> None:
     ]
     assert "The next story starts by itself, as a person chose (handoffd backlog auto shop off)." == by_itself
     assert "Nothing starts: paused by mei." in report(answer(queued_view("US-2", 1), paused_by="mei"))
-    assert NO_DAEMON == report(answer(daemon=False))[-1]
+    assert no_daemon() == report(answer(daemon=False))[-1]
 
 
 def test_what_a_schedule_queued_is_told_apart_from_what_waits_for_a_continue() -> None:

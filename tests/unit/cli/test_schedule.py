@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
 from handoffd.cli.schedule import report
-from handoffd.cli.wording import NO_DAEMON, moment
+from handoffd.cli.wording import moment, no_daemon
 
 AT = datetime(2026, 1, 31, 3, tzinfo=UTC).isoformat()
 
@@ -45,7 +45,7 @@ def test_each_schedule_has_its_line() -> None:
 
 def test_without_a_daemon_nothing_is_started() -> None:
     """And that is said."""
-    assert NO_DAEMON == report({"at": AT, "daemon": False, "schedules": [view()], "idle": []})[-1]
+    assert no_daemon() == report({"at": AT, "daemon": False, "schedules": [view()], "idle": []})[-1]
 
 
 def test_a_schedule_that_concerns_no_project_is_told() -> None:

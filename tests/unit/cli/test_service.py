@@ -270,7 +270,7 @@ def test_lingering_that_is_on_is_not_asked_for(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("complaint", "hint"),
     [
-        ("Job for handoffd.service failed.", "journalctl --user --unit handoffd.service --lines 50"),
+        ("Job for handoffd.service failed.", "journalctl --user -u handoffd -n 30"),
         ("Failed to connect to bus: No medium found", "XDG_RUNTIME_DIR=/run/user/"),
     ],
 )
@@ -624,7 +624,7 @@ def test_status_of_a_daemon_that_failed(bench: Bench) -> None:
 
     assert 3 == result.exit_code
     assert "    ended: exit-code, exit code 78" in result.output
-    assert "journalctl --user --unit handoffd.service --lines 50" in result.output
+    assert "journalctl --user -u handoffd -n 30" in result.output
 
 
 def test_status_of_what_is_not_installed(bench: Bench) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from handoffd.cli.service_report import installed_text, next_step, status_text, summary
 from handoffd.cli.service_scope import Machine, Scope
+from handoffd.doctor.service import Service
 
+_SERVICE = Service(unit="handoffd")
 _SCOPE = Scope(account=None, machine=Machine(environment={"HOME": "/home/alice"}))
 
 
 def test_numbers_systemd_does_not_have_are_left_out() -> None:
     """Neither `[not set]` nor the largest number there is turns up as a measurement."""
     unit = summary(
-        "x.service", {"LoadState": "loaded", "MemoryCurrent": "[not set]", "TasksCurrent": str(2**64 - 1)}
+        _SERVICE,
+        "x.service",
+        {"LoadState": "loaded", "MemoryCurrent": "[not set]", "TasksCurrent": str(2**64 - 1)},
     )
 
     assert (None, None, None) == (unit["memory_bytes"], unit["tasks"], unit["pid"])
@@ -21,16 +25,21 @@ def test_the_next_command_follows_from_the_state() -> None:
     """Install, look at the log, start, or ask the daemon itself."""
     base = {"LoadState": "loaded", "ActiveState": "inactive"}
 
-    assert "handoffd service install" == next_step(_SCOPE, summary("x", {}))
-    assert _SCOPE.journal == next_step(_SCOPE, summary("x", {**base, "ActiveState": "failed"}))
-    assert _SCOPE.journal == next_step(_SCOPE, summary("x", {**base, "NRestarts": "4"}))
-    assert "systemctl --user start handoffd.service" == next_step(_SCOPE, summary("x", base))
-    assert "handoffd status" == next_step(_SCOPE, summary("x", {**base, "ActiveState": "active"}))
+    assert "handoffd service install" == next_step(_SCOPE, summary(_SERVICE, "x", {}))
+    failed = summary(_SERVICE, "x", {**base, "ActiveState": "failed", "ExecMainStatus": "1"})
+    assert "journalctl --user -u x -n 30  # then: systemctl --user start x" == next_step(_SCOPE, failed)
+    assert "journalctl --user -u handoffd -n 30" == next_step(
+        _SCOPE, summary(_SERVICE, "x", {**base, "NRestarts": "4"})
+    )
+    assert "systemctl --user start handoffd.service" == next_step(_SCOPE, summary(_SERVICE, "x", base))
+    assert "handoffd status" == next_step(_SCOPE, summary(_SERVICE, "x", {**base, "ActiveState": "active"}))
 
 
 def test_a_unit_that_is_not_enabled_says_so() -> None:
     """It runs now, and will not after the next boot."""
-    unit = summary("x.service", {"LoadState": "loaded", "ActiveState": "active", "SubState": "running"})
+    unit = summary(
+        _SERVICE, "x.service", {"LoadState": "loaded", "ActiveState": "active", "SubState": "running"}
+    )
 
     lines = status_text({"units": [unit], "linger": None, "state": "/s", "next": "n"})
 
@@ -45,3 +54,15 @@ def test_unchanged_files_are_told_from_written_ones() -> None:
     }  # fmt: skip
 
     assert ["written      /a", "unchanged    /b"] == installed_text(report)[:2]
+
+
+def test_why_a_unit_does_not_run_is_told_below_it() -> None:
+    """In words, beside what systemd calls it."""
+    shown = {"LoadState": "loaded", "ActiveState": "failed", "SubState": "failed", "Result": "exit-code"}
+    unit = summary(_SERVICE, "handoffd.service", {**shown, "ExecMainCode": "1", "ExecMainStatus": "203"})
+
+    lines = status_text({"units": [unit], "linger": None, "state": "/s", "next": "n"})
+
+    assert "    ended: exit-code, exit code 203" in lines
+    assert any(line.startswith("    why: its program cannot be executed") for line in lines)
+    assert "handoffd service install" == unit["action"]

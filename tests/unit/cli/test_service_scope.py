@@ -63,7 +63,7 @@ def test_a_person_is_asked_for_nothing() -> None:
     assert "handoffd status" == scope.as_account("handoffd status")
     assert Path("/home/alice/.config/handoffd") == scope.settings[0]
     assert Path("/run/user/7/handoffd") == _scope(XDG_RUNTIME_DIR="/run/user/7").runtime
-    assert "journalctl --user --unit handoffd.service --lines 50" == scope.journal
+    assert "journalctl --user -u handoffd -n 30" == scope.service.log
 
 
 def test_an_account_is_named_everywhere() -> None:

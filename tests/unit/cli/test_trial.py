@@ -106,13 +106,16 @@ def test_without_a_daemon_it_is_what_its_service_would_find(
     """The program that only this terminal has is missing there."""
     fake(alone / "bin", "mocha-like", "exit 0")
     monkeypatch.setenv("PATH", f"{alone}/bin:/usr/bin:/bin")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(alone / "config"))
+    monkeypatch.setenv("HOME", str(alone / "home"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(alone))
+    monkeypatch.delenv("HANDOFFD_RUNTIME_DIR")
+    monkeypatch.delenv("HANDOFFD_STATE_DIR")
     root = alone / "shop"
     (root / ".ai").mkdir(parents=True)
     (root / ".ai/handoffd.yaml").write_text("test: {command: [mocha-like]}\n", encoding="utf-8")
 
     by_terminal = handoffd("init", str(root), "--json").json["tried"]
-    units = alone / "config/systemd/user"
+    units = alone / "home/.config/systemd/user"
     units.mkdir(parents=True)
     (units / "handoffd.service").write_text('[Service]\nEnvironment="PATH=/usr/bin:/bin"\n', encoding="utf-8")
     by_service = handoffd("init", str(root), "--json").json["tried"]

@@ -17,6 +17,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 import handoffd
 from handoffd.doctor.daemon import Asked, DaemonFacts, Entry, ask, check, entries
 from handoffd.doctor.service import Service
+from handoffd.doctor.unit import Unit
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, Refused
 
 LIMIT_S = 60.0
@@ -53,6 +54,25 @@ def test_none_is_a_warning_with_the_command_that_starts_one() -> None:
     assert ("warning", "no daemon runs", "handoffd run") == (found.severity, found.what, found.action)
     (unit,) = check(facts(nobody, service=Service(unit="handoffd")))
     assert "systemctl --user start handoffd" == unit.action
+
+
+def test_none_because_its_service_failed() -> None:
+    """Then a start is not the next thing to do, and it is a fault: nobody tries again."""
+    service = Service(unit="handoffd")
+    shown = {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "226", "NRestarts": "9"}
+    unit = Unit(name="handoffd", service=service, shown=shown)
+    (found,) = check(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
+    what = "no daemon runs: handoffd failed after 9 restarts, and systemd has given up"
+    assert ("fault", what) == (found.severity, found.what)
+    assert "handoffd service install" == found.action
+
+
+def test_one_that_is_just_being_started() -> None:
+    """There is nothing to type but the question, once more."""
+    service = Service(unit="handoffd")
+    unit = Unit(name="handoffd", service=service, shown={"ActiveState": "activating", "NRestarts": "0"})
+    (found,) = check(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
+    assert ("the daemon is being started", "handoffd status") == (found.what, found.action)
 
 
 def test_none_that_answers_while_its_lock_is_held() -> None:

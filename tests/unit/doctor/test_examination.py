@@ -172,8 +172,10 @@ def test_settings_that_cannot_be_used(folder: Path) -> None:
     invalid = InvalidFile((Problem(file="/h.yaml", message="wrong"),), hint="vi /h.yaml")
     with controlled(MemorySupervision(project_view("/srv/a", track_view()))) as lent:
         found = examine(subject(folder, settings=None, invalid=invalid, socket=lent.socket))
-    assert ["settings", "daemon", "projects"] == checks(found)
-    assert ["settings"] == checks(examine(subject(folder, settings=None, invalid=invalid, socket=None)))
+    assert ["settings", "daemon", "projects", "supervision"] == checks(found)
+    assert ["settings", "supervision"] == checks(
+        examine(subject(folder, settings=None, invalid=invalid, socket=None))
+    )
 
 
 def test_files_of_secrets_are_looked_at(folder: Path) -> None:

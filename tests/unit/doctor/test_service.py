@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import Service, path_in, service_of, unit_file_of, unit_in
+from handoffd.doctor.service import Service, installed, path_in, service_of, unit_file_of, unit_in
 
 OWN = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/handoffd.service"
 ACCOUNTS = "0::/system.slice/system-handoffd.slice/handoffd@build.service"
@@ -58,7 +58,7 @@ def test_commands_of_an_accounts_service() -> None:
 
 def test_the_path_of_a_unit_is_read_as_it_was_written(tmp_path: Path) -> None:
     """With what systemd reads as one character."""
-    unit = unit_file_of({"XDG_CONFIG_HOME": str(tmp_path)})
+    unit = unit_file_of({"HOME": str(tmp_path)})
     assert path_in(unit) is None
     unit.parent.mkdir(parents=True)
 
@@ -68,11 +68,54 @@ def test_the_path_of_a_unit_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert '/a b:/c%d:/e"f' == path_in(unit)
 
 
-def test_without_a_daemon_the_unit_file_tells(tmp_path: Path) -> None:
-    """Installed is what is to be started."""
-    file = tmp_path / "handoffd.service"
-    assert Service(unit=None) == service_of(None, file)
-    file.touch()
-    assert Service(unit="handoffd") == service_of(None, file)
-    assert Service(unit=None) == service_of(2**22 + 1, file)  # above every process id
-    assert service_of(os.getpid(), file) is not None
+def test_without_a_daemon_the_unit_that_is_installed_counts() -> None:
+    """It is what is to be started."""
+    there = Service(unit="handoffd")
+    assert there == service_of(None, there)
+    assert Service(unit=None) == service_of(2**22 + 1, there)  # above every process id
+    assert service_of(os.getpid(), there) is not None
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The environment of a person who has installed the service."""
+    environ = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/run/user/7"}
+    unit = unit_file_of(environ)
+    unit.parent.mkdir(parents=True)
+    unit.write_text('Environment="HANDOFFD_STATE_DIR=/data/state"\n', encoding="utf-8")
+    return environ
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "meant"),
+    [
+        ({}, None, True),
+        ({"HANDOFFD_STATE_DIR": "/data/state"}, None, True),
+        ({"HANDOFFD_STATE_DIR": "/elsewhere"}, None, False),
+        ({"HANDOFFD_RUNTIME_DIR": "/run/user/7/handoffd"}, None, True),
+        ({"HANDOFFD_RUNTIME_DIR": "/elsewhere"}, None, False),
+        ({"XDG_CONFIG_HOME": "/c"}, "/c/handoffd/handoffd.yaml", True),
+        ({}, "/elsewhere.yaml", False),
+    ],
+)
+def test_directories_and_settings_of_another_daemon_are_not_of_the_unit(
+    environ: dict[str, str], more: dict[str, str], config: str | None, meant: bool
+) -> None:
+    """`systemctl` would start one that such a command does not ask."""
+    assert Service(unit="handoffd" if meant else None) == installed(environ | more, config)
+
+
+def test_without_a_unit_file_there_is_no_service(tmp_path: Path) -> None:
+    """Whatever the environment says."""
+    assert Service(unit=None) == installed({"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    "name", [("HANDOFFD_STATE_DIR", "/var/lib/handoffd/"), ("HANDOFFD_RUNTIME_DIR", "/run/handoffd/")]
+)
+def test_an_accounts_directories_name_its_unit(tmp_path: Path, name: tuple[str, str]) -> None:
+    """If that is installed."""
+    environ = {"HOME": str(tmp_path), name[0]: f"{name[1]}build"}
+    assert Service(unit=None) == installed(environ, system_units=tmp_path)
+    (tmp_path / "handoffd@build.service").touch()
+    assert Service(unit="handoffd@build", account="build") == installed(environ, system_units=tmp_path)

@@ -8,8 +8,21 @@ import pytest
 
 from handoffd.doctor.service import Service
 from handoffd.doctor.supervision import SupervisionFacts, check, gather
+from handoffd.doctor.unit import Unit
 
 TERMINAL, UNIT = Service(unit=None), Service(unit="handoffd")
+WELL = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
+
+
+def facts(daemon: dict[str, str], launcher: dict[str, str], service: Service = UNIT) -> SupervisionFacts:
+    """Return facts about a daemon that runs, where both units are installed."""
+    units = (
+        Unit(name="handoffd", service=UNIT, shown=daemon),
+        Unit(name="handoffd-launcher", service=UNIT, shown=launcher),
+    )
+    return SupervisionFacts(
+        systemd=True, unified=True, runs=True, service=service, installed=UNIT, units=units
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +40,9 @@ def test_what_could_be_had_is_said_with_the_way_to_it(
 ) -> None:
     """Nothing is asked for that the machine does not have."""
     systemd, unified, runs, service = facts
-    (found,) = check(SupervisionFacts(systemd=systemd, unified=unified, runs=runs, service=service))
+    (found,) = check(
+        SupervisionFacts(systemd=systemd, unified=unified, runs=runs, service=service, installed=TERMINAL)
+    )
     assert severity == found.severity
     assert found.what.startswith(what)
     assert action is None if found.action is None else found.action.startswith(action or "-")
@@ -35,6 +50,32 @@ def test_what_could_be_had_is_said_with_the_way_to_it(
 
 def test_the_facts_are_those_of_this_machine() -> None:
     """Where systemd itself says that it is there."""
-    facts = gather(None, TERMINAL)
+    facts = gather(None, TERMINAL, TERMINAL, None)
     assert os.path.isdir("/run/systemd/system") is facts.systemd
     assert not facts.runs
+
+
+def test_a_daemon_in_a_terminal_makes_way_for_the_service_that_is_there() -> None:
+    """Installing it again would not help."""
+    (found,) = check(facts(WELL, WELL, service=TERMINAL))
+    assert "handoffd stop && systemctl --user start handoffd" == found.action
+
+
+def test_units_that_are_well_are_nothing_to_tell_of() -> None:
+    """But for the control groups that they bring."""
+    assert ["ok"] == [found.severity for found in check(facts(WELL, WELL))]
+
+
+def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> None:
+    """The daemon goes on without it."""
+    failed = {**WELL, "ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "203"}
+    (found,) = check(facts(WELL, failed))
+    assert ("warning", "handoffd-launcher failed") == (found.severity, found.what)
+    assert "end with it" in (found.why or "")
+    assert "handoffd service install" == found.action
+
+
+def test_units_that_a_reboot_does_not_bring_back_are_named() -> None:
+    """`start` alone enables nothing."""
+    (found,) = check(facts({**WELL, "UnitFileState": "disabled"}, WELL))
+    assert ("not enabled: handoffd", "systemctl --user enable handoffd") == (found.what, found.action)

@@ -8,7 +8,7 @@ import mcp_types as types
 
 from handoffd.entrance.asking import Answer
 from handoffd.errors import HandoffdError, InvalidFile, Problem
-from handoffd.mcp.answers import MOST_CHARS, NO_DAEMON, failure, result_of
+from handoffd.mcp.answers import MOST_CHARS, RECORDED, failure, result_of
 
 
 def texts(result: types.CallToolResult) -> list[str]:
@@ -18,7 +18,7 @@ def texts(result: types.CallToolResult) -> list[str]:
 
 def test_an_answer_is_the_json_of_every_other_entrance() -> None:
     """Structured, and as text for clients that read only that."""
-    result = result_of(Answer({"type": "accepted", "story": None}, daemon=True), changes=True)
+    result = result_of(Answer({"type": "accepted", "story": None}, daemon=True))
 
     assert not result.is_error
     assert {"type": "accepted", "story": None, "daemon": True} == result.structured_content
@@ -26,18 +26,20 @@ def test_an_answer_is_the_json_of_every_other_entrance() -> None:
 
 
 def test_a_verb_without_a_daemon_says_that_nothing_goes_on() -> None:
-    """A read does not need to."""
+    """A read does not need to, and what was refused would not go on."""
     answer = Answer({"type": "accepted"}, daemon=False)
 
-    assert NO_DAEMON == texts(result_of(answer, changes=True))[0]
-    assert 1 == len(texts(result_of(answer, changes=False)))
+    assert f"{RECORDED} No daemon runs." == texts(result_of(answer, idle="No daemon runs."))[0]
+    assert 1 == len(texts(result_of(answer)))
+    refused = Answer({"type": "error"}, daemon=False)
+    assert 1 == len(texts(result_of(refused, idle="No daemon runs.")))
 
 
 def test_what_the_engine_refuses_is_an_error_of_the_tool() -> None:
     """With all it said."""
     refusal = {"type": "error", "code": "WRONG_STEP", "message": "m", "next_command": "handoffd status x"}
 
-    result = result_of(Answer(refusal, daemon=True), changes=True)
+    result = result_of(Answer(refusal, daemon=True))
 
     assert result.is_error
     assert "WRONG_STEP" in texts(result)[0]
@@ -57,7 +59,7 @@ def test_our_errors_are_errors_of_the_tool() -> None:
 
 def test_an_answer_that_is_too_large_is_refused() -> None:
     """It would crowd out everything else; the error says what to ask for."""
-    result = result_of(Answer({"lines": ["x" * MOST_CHARS]}, daemon=True), changes=False)
+    result = result_of(Answer({"lines": ["x" * MOST_CHARS]}, daemon=True))
 
     assert result.is_error
     assert "TOO_LARGE" == result.structured_content["code"]
