@@ -136,6 +136,7 @@ class Daemon:
     async def run(self) -> int:
         """Run until asked to stop; return the exit code."""
         async with self._manager.extending("starting"):
+            await self._services.launcher.learn_boot()
             await self._roster.load()
             gc.freeze()  # what is there by now stays; what projects are made of comes and goes
             gc.enable()

@@ -42,6 +42,7 @@ from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.execute.witness import Witness
 from handoffd.settings import Settings
 from handoffd.store.holders import holder_of
 from handoffd.store.lock import daemon_lock_path
@@ -240,6 +241,8 @@ def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Ser
     yield from git.check(found) if found is not None else ()
     scan = begun.hooks.within(FOLDER_S).get("hooks")
     yield from hooks.check(scan) if scan is not None else ()
+    if pid is not None and subject.settings is not None:
+        yield from supervision.boots(pid, Witness(subject.settings.launcher_socket, FOLDER_S))
     yield from account.check(account.gather(pid, service))
     yield from sandbox.check(sandbox.gather(executors.environment_of(pid).get("PATH")))
 

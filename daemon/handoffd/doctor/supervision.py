@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.doctor.unit import Unit
+from handoffd.execute.runner import proc
+from handoffd.execute.witness import Witness
 
 CHECK = "supervision"
 
@@ -82,3 +84,12 @@ def _groups(facts: SupervisionFacts) -> str:
     if facts.systemd and facts.unified and facts.service.unit is not None:
         return "each run has a control group of its own"
     return "runs are kept together by descent, not by control groups"
+
+
+def boots(pid: int, witness: Witness) -> tuple[Finding, ...]:
+    """Return that the daemon of process `pid` and its launcher read different boot ids, if they do."""
+    daemon, launcher = proc.boot_id_of(pid), witness.boot_id()
+    if daemon is None or launcher is None or daemon == launcher:
+        return ()
+    told = f"the daemon's unit reads the boot id of the machine ({daemon}), the launcher another ({launcher})"
+    return (fine(CHECK, f"{told}, as a container may have; runs are known by either"),)

@@ -21,13 +21,14 @@ from pathlib import Path
 
 import anyio
 import structlog
+from anyio import to_thread
 
 import handoffd
 from handoffd.errors import HandoffdError
 from handoffd.execute import base
 from handoffd.execute.connection import Connection
 from handoffd.execute.run import Run, adopt, claimed
-from handoffd.execute.runner import records
+from handoffd.execute.runner import proc, records
 from handoffd.execute.witness import Witness
 from handoffd.failpoints import reached
 
@@ -93,6 +94,13 @@ class Launcher:
         if run := claimed(run_dir):
             return run
         raise _cannot_launch(failure)
+
+    async def learn_boot(self) -> None:
+        """Have a run count as one of this boot if its records name the boot id that the launcher reads."""
+        theirs, ours = await to_thread.run_sync(self.witness.boot_id), proc.boot_id()
+        if theirs is not None and theirs != ours:
+            proc.recognise_boot(theirs)
+            log.info("the launcher reads another boot id", launcher=theirs, daemon=ours)
 
     async def retire(self) -> None:
         """Have the launcher stop listening, and leave when its last shim has ended."""

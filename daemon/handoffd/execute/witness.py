@@ -1,8 +1,9 @@
 """Looks at processes that the daemon may not look at itself, through the launcher.
 
 Only a daemon in a user namespace of its own needs it (the hardened unit of a person, see
-systemd/handoffd.service). Who can be looked at from here is, and nobody is asked. All of it blocks
-for a moment: call it in a thread.
+systemd/handoffd.service), and, for the boot id, one with a /proc of its own (the hardened unit of an
+account). Who can be looked at from here is, and nobody is asked. All of it blocks for a moment: call it
+in a thread.
 """
 
 from __future__ import annotations
@@ -56,17 +57,25 @@ class Witness:
         words = self._words(b"marked", pids)
         return None if words is None else bool(words)
 
+    def boot_id(self) -> str | None:
+        """Return the boot id as the launcher reads it; None when there is none that could tell."""
+        words = self._answers(b"boot", [()])
+        return words[0].decode("ascii", "replace") if words else None
+
     def _words(self, verb: bytes, pids: Sequence[int]) -> list[bytes] | None:
         """Return the answers' words; None when not all could be asked for."""
-        if not pids:
+        most = witnessing.MOST
+        return self._answers(verb, [pids[begin : begin + most] for begin in range(0, len(pids), most)])
+
+    def _answers(self, verb: bytes, groups: Sequence[Sequence[int]]) -> list[bytes] | None:
+        if not groups:
             return []
         if self._path is None:
             return None
         found: list[bytes] = []
         try:
             with _connected(self._path, self._limit_s) as connection:
-                for begin in range(0, len(pids), witnessing.MOST):
-                    group = pids[begin : begin + witnessing.MOST]
+                for group in groups:
                     connection.send(b" ".join([verb, *(b"%d" % pid for pid in group)]))
                     said, *words = connection.recv(_PACKET_BYTES).split() or [b""]
                     if said != verb:  # a launcher of an older version

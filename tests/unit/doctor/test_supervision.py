@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
+from tests.support.namespaces import reading_boot_id
+from tests.support.runs import PYTHON, end_processes
 
 from handoffd.doctor.service import Service
-from handoffd.doctor.supervision import SupervisionFacts, check, gather
+from handoffd.doctor.supervision import SupervisionFacts, boots, check, gather
 from handoffd.doctor.unit import Unit
+from handoffd.execute.runner import launcher, proc
+from handoffd.execute.witness import Witness
 
 TERMINAL, UNIT = Service(unit=None), Service(unit="handoffd")
 WELL = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
@@ -46,6 +52,22 @@ def test_what_could_be_had_is_said_with_the_way_to_it(
     assert severity == found.severity
     assert found.what.startswith(what)
     assert action is None if found.action is None else found.action.startswith(action or "-")
+
+
+def test_two_ids_of_one_boot_are_named(tmp_path: Path) -> None:
+    """In a container a unit may read the machine's; runs live on all the same, so it is no fault."""
+    (tmp_path / "boot_id").write_text("b2\n", encoding="ascii")
+    socket = tmp_path / "run/launcher.sock"
+    program = (PYTHON, "-I", "-S", "-E", launcher.__file__, str(socket))
+    subprocess.run([*reading_boot_id(tmp_path / "boot_id"), *program], check=True, timeout=60)
+    try:
+        (found,) = boots(os.getpid(), Witness(socket))
+    finally:
+        end_processes(tmp_path)
+
+    assert "ok" == found.severity
+    assert f"the machine ({proc.boot_id()}), the launcher another (b2)" in found.what
+    assert () == boots(os.getpid(), Witness(socket))
 
 
 def test_the_facts_are_those_of_this_machine() -> None:

@@ -10,11 +10,13 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
+from tests.support.namespaces import reading_boot_id
 from tests.support.runs import (
     PYTHON,
     descends,
@@ -31,6 +33,7 @@ import handoffd
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.process import Launcher, Limits, Run, adopt, claimed
+from handoffd.execute.runner import launcher as launcher_program
 from handoffd.execute.runner import proc, records
 
 
@@ -63,6 +66,27 @@ async def test_run_goes_through_a_launcher_that_is_started_for_it(tmp_path: Path
     assert (3, 0) == ((await ended(first)).code, (await ended(second)).code)
     assert [pid] == launchers(socket)
     assert os.getpid() != getattr(proc.stat(pid), "parent", None)
+
+
+async def test_a_run_lives_whose_shim_reads_another_boot_id(tmp_path: Path, socket: Path) -> None:
+    """In a container with a boot id of its own, a service with a /proc of its own reads the machine's."""
+    boot = str(uuid4())
+    (tmp_path / "boot_id").write_text(f"{boot}\n", encoding="ascii")
+    program = (PYTHON, "-I", "-S", "-E", launcher_program.__file__, str(socket))
+    argv = (*reading_boot_id(tmp_path / "boot_id"), *program)
+    await anyio.run_process(argv)
+
+    run = await patient(socket).start(tmp_path / "r1", run_spec(tmp_path, "r1", "sleep", "600"))
+
+    assert boot == getattr(run.start_record(), "boot_id", None)
+    assert run.is_running()
+    assert isinstance(adopt(tmp_path / "r1"), Run)
+    me, started = os.getpid(), proc.started(os.getpid())
+    assert not proc.is_running(me, started, boot)
+    await patient(socket).learn_boot()
+    assert proc.is_running(me, started, boot)
+    run.stop()
+    assert "stop" == (await ended(run)).by
 
 
 async def test_the_daemons_environment_stays_with_the_daemon(

@@ -137,8 +137,17 @@ def test_any_number_of_processes_can_be_asked_for(tmp_path: Path) -> None:
         assert Witness(tmp_path / "l").marked([os.getppid()] * (2 * witnessing.MOST + 1)) is False
 
 
+def test_the_launcher_tells_its_boot_id(tmp_path: Path) -> None:
+    """One of an older version does not know the question."""
+    with launcher(tmp_path / "l"):
+        assert proc.boot_id() == Witness(tmp_path / "l").boot_id()
+    with launcher(tmp_path / "old", older=True):
+        assert Witness(tmp_path / "old").boot_id() is None
+
+
 def test_nobody_answers(tmp_path: Path) -> None:
     """That is no answer, and not the answer no."""
+    assert Witness(tmp_path / "nobody").boot_id() is None
     assert Witness(tmp_path / "nobody").marked([os.getpid()]) is None
     assert ALONE.marked([os.getpid()]) is None
     assert ALONE.marked([]) is False

@@ -12,7 +12,7 @@ One packet on the socket is one request:
                          VERSION` by a launcher of another version, `error TEXT`; the connection
                          ends with that
     retire            -> `retiring`; gives up its place
-    written, marked   -> what processes do that the daemon may not look at: see witnessing.py
+    written, boot ... -> what the daemon may not look at itself: see witnessing.py
 
 Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
 more, lets a service manager start the next one, and leaves when its last shim has ended: until

@@ -1,6 +1,9 @@
 """What /proc says about a process.
 
-A pid names a process only until it is used again, so identity is pid + start time + boot id.
+A pid names a process only until it is used again, so identity is pid + start time + boot id. A container
+may have a boot id of its own, as a file mounted over the kernel's; a service that systemd gives a /proc of
+its own does not see it. So one boot may have two ids, and what counts is how the process itself reads it.
+
 Everything here answers None (or nothing) for a process that is gone; that is never an error.
 """
 
@@ -14,6 +17,7 @@ from typing import NamedTuple
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PIECE_BYTES = 16 * 1024
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_told: set[str] = set()
 
 
 class Stat(NamedTuple):
@@ -78,12 +82,23 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def boot_id_of(pid: int) -> str | None:
+    """Return the boot id as process `pid` reads it; None when that is not ours to see."""
+    raw = read(f"/proc/{pid}/root{_BOOT_ID}")
+    return raw.decode("ascii", "replace").strip() if raw else None
+
+
+def recognise_boot(boot: str) -> None:
+    """Have `boot` count as this boot, because a process that runs now (the launcher) reads it."""
+    _told.add(boot)
+
+
 def is_running(pid: int, start_time: int, boot: str) -> bool:
     """Tell whether exactly that process still runs (a zombie does not)."""
-    if boot != boot_id():
-        return False
     seen = stat(pid)
-    return seen is not None and seen.started == start_time and not seen.ended
+    if seen is None or seen.started != start_time or seen.ended:
+        return False
+    return boot == boot_id() or boot in _told or boot == boot_id_of(pid)
 
 
 def is_alive(pid: int) -> bool:

@@ -7,6 +7,10 @@ unit is not hardened: it reads them for the daemon.
     written PID ...  -> `written PID:CALLS:STORED ...`, bytes, of those that are there
     received PID ... -> `received SOCKET:BYTES:SEGMENTS ...`, of all their TCP connections together
     marked PID ...   -> `marked PID ...`, those that were given a run's id
+
+A machine's systemd gives the unit a /proc of its own, in which the boot id of a container is not to be seen:
+
+    boot             -> `boot ID`, as the launcher and its shims read it
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ def answer(verb: bytes, rest: bytes) -> bytes | None:
         words = [b"%d:%d:%d" % one for one in _received(pids)[:MOST_SOCKETS]]
     elif verb == b"marked":
         words = [b"%d" % pid for pid in pids if is_marked(proc.read(f"/proc/{pid}/environ") or b"")]
+    elif verb == b"boot":
+        words = [proc.boot_id().encode()]
     else:
         return None
     return b" ".join([verb, *words])
