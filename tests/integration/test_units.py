@@ -14,12 +14,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import handoffd
 from handoffd.cli import unitfiles
+from handoffd.cli.hardening import hardening_lines, without_namespaces
 from handoffd.cli.unitfiles import Installation, UnitFile
 from handoffd.resources import shared
 from handoffd.settings import ExecuteSettings
@@ -44,6 +46,12 @@ KNOWN = {
         "SystemCallErrorNumber", "SystemCallFilter",
     },
 }  # fmt: skip
+
+# How the keys begin that forbid something.
+HARDENING = (
+    "Ambient", "Capability", "Device", "IPAddress", "Inaccessible", "Keyring", "Lock", "NoExec", "NoNew",
+    "Private", "ProcSubset", "Protect", "ReadOnly", "RemoveIPC", "Restrict", "SystemCall",
+)  # fmt: skip
 
 # A user manager cannot do these, or (ProtectProc) they would hide every process from the daemon.
 NOT_FOR_USERS = {"AmbientCapabilities", "ProcSubset", "ProtectProc", "User", "StateDirectory"}
@@ -171,19 +179,18 @@ def test_a_launcher_that_leaves_is_followed_by_a_new_one(name: str) -> None:
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_the_launcher_forbids_agents_nothing(name: str) -> None:
     """Every restriction of it would be one of every agent."""
-    hardening = (
-        "Private",
-        "Protect",
-        "Restrict",
-        "SystemCall",
-        "NoNew",
-        "Lock",
-        "Capability",
-        "Memory",
-        "UMask",
-    )
+    hardening = (*HARDENING, "Memory", "UMask")
 
     assert [] == [key for key in _service(name) if key.startswith(hardening)]
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_every_line_that_hardens_the_daemon_is_one_that_install_tries(name: str) -> None:
+    """One in another place would keep the unit from starting where it cannot be had."""
+    tried = hardening_lines(shared("systemd", name).read_text(encoding="utf-8"))
+
+    lines = [f"{key}={value}" for key, values in _service(name).items() for value in values]
+    assert sorted(line for line in lines if line.startswith(HARDENING)) == sorted(tried)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -214,14 +221,14 @@ def test_without_a_user_namespace_nothing_that_needs_one_is_asked_for(tmp_path: 
     """A manager that may make none would not start the unit; what it can do all the same stays."""
     installation = Installation(program=Path("/a"), python=Path("/b"), package=Path("/c"))
     _, whole = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin"})
-    _, plain = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin"}, namespaces=False)
-    kept = _read(plain.text)["Service"].keys()
+    plain = without_namespaces(whole.text)
+    kept = _read(plain)["Service"].keys()
     left_out = _read(whole.text)["Service"].keys() - kept
 
     assert {"PrivateUsers", "CapabilityBoundingSet", "ProtectSystem", "PrivateDevices"} < left_out
     assert [] == [key for key in kept if key.startswith(("Private", "Protect"))]
     assert {"NoNewPrivileges", "SystemCallFilter", "ExecStart", "WatchdogSec"} < kept
-    assert _read(whole.text)["Install"] == _read(plain.text)["Install"]
+    assert _read(whole.text)["Install"] == _read(plain)["Install"]
 
 
 @pytest.mark.parametrize("name", ["handoffd@.service", "handoffd-launcher@.service"])
@@ -283,9 +290,10 @@ def filled(tmp_path: Path) -> dict[str, tuple[UnitFile, ...]]:
     plain = tmp_path / "plain"
     plain.mkdir()
     environment = {"PATH": f"/usr/bin:{home}", "XDG_STATE_HOME": "/a b"}
-    forms = {
+    launcher_unit, daemon_unit = unitfiles.user_units(plain, installation, environment)
+    forms: dict[str, tuple[UnitFile, ...]] = {
         "user": unitfiles.user_units(tmp_path, installation, environment),
-        "plain": unitfiles.user_units(plain, installation, environment, namespaces=False),
+        "plain": (launcher_unit, replace(daemon_unit, text=without_namespaces(daemon_unit.text))),
         "system": unitfiles.system_units(tmp_path, installation, account, f"{home}:/usr/bin"),
     }
     for file in (file for files in forms.values() for file in files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from handoffd.cli import credential_files, hardening, permanence, unitfiles
@@ -17,11 +17,11 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installing:
-    """Files with whether each must be written, then commands. `obstacle`: why the unit is less hardened."""
+    """Files with whether each must be written, then commands. `fitted`: how the daemon's unit is hardened."""
 
     files: tuple[tuple[unitfiles.UnitFile, bool], ...]
     commands: tuple[Command, ...]
-    obstacle: str | None
+    fitted: hardening.Fitted
     cautions: tuple[str, ...]
 
     @property
@@ -51,13 +51,14 @@ def installing(
     installation = scope.machine.installation or unitfiles.this_installation(sys.argv[0])
     permanence.require_permanent(installation)
     credentials = credential_files.drop_in(scope, plain, encrypted)
-    obstacle = hardening.obstacle(scope)
-    wanted = _units(scope, installation, path, namespaces=obstacle is None)
-    files = tuple((file, differs(file)) for file in (*wanted, *([credentials] if credentials else [])))
+    launcher, daemon = _units(scope, installation, path)
+    fitted = hardening.fitted(scope, daemon.text)
+    wanted = [launcher, replace(daemon, text=fitted.text), *([credentials] if credentials else [])]
+    files = tuple((file, differs(file)) for file in wanted)
     return Installing(
         files=files,
         commands=_start_commands(scope, files) if start else (),
-        obstacle=obstacle,
+        fitted=fitted,
         cautions=(
             *permanence.cautions(installation),
             *credential_files.readable_by_others(credentials),
@@ -77,13 +78,13 @@ def _about_sockets(scope: Scope) -> list[str]:
 
 
 def _units(
-    scope: Scope, installation: unitfiles.Installation, path: str | None, *, namespaces: bool
+    scope: Scope, installation: unitfiles.Installation, path: str | None
 ) -> tuple[unitfiles.UnitFile, ...]:
     environment = scope.machine.environment
     if scope.account is None:
         search = unitfiles.search_path(path or environment.get("PATH", os.defpath), installation.program)
         known = {**environment, "PATH": search}
-        return unitfiles.user_units(scope.folder, installation, known, namespaces=namespaces)
+        return unitfiles.user_units(scope.folder, installation, known)
     unitfiles.require_usable_by(scope.account, installation)
     search = unitfiles.search_path(path or unitfiles.account_path(scope.account), installation.program)
     return unitfiles.system_units(scope.folder, installation, scope.account, search)

@@ -27,8 +27,9 @@ def planned(plan: Installing) -> dict[str, Any]:
             {"path": str(file.path), "changed": changed, "text": file.text} for file, changed in plan.files
         ],
         "commands": [list(argv) for argv in plan.commands],
-        "namespaces": plan.obstacle is None,
-        "obstacle": plan.obstacle,
+        "namespaces": plan.fitted.obstacle is None,
+        "obstacle": plan.fitted.obstacle,
+        "left_out": [{"line": line, "exit_code": code} for line, code in plan.fitted.left_out.items()],
         "cautions": list(plan.cautions),
     }
 
@@ -81,6 +82,10 @@ def installed_text(report: Mapping[str, Any]) -> list[str]:
         lines += _linger_text(report["linger"])
     if report["obstacle"]:
         lines.append(_line("hardening", f"without a user namespace: {report['obstacle']}"))
+    lines += [
+        _line("hardening", f"without {one['line']}: systemd cannot do it here (exit code {one['exit_code']})")
+        for one in report["left_out"]
+    ]
     lines += [_line("caution", caution) for caution in report["cautions"]]
     return [*lines, _line("state", report["state"]), _line("next", report["next"])]
 

@@ -28,7 +28,6 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Where the daemon looks for its own files; a unit does not see them unless they are written into it.
 _KEPT = ("HANDOFFD_STATE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
-_NAMESPACED = re.compile(r"^# Only with a user namespace:.*?^# End of [^\n]*\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +71,12 @@ def find_program(candidates: list[Path]) -> Path:
 
 
 def user_units(
-    folder: Path, installation: Installation, environment: Mapping[str, str], *, namespaces: bool = True
+    folder: Path, installation: Installation, environment: Mapping[str, str]
 ) -> tuple[UnitFile, ...]:
-    """Return the launcher's and the daemon's unit of a person, to be put into `folder`.
-
-    Without `namespaces` the daemon's has only what a manager can do without a user namespace.
-    """
+    """Return the launcher's and the daemon's unit of a person, to be put into `folder`."""
     lines = _environment({"PATH": environment["PATH"], **_kept(environment)})
     return tuple(
-        UnitFile(
-            name=name, path=folder / name, text=fill(_person_template(name, namespaces), installation, lines)
-        )
+        UnitFile(name=name, path=folder / name, text=fill(_template(name), installation, lines))
         for name in ("handoffd-launcher.service", "handoffd.service")
     )
 
@@ -187,11 +181,6 @@ def _obstacle(status: os.stat_result, uid: int, groups: list[int]) -> str | None
     else:
         allowed = status.st_mode & stat.S_IXOTH
     return None if allowed else "is closed to that account"
-
-
-def _person_template(name: str, namespaces: bool) -> str:
-    template = _template(name)
-    return template if namespaces else _NAMESPACED.sub("", template)
 
 
 def _template(name: str) -> str:

@@ -50,6 +50,7 @@ def test_unchanged_files_are_told_from_written_ones() -> None:
     """Installing again shows what it left alone."""
     report = {
         "dry_run": False, "state": "/s", "next": "n", "commands": [], "obstacle": None, "cautions": [],
+        "left_out": [],
         "files": [{"path": "/a", "changed": True}, {"path": "/b", "changed": False}],
     }  # fmt: skip
 
