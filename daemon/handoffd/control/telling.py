@@ -46,6 +46,7 @@ def _end(end: Json) -> str:
         "deadline": "was ended at its deadline",
         "stop": "was ended, as ordered",
         "lost": "vanished, nobody saw how",
+        "outside": "was ended from outside",
     }
     if end["by"] in by:
         told = by[end["by"]]

@@ -58,7 +58,7 @@ class OwnEnd(StrEnum):
     WITHDRAWN = "withdrawn"
     """We ended it because its hand-off was there, and then it was not."""
     LOST = "lost"
-    """Its process vanished, and nobody saw how: the machine went down."""
+    """Its process vanished, or was ended from outside: the machine went down."""
     NOT_STARTED = "not_started"
     """It could not be started, for another reason than its program."""
 

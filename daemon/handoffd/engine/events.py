@@ -169,12 +169,13 @@ class Exit:
     """How a process ended.
 
     Exactly one of `code` and `signal` is set, but for a process whose end nobody saw (`lost`).
-    `by` tells who ended it; `tail` holds the last lines of its output.
+    `by` tells who ended it: `stop` is our own order, `outside` somebody else's, as at a shutdown of the
+    machine. `tail` holds the last lines of its output.
     """
 
     code: int | None = None
     signal: int | None = None
-    by: Literal["itself", "deadline", "stop", "lost"] = "itself"
+    by: Literal["itself", "deadline", "stop", "lost", "outside"] = "itself"
     tail: str = ""
     seconds: float = 0.0
     stream_error: bool = False

@@ -71,6 +71,8 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
         return _spared(heard, OwnEnd.WITHDRAWN, why)
     if event.exit.by == "lost":
         return _spared(heard, OwnEnd.LOST, "its process vanished and nobody saw how")
+    if event.exit.by == "outside":
+        return _spared(heard, OwnEnd.LOST, "it was ended from outside, as at a shutdown of the machine")
     return _left_nothing(heard, event)
 
 
@@ -145,7 +147,7 @@ def _completed(handoff: Handoff, exit_: Exit) -> Handoff:
     """Return a hand-off of the old format with the status that its exit code gives it."""
     if handoff.status is not None:
         return handoff
-    clean = exit_.code == 0 or exit_.by == "stop"
+    clean = exit_.code == 0 or exit_.by in {"stop", "outside"}
     if clean and not exit_.stream_error:
         return handoff.model_copy(update={"status": Status.PASS})
     return handoff.model_copy(update={"status": Status.FAILING, "error": _how_it_ended(exit_)})

@@ -51,6 +51,12 @@ def source_of(track: Track, project: str, services: Services) -> Source | None:
 
 def ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, services: Services) -> Exit:
     """Return how the run of a dispatch ended; blocks while the rest of its output is read."""
+    exit_ = _ended(dispatch, record, source, services)
+    # Our own order is recorded before a shim hears of it.
+    return replace(exit_, by="outside") if exit_.by == "stop" and dispatch.stop is None else exit_
+
+
+def _ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, services: Services) -> Exit:
     if source is None:
         return exit_of(record, tail=plain_words(record.tail))
     run = Ended(record=record, seen=services.meters.finish(dispatch.id, source), last=b"")

@@ -81,6 +81,7 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
         ),
         (exited(Absent(), code=0, usage=Usage(output_tokens=1)), "exited with code 0 after 1 token; "),
         (exited(Absent(), by="lost"), "vanished, nobody saw how"),
+        (exited(Absent(), by="outside", code=None, signal=15), "was ended from outside"),
         (exited(Absent(), code=1, end=End.LOGGED_OUT), "exited with code 1 (logged out); it left"),
         (exited(Absent(), code=1, end=End.FAILED), "exited with code 1; it left no hand-off"),
         (exited(Absent(), code=0, stream_error=True), "its stream says that it failed"),

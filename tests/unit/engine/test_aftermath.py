@@ -228,7 +228,7 @@ def test_a_person_who_asks_for_another_try_gets_the_whole_step() -> None:
 
 @pytest.mark.parametrize("exit_fields", [{"end": None}, {"end": None, "by": "stop", "signal": 15}])
 def test_nobody_is_asked_whose_end_was_not_told_apart(exit_fields: dict[str, object]) -> None:
-    """Journals of older releases, and what was ended from outside, are judged as they always were."""
+    """Journals of older releases, also of what was ended from outside, are judged as they always were."""
     play = Playbook(dispatched("bdd")).exits(**{"code": None, **exit_fields})  # type: ignore[arg-type]
     play.expect(status=Status.FAILING)
 

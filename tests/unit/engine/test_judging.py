@@ -51,6 +51,15 @@ def test_a_hand_off_that_is_gone_again_after_we_ended_its_executor_costs_no_atte
     assert 1 == play.ledger.free_repeats
 
 
+def test_an_executor_that_was_ended_from_outside_costs_no_attempt() -> None:
+    """The machine was shut down; what it handed over before that counts all the same."""
+    play = Playbook(dispatched("bdd")).exits(Absent(), code=None, signal=15, by="outside")
+    play.expect(status=Status.PENDING, attempt=1, orders="")
+    assert 1 == play.ledger.free_repeats
+    handed = Playbook(dispatched("bdd")).exits(OLD_FORMAT, code=None, signal=15, by="outside")
+    handed.expect(status=Status.PASS)
+
+
 # --- what an executor leaves ----------------------------------------------------------------------
 def test_a_hand_off_is_the_attempts_result() -> None:
     """Its fields go into STATE, its identity is remembered, and the dispatch is over."""

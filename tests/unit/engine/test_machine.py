@@ -113,7 +113,11 @@ READINGS: st.SearchStrategy[Reading] = st.one_of(
 EXITS = st.sampled_from(
     [
         *(Exit(code=0), Exit(code=1), Exit(signal=15, by="stop"), Exit(signal=15, by="deadline")),
-        *(Exit(by="lost"), *(Exit(code=1, end=end, session="s1") for end in End)),
+        *(
+            Exit(by="lost"),
+            Exit(signal=15, by="outside"),
+            *(Exit(code=1, end=end, session="s1") for end in End),
+        ),
         Exit(code=0, end=End.OVERLOAD, retry_at=T0),
     ]
 )

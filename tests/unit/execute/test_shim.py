@@ -272,6 +272,22 @@ def test_a_tree_that_hides_and_will_not_stop_is_ended(root: Path) -> None:
     assert 7 < record.killed < 20
 
 
+def test_a_signal_to_everybody_is_a_stop(root: Path) -> None:
+    """At a shutdown of the machine the program may be dead before its shim has read a word."""
+    run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
+    start = StartRecord.from_json(records.read(str(run_dir), "start.json") or "")
+    os.kill(start.shim_pid, signal.SIGSTOP)
+    eventually_sync(lambda: getattr(proc.stat(start.shim_pid), "state", None) == "T")
+    os.kill(start.pid, signal.SIGTERM)
+    os.kill(start.shim_pid, signal.SIGTERM)
+    eventually_sync(lambda: not proc.is_alive(start.pid))
+    os.kill(start.shim_pid, signal.SIGCONT)
+
+    record = finish(run_dir)
+
+    assert ("stop", signal.SIGTERM) == (record.by, record.signal)
+
+
 def test_what_a_program_leaves_behind_is_ended(root: Path) -> None:
     """The exit code is the program's; its hidden heads are counted and gone."""
     marker = str(root / "marker")

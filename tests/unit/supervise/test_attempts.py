@@ -21,7 +21,7 @@ from tests.unit.supervise.test_descriptors import room_for
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
-from handoffd.engine.track import TrackKey
+from handoffd.engine.track import StopReason, TrackKey
 from handoffd.execute.base import EXIT, ExitRecord
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.process import Run
@@ -44,8 +44,13 @@ class Play:
         self.attempts = Attempts(TrackKey(root), home, here.services, self.facts.append)
         self._run_dir = here.services.run_dir("d1")
 
-    async def run(self, order: Spawn = ORDER, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
-        """Start an executor, follow it to its end, and return the facts."""
+    async def run(
+        self,
+        order: Spawn = ORDER,
+        meanwhile: Callable[[], None] = lambda: None,
+        stop: StopReason | None = None,
+    ) -> list[Event]:
+        """Start an executor, follow it to its end, and return the facts; `stop` is why it was to end."""
         self._run_dir.mkdir(exist_ok=True)
         (self._run_dir / "prompt.md").write_text("Do it.")
         run = await self.attempts.execute(order)
@@ -54,7 +59,7 @@ class Play:
         meanwhile()
         with anyio.fail_after(60):
             await self.attempts.follow(
-                "d1", run, lambda: track_of(Status.RUNNING, dispatch=dispatch_of(attempt=2))
+                "d1", run, lambda: track_of(Status.RUNNING, dispatch=dispatch_of(attempt=2, stop=stop))
             )
         return self.facts
 
@@ -199,7 +204,10 @@ async def test_a_stop_reaches_a_running_executor(tmp_path: Path) -> None:
         root = make_project(tmp_path)
         other = Play(here, root)
 
-        ended = (await Play(here, root).run(meanwhile=lambda: other.attempts.stop("d1")))[-1]
+        def end() -> None:
+            other.attempts.stop("d1")
+
+        ended = (await Play(here, root).run(meanwhile=end, stop=StopReason.TIMEOUT))[-1]
 
         assert isinstance(ended, ExecutorExited)
         assert "stop" == ended.exit.by
@@ -275,7 +283,7 @@ async def test_a_stop_wakes_a_shim_that_somebody_stopped(tmp_path: Path) -> None
             os.kill(play.attempts.live["d1"].shim_pid, signal.SIGSTOP)
             play.attempts.stop("d1")
 
-        ended = (await play.run(meanwhile=stop))[-1]
+        ended = (await play.run(meanwhile=stop, stop=StopReason.TIMEOUT))[-1]
 
         assert isinstance(ended, ExecutorExited)
         assert "stop" == ended.exit.by

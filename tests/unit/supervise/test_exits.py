@@ -13,7 +13,7 @@ from tests.unit.supervise.making import dispatch_of, house, make_project, track_
 
 from handoffd.engine.ends import End
 from handoffd.engine.events import Exit
-from handoffd.engine.track import AgentSession
+from handoffd.engine.track import AgentSession, StopReason
 from handoffd.engine.usage import Usage
 from handoffd.execute.base import POSITION, ExitRecord
 from handoffd.execute.meter import Source
@@ -54,6 +54,17 @@ async def test_an_executor_that_is_not_in_the_settings_any_more_is_judged_by_its
         assert None is source_of(track_of(dispatch=gone), str(tmp_path), here.services)
         told = ended(gone, ExitRecord(run_id="d1", code=3, tail="no quota"), None, here.services)
     assert Exit(code=3, tail="no quota", line="no quota") == told
+
+
+async def test_an_end_that_was_not_our_order_came_from_outside(tmp_path: Path) -> None:
+    """A shutdown of the machine tells the shims to stop, after the daemon has gone."""
+    record = ExitRecord(run_id="d1", signal=15, by="stop")
+    async with house(tmp_path) as here:
+        told = [
+            ended(dispatch_of(stop=stop), record, None, here.services).by
+            for stop in (None, StopReason.TIMEOUT)
+        ]
+    assert ["outside", "stop"] == told
 
 
 async def test_what_a_session_used_before_is_known_when_it_is_continued(tmp_path: Path) -> None:
