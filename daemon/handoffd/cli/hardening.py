@@ -30,16 +30,16 @@ _NAMESPACE = "PrivateUsers=yes"
 _NOT_SPAWNED = range(200, 256)
 """Exit codes by which systemd says that it could not do what a unit asks for (systemd.exec(5)).
 
-Also 255, of a program that was killed: the one that is tried does nothing that it could be killed for.
+Also 255, of a program that was killed: `true` does nothing that it could be killed for.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The text of a unit that can be started here, and what had to go for that.
+    """The text of a unit that systemd can start here, and what was left out for that.
 
-    `obstacle`: why it has to do without a user namespace, and all that needs one; `left_out`: single lines,
-    with the exit code by which systemd refused them.
+    `obstacle`: why it does without a user namespace, and without all that needs one; `left_out`: single
+    lines, with the exit code by which systemd refused them.
     """
 
     text: str
@@ -53,7 +53,7 @@ def fitted(scope: Scope, text: str) -> Fitted:
     if obstacle is not None:
         text = without_namespaces(text)
     lines = hardening_lines(text)
-    # Where a unit without any of them fails, too, it is not for them.
+    # If a unit without any of them fails as well, they are not the cause.
     if _refusal(scope, lines) is None or _refusal(scope, ()) is not None:
         return Fitted(text=text, obstacle=obstacle, left_out={})
     first = [line for line in lines if line == _NAMESPACE]  # others can only be had with it

@@ -169,8 +169,8 @@ class Exit:
     """How a process ended.
 
     Exactly one of `code` and `signal` is set, but for a process whose end nobody saw (`lost`).
-    `by` tells who ended it: `stop` is our own order, `outside` somebody else's, as at a shutdown of the
-    machine. `tail` holds the last lines of its output.
+    `by` tells who ended it: `stop` is our own order, `outside` is not, as at a shutdown of the machine.
+    `tail` holds the last lines of its output.
     """
 
     code: int | None = None
