@@ -32,8 +32,8 @@ def test_those_that_are_well_are_counted() -> None:
         (
             "locked",
             "warning",
-            "handoffd remove '/srv/a b'"
-            "  # leaves it to the other one; or end that one, and have it here: handoffd add '/srv/a b' --take",
+            "handoffd remove '/srv/a b'  # leaves it to the other one; "
+            "or end that one, and have it here: handoffd add '/srv/a b' --take",
         ),
         ("invalid_state", "fault", "${EDITOR:-vi} '/srv/a b/.ai/STATE.json'"),
         (
