@@ -34,7 +34,7 @@ class Service:
         """The command that replaces the daemon and its launcher by the program that is installed now."""
         if self.unit is None:
             return "handoffd stop && handoffd run"
-        return f"{self.systemctl} restart {self.launcher} {self.unit}"
+        return f"{self.systemctl} reload-or-restart {self.launcher} && {self.systemctl} restart {self.unit}"
 
     @property
     def launcher(self) -> str:

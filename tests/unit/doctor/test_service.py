@@ -43,7 +43,10 @@ def test_commands_of_a_persons_own_service() -> None:
     """By their own systemd."""
     service = Service(unit="handoffd")
     assert "systemctl --user start handoffd" == service.start
-    assert "systemctl --user restart handoffd-launcher handoffd" == service.restart
+    assert (
+        "systemctl --user reload-or-restart handoffd-launcher && systemctl --user restart handoffd"
+        == service.restart
+    )
     assert 'handoffd service install --path "$PATH"' == service.mend_path
     assert service.allow_files(12).startswith("systemctl --user edit handoffd  # [Service] LimitNOFILE=65536")
 
@@ -52,7 +55,8 @@ def test_commands_of_an_accounts_service() -> None:
     """By the machine's."""
     service = Service(unit="handoffd@build", account="build")
     assert "sudo systemctl start handoffd@build" == service.start
-    assert "sudo systemctl restart handoffd-launcher@build handoffd@build" == service.restart
+    replaced = "sudo systemctl reload-or-restart handoffd-launcher@build"
+    assert f"{replaced} && sudo systemctl restart handoffd@build" == service.restart
     assert 'sudo handoffd service install --system --user build --path "$PATH"' == service.mend_path
 
 

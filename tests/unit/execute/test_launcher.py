@@ -382,9 +382,9 @@ def test_retired_service_makes_room_at_once_and_its_runs_keep_their_launcher(
     eventually_sync(lambda: not is_running(old))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_service_that_is_stopped_ends_no_run(
-    path: Path, service: subprocess.Popen[bytes], number: signal.Signals
+    path: Path, service: subprocess.Popen[bytes], number: signal.Signals, code: int
 ) -> None:
     """Only the main process is ended by the manager; the launcher learns of it and takes no more runs."""
     old = int(ask(path, "hello").split()[2])
@@ -392,13 +392,26 @@ def test_service_that_is_stopped_ends_no_run(
 
     service.send_signal(number)
 
-    assert -number == service.wait(timeout=60)
+    assert code == service.wait(timeout=60)
     eventually_sync(lambda: not answers(path))
     assert is_running(shim_pid)
     assert is_running(old)
     os.kill(shim_pid, signal.SIGTERM)
     assert "stop" == exit_record(run_dir).by
     eventually_sync(lambda: not is_running(old))
+
+
+def test_service_that_is_stopped_leaves_no_launcher_without_runs(
+    path: Path, service: subprocess.Popen[bytes]
+) -> None:
+    """The manager would warn of it as left over, although it is about to leave."""
+    launcher = int(ask(path, "hello").split()[2])
+    below = {member.pid for member in tree.descendants(launcher)}
+
+    service.send_signal(signal.SIGTERM)
+
+    assert 0 == service.wait(timeout=60)
+    assert not any(map(is_running, (launcher, *below)))
 
 
 def test_service_that_was_replaced_makes_room(path: Path, service: subprocess.Popen[bytes]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner import standing
 
@@ -28,11 +32,30 @@ def serve(front):
     if "crash" in sys.argv:
         os.abort()
     if "leave" in sys.argv:
-        front.leave()
+        front.leave(agents=False)
     os.read(0, 1)
     return 4
 
 sys.exit(standing.stand(serve, stay="stay" in sys.argv))
+"""
+
+# Tells each process that serves, and does what the next line from stdin says.
+SERVICE = """
+import os, sys
+sys.path.append(sys.argv[1])
+from handoffd.execute.runner import standing
+
+def serve(front):
+    print(os.getppid(), os.getpid(), flush=True)
+    front.ready()
+    if sys.argv[2] == "wait":
+        os.read(front.fileno(), 1)
+    elif os.read(0, 1) == b"k":
+        os.abort()
+    front.leave(agents=False)
+    return 0
+
+sys.exit(standing.stand(serve, stay=True, lasted_s=600 if sys.argv[2] == "wait" else 0))
 """
 
 
@@ -100,3 +123,58 @@ def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
         assert front.stderr is not None
         assert "No such file or directory" in front.stderr.readline()
         assert 0 == front.wait(timeout=60)
+
+
+@contextmanager
+def service(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Lend a process that stands in front of launchers that last, one after the other."""
+    command = [sys.executable, "-I", "-S", "-c", SERVICE, PACKAGE, *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env={}, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as front:
+        yield front
+        front.kill()
+
+
+def launcher_of(front: subprocess.Popen[str]) -> int:
+    """Return the next launcher, which has this process in front of it."""
+    assert front.stdout is not None
+    before, launcher = map(int, front.stdout.readline().split())
+    assert front.pid == before
+    return launcher
+
+
+@pytest.mark.parametrize("how", ["retire", "kill"])
+def test_a_launcher_that_lasted_is_followed_by_another_one_without_the_manager(how: str) -> None:
+    """Whether it gave up its place or died; to the manager the unit runs on."""
+    with service("told") as front:
+        assert front.stdin is not None
+        first = launcher_of(front)
+        front.stdin.write(how[0])
+        front.stdin.flush()
+
+        assert first != launcher_of(front)
+        eventually_sync(lambda: not Path(f"/proc/{first}").exists())  # it was reaped, too
+        assert front.poll() is None
+
+
+def test_a_hangup_asks_for_another_launcher() -> None:
+    """What reloading the unit sends: the one that is there gives up its place, however new it is."""
+    with service("wait") as front:
+        first = launcher_of(front)
+        front.send_signal(signal.SIGHUP)
+
+        assert first != launcher_of(front)
+
+
+def test_the_next_launcher_is_of_the_program_that_is_installed_by_then(tmp_path: Path) -> None:
+    """An upgrade has put another one into its place."""
+    program = tmp_path / "launcher.py"
+    program.write_text(SERVICE, encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(program), PACKAGE, "wait"]
+    with subprocess.Popen(command, env={}, stdout=subprocess.PIPE, text=True) as front:
+        launcher_of(front)
+        program.write_text("print('the new one')", encoding="utf-8")
+        front.send_signal(signal.SIGHUP)
+
+        assert front.stdout is not None
+        assert "the new one\n" == front.stdout.readline()

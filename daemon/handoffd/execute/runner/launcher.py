@@ -104,7 +104,8 @@ class Launcher:
         self._listener = None
         self._close(place)
         if self._front.stays:
-            self._front.leave()
+            idle = {self._spare.pid} if self._spare is not None else set()
+            self._front.leave(agents=self._strays or bool(self._shims - idle))
             self._close(self._front)
         if self._spare is not None:
             self._spare.channel.close()  # and so it leaves

@@ -3,9 +3,14 @@
 The launcher itself is always the second process. It is the parent of the shims and the second
 subreaper above them, so it has to stay until the last one has ended; a service manager, however,
 starts no new main process before the old one is gone. So the manager's main process is the small
-one in front, which leaves the moment the launcher gives up its place (retired, replaced) or is
-gone; and the launcher gives up its place the moment the one in front is gone (stopped, restarted,
-killed). Each learns of the other through one pair of sockets, whatever happens to either.
+one in front, and each learns of the other through one pair of sockets, whatever happens to either.
+
+When the launcher gives up its place (retired, replaced) or is gone, the one in front begins anew as the
+program that is installed now, with a launcher of its own, and SIGHUP asks for that. To the manager nothing
+has happened; were it to start the unit anew, it would warn of every agent as a process left over from
+before. That is left to it where a launcher did not last: it counts such starts, and gives up some time.
+
+When the process in front is gone (stopped, killed), the launcher gives up its place.
 """
 
 from __future__ import annotations
@@ -14,9 +19,16 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
-_SIGN = b"!"
+LASTED_S = 10.0
+"""A launcher that was ready for so long is followed by another one without the service manager."""
+_LEAVE_S = 5.0
+"""How long a launcher without agents may take to be gone, when the unit is stopped."""
+_SIGN, _STAYS = b"!", b"+"
 
 
 class Front:
@@ -32,63 +44,127 @@ class Front:
 
     def ready(self) -> None:
         """Say that requests are answered from now on."""
-        _send(self._line)
+        _send(self._line, _SIGN)
         if not self.stays:
             self._line.close()
 
-    def leave(self) -> None:
-        """Say that the place is free: the process in front ends, and a service manager starts anew."""
-        _send(self._line)
+    def leave(self, *, agents: bool) -> None:
+        """Say that the place is free for another launcher; this one leaves, or stays for its `agents`."""
+        _send(self._line, _STAYS if agents else _SIGN)
 
     def close(self) -> None:
         """Let go of the line; without a word before it, the launcher counts as failed."""
         self._line.close()
 
 
-def _send(line: socket.socket) -> None:
+def _send(line: socket.socket, sign: bytes) -> None:
     try:
-        line.send(_SIGN)
+        line.send(sign)
     except OSError:
         return  # nobody is in front any more, and so nobody waits for it
 
 
-def stand(serve: Callable[[Front], int], *, stay: bool) -> int:
+def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED_S) -> int:
     """Have `serve` run in a process of its own session; return the exit code of the one in front.
 
-    With `stay` the process in front stays as long as the launcher keeps its place; without, until
-    the launcher is ready. `serve` returns an exit code, too.
+    With `stay` the process in front stays as long as the launcher keeps its place; when that was at least
+    `lasted_s` seconds it begins anew then. Without, it stays until the launcher is ready. `serve` returns
+    an exit code, too.
     """
     front, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid == 0:
+    children = _Children()
+    if stay:
+        signal.signal(signal.SIGHUP, lambda *_: children.replace(front))
+        signal.signal(signal.SIGTERM, lambda *_: children.leave(front))
+    children.launcher = os.fork()
+    if children.launcher == 0:
         front.close()
         _serve(serve, Front(line, stays=stay))
     line.close()
     # Nothing to tidy up here: whatever ends this process is an answer to the launcher.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not front.recv(1):
-        return _exit_code(pid)
+        return children.exit_code()
     if not stay:
         return 0
     tell_service_manager("READY=1\nSTATUS=Ready to start runs")
-    return 0 if front.recv(1) else _exit_code(pid)
+    ready = time.monotonic()
+    code = 0 if front.recv(1) else children.exit_code()
+    if children.to_be_replaced or time.monotonic() - ready >= lasted_s:
+        _begin_anew(code)
+    return code
+
+
+def _begin_anew(code: int) -> NoReturn:
+    """Be the program that is installed now; `code` is how the launcher of until now has ended."""
+    if code:
+        sys.stderr.write("handoffd launcher: it was ended; another one is started\n")
+        sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+class _Children:
+    """Reaps launchers: an earlier one, which stays for its agents, ends at any time."""
+
+    def __init__(self) -> None:
+        self.launcher = 0
+        self.to_be_replaced = False
+        self._ended: dict[int, int] = {}
+        signal.signal(signal.SIGCHLD, lambda *_: self._reap())
+        self._reap()
+
+    def replace(self, front: socket.socket) -> None:
+        """Have the latest launcher give up its place for another one, however short it has been there."""
+        self.to_be_replaced = True
+        _hang_up(front)
+
+    def leave(self, front: socket.socket) -> NoReturn:
+        """End the process in front, with the launcher if no agent keeps that one.
+
+        A launcher that is about to leave would be warned of as one that is left over.
+        """
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, _LEAVE_S)
+        _hang_up(front)
+        if front.recv(1) != _STAYS:
+            self.exit_code()
+        os._exit(0)
+
+    def exit_code(self) -> int:
+        """Return how the latest launcher ended, with 1 for a signal; waits for that."""
+        with suppress(ChildProcessError):  # it has been reaped already
+            self._ended[self.launcher] = os.waitpid(self.launcher, 0)[1]
+        status = self._ended[self.launcher]
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._ended[pid] = status
+
+
+def _hang_up(front: socket.socket) -> None:
+    """Have the launcher give up its place, if it has not done so by itself."""
+    with suppress(OSError):
+        front.shutdown(socket.SHUT_WR)
 
 
 def _serve(serve: Callable[[Front], int], front: Front) -> None:
     """Be the launcher; never returns."""
     code = 1
     try:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
         os.setsid()
         code = serve(front)
         sys.stderr.flush()
     finally:
         os._exit(code)
-
-
-def _exit_code(pid: int) -> int:
-    """Return how the launcher ended, with 1 for a signal."""
-    _, status = os.waitpid(pid, 0)
-    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
 
 
 def leave_standard_streams() -> None:
