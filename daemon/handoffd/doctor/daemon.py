@@ -53,6 +53,8 @@ class DaemonFacts:
     holder: int | None = None
     unit: Unit | None = None
     """The daemon's, where one is installed."""
+    other: Service | None = None
+    """The machine's service of this account, which is not the one that was asked."""
 
 
 def ask(socket: Path, answer_s: float) -> Asked:
@@ -109,6 +111,9 @@ def _absent(facts: DaemonFacts) -> Finding:
         return _missing(facts)
     why = f"nothing answers at {facts.socket}: it may have been started with another runtime directory"
     what = f"process {facts.holder} holds the state directory, and cannot be asked"
+    if facts.unit is not None and facts.unit.runs and not facts.socket.startswith("/run/"):
+        silent = f"nothing answers at {facts.socket}: this shell has no session of its own"
+        return fault(CHECK, what, silent, "export XDG_RUNTIME_DIR=/run/user/$(id -u)")
     return fault(
         CHECK, what, why, f"ps -fp {facts.holder}; tr '\\0' '\\n' </proc/{facts.holder}/environ | grep DIR"
     )
@@ -120,6 +125,9 @@ def _missing(facts: DaemonFacts) -> Finding:
         return fault(CHECK, f"no daemon runs: {trouble.what}", trouble.why, trouble.action)
     if facts.unit is not None and facts.unit.starts:
         return warning(CHECK, "the daemon is being started", "it does not answer yet", "handoffd status")
+    if (other := facts.other) is not None:
+        directories = f"{other.unit} is this account's service, and keeps its state and its socket elsewhere"
+        return warning(CHECK, "no daemon runs here", directories, other.ask("handoffd doctor"))
     return warning(CHECK, "no daemon runs", why, facts.service.start)
 
 

@@ -36,7 +36,14 @@ from handoffd.doctor import (
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.openness import open_to_others
 from handoffd.doctor.patience import Begun
-from handoffd.doctor.service import Service, installed, path_in, service_of, unit_file_of
+from handoffd.doctor.service import (
+    Service,
+    installed,
+    of_this_account,
+    path_in,
+    service_of,
+    unit_file_of,
+)
 from handoffd.doctor.unit import Unit, units_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
@@ -160,6 +167,7 @@ def _daemon(
         entries=daemon.entries(subject.socket),
         holder=None if settings is None else _holder(settings),
         unit=None if units is None else units[0],
+        other=None if service.unit is not None else of_this_account(subject.environ),
     )
     return daemon.check(facts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from handoffd.directories import default_files, default_runtime_dir, default_state_dir, home
 
+_DIRECTORIES = ("HANDOFFD_STATE_DIR", "HANDOFFD_RUNTIME_DIR")
 SYSTEM_UNITS = Path("/etc/systemd/system")
 
 _UNIT = "handoffd"
@@ -47,6 +49,11 @@ class Service:
         system = f" --system --user {self.account}" if self.account else ""
         return f"{'sudo ' if self.account else ''}handoffd service install{system}"
 
+    def ask(self, command: str) -> str:
+        """Return how `command` is typed for the daemon of an account's unit."""
+        places = f"HANDOFFD_STATE_DIR=/var/lib/handoffd/{self.account}"
+        return f"env {places} HANDOFFD_RUNTIME_DIR=/run/handoffd/{self.account} {command}"
+
     @property
     def log(self) -> str:
         """The command that shows what the daemon and systemd have said last."""
@@ -83,12 +90,25 @@ def installed(
 
     Directories that are named there, and are not a unit's, belong to a daemon that is run in a terminal.
     """
-    named = [environ[name] for name in ("HANDOFFD_STATE_DIR", "HANDOFFD_RUNTIME_DIR") if environ.get(name)]
+    named = [environ[name] for name in _DIRECTORIES if environ.get(name)]
     for match in filter(None, map(_OF_ACCOUNT.fullmatch, named)):
         unit = f"{_UNIT}@{match[1]}"
         if (system_units / f"{unit}.service").exists():
             return Service(unit=unit, account=match[1])
     return Service(unit=_UNIT if _is_meant(unit_file_of(environ), environ, config) else None)
+
+
+def of_this_account(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> Service | None:
+    """Return the machine's service for the account that asks, unless `environ` names directories."""
+    if any(environ.get(name) for name in _DIRECTORIES):
+        return None
+    try:
+        account = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None
+    unit = f"{_UNIT}@{account}"
+    there = (system_units / f"{unit}.service").exists()
+    return Service(unit=unit, account=account) if there else None
 
 
 def _is_meant(unit_file: Path, environ: Mapping[str, str], config: str | None) -> bool:

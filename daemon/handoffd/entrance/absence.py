@@ -11,43 +11,50 @@ from dataclasses import dataclass
 from handoffd.entrance.place import Place
 from handoffd.errors import NoDaemon
 
+_SILENT = "The daemon does not answer here"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Why none answers, where its service knows, and the next command. `starting`: one is on its way."""
+    """What is so, why, where its service knows, and the next command."""
 
-    why: str | None
+    what: str = "No daemon runs"
+    why: str | None = None
     action: str
-    starting: bool = False
 
 
 def absence(place: Place) -> Absence:
     """Return why no daemon answers, and what to type."""
-    from handoffd.doctor.service import installed
+    from handoffd.doctor.service import installed, of_this_account
     from handoffd.doctor.unit import units_of
 
     service = installed(place.environ, place.config)
+    if service.unit is None and (other := of_this_account(place.environ)):
+        why = f"{other.unit} is this account's service, and keeps its state and its socket elsewhere"
+        return Absence(what=_SILENT, why=why, action=other.ask("handoffd status"))
     units = units_of(service, place.environ)
     if units is None:
-        return Absence(why=None, action=service.start)
+        return Absence(action=service.start)
     daemon = units[0]
     if trouble := daemon.trouble:
         return Absence(why=f"{trouble.what}: {trouble.why}", action=trouble.action)
     if daemon.starts:
-        return Absence(why=f"{daemon.name} is being started", action="handoffd status", starting=True)
+        what, why = "The daemon is not ready yet", f"{daemon.name} is being started"
+        return Absence(what=what, why=why, action="handoffd status")
+    if daemon.runs and service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
+        why = f"{daemon.name} runs, and this shell has no session of its own that would lead there"
+        return Absence(what=_SILENT, why=why, action="export XDG_RUNTIME_DIR=/run/user/$(id -u)")
     if daemon.runs:
-        return Absence(why=f"{daemon.name} runs, and does not answer here", action="handoffd doctor")
-    return Absence(why=None, action=service.start)
+        return Absence(what=_SILENT, why=f"{daemon.name} runs", action="handoffd doctor")
+    return Absence(action=service.start)
 
 
 def closing(place: Place) -> str:
     """Return what to say below what was found, or done, without a daemon."""
     found = absence(place)
-    if found.starting:
-        return f"The daemon is not ready yet: {found.why}."
     if found.why is None:
-        return f"No daemon runs: `{found.action}` goes on from here."
-    return f"No daemon runs: {found.why}.\n  next: {found.action}"
+        return f"{found.what}: `{found.action}` goes on from here."
+    return f"{found.what}: {found.why}.\n  next: {found.action}"
 
 
 def explained(error: NoDaemon, place: Place) -> NoDaemon:

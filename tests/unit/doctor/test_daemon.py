@@ -67,6 +67,25 @@ def test_none_because_its_service_failed() -> None:
     assert "handoffd service install" == found.action
 
 
+def test_none_where_the_account_has_a_service_of_the_machine() -> None:
+    """A second daemon would be the wrong thing to start."""
+    other = Service(unit="handoffd@build", account="build")
+    (found,) = check(facts(Asked(error=NoDaemon("none")), other=other))
+    assert ("warning", "no daemon runs here") == (found.severity, found.what)
+    assert other.ask("handoffd doctor") == found.action
+
+
+def test_a_shell_without_a_session_finds_no_socket() -> None:
+    """It is after `su` that this happens."""
+    service = Service(unit="handoffd")
+    unit = Unit(name="handoffd", service=service, shown={"ActiveState": "active"})
+    asked = Asked(error=NoDaemon("none"))
+    (found,) = check(facts(asked, service=service, unit=unit, holder=77, socket="/home/a/run/control.sock"))
+    assert "export XDG_RUNTIME_DIR=/run/user/$(id -u)" == found.action
+    (inside,) = check(facts(asked, service=service, unit=unit, holder=77))
+    assert (inside.action or "").startswith("ps -fp 77")
+
+
 def test_one_that_is_just_being_started() -> None:
     """There is nothing to type but the question, once more."""
     service = Service(unit="handoffd")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import Service, installed, path_in, service_of, unit_file_of, unit_in
+from handoffd.doctor.service import (
+    Service,
+    installed,
+    of_this_account,
+    path_in,
+    service_of,
+    unit_file_of,
+    unit_in,
+)
 
 OWN = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/handoffd.service"
 ACCOUNTS = "0::/system.slice/system-handoffd.slice/handoffd@build.service"
@@ -123,3 +132,17 @@ def test_an_accounts_directories_name_its_unit(tmp_path: Path, name: tuple[str, 
     assert Service(unit=None) == installed(environ, system_units=tmp_path)
     (tmp_path / "handoffd@build.service").touch()
     assert Service(unit="handoffd@build", account="build") == installed(environ, system_units=tmp_path)
+
+
+def test_the_machines_service_of_who_asks_is_found_unless_directories_are_named(tmp_path: Path) -> None:
+    """With the way in which it is asked."""
+    account = pwd.getpwuid(os.geteuid()).pw_name
+    assert of_this_account({}, tmp_path) is None
+    (tmp_path / f"handoffd@{account}.service").touch()
+    service = of_this_account({}, tmp_path)
+    assert service is not None
+    state = f"HANDOFFD_STATE_DIR=/var/lib/handoffd/{account}"
+    assert f"env {state} HANDOFFD_RUNTIME_DIR=/run/handoffd/{account} handoffd stop" == service.ask(
+        "handoffd stop"
+    )
+    assert of_this_account({"HANDOFFD_STATE_DIR": "/elsewhere"}, tmp_path) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,15 +57,23 @@ def test_a_service_that_failed_says_why(place: Place) -> None:
 
 
 def test_a_service_that_is_being_started_is_waited_for(place: Place) -> None:
-    """Nothing has to be typed."""
+    """The same question, a moment later, is all there is to type."""
     answers(place, ActiveState="activating", NRestarts="0")
-    assert "The daemon is not ready yet: handoffd is being started." == closing(place)
+    waiting = "The daemon is not ready yet: handoffd is being started.\n  next: handoffd status"
+    assert waiting == closing(place)
 
 
-def test_a_service_that_runs_elsewhere_is_looked_into(place: Place) -> None:
-    """Its socket is not where it is asked."""
+def test_a_service_that_runs_and_is_silent_is_looked_into(place: Place) -> None:
+    """It is not said that none runs."""
     answers(place, ActiveState="active")
-    assert "handoffd doctor" == absence(place).action
+    within = replace(place, environ={**place.environ, "XDG_RUNTIME_DIR": "/run/user/7"})
+    assert "The daemon does not answer here: handoffd runs.\n  next: handoffd doctor" == closing(within)
+
+
+def test_a_shell_without_a_session_is_led_to_the_socket(place: Place) -> None:
+    """After `su` or `sudo -u` it is looked for elsewhere."""
+    answers(place, ActiveState="active")
+    assert "export XDG_RUNTIME_DIR=/run/user/$(id -u)" == absence(place).action
 
 
 def test_an_error_gets_the_reason_and_the_command(place: Place) -> None:
