@@ -183,7 +183,7 @@ def units_of(service: Service, environ: Mapping[str, str]) -> tuple[Unit, Unit] 
 
 
 def _is_missing(file: Path) -> bool:
-    """Tell whether there is no such file, as far as whoever asks may see that."""
+    """Tell whether there is no such file, as far as this account may see that."""
     try:
         file.stat()
     except OSError as error:

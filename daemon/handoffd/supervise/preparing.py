@@ -33,7 +33,7 @@ PROMPT = "prompt.md"
 """The file in a run's folder that the shim reads the prompt from."""
 
 RENDER_CPU_S = 1.0
-"""What a project's own templates may take of a processor; ours come from nobody who could mean harm."""
+"""What a project's own templates may take of a processor; ours are not a stranger's."""
 RENDER_OF_OURS = 40
 """How many times as much as compiling ours takes they may take, where that is longer: on a slow machine."""
 RENDER_WALL_S = 60.0
