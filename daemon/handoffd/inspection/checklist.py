@@ -7,6 +7,7 @@ executor passes there who could tick it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -60,13 +61,16 @@ def _section(step: str, rules: RuleBook, boxes: Boxes, language: Language) -> st
     return "\n".join([heading, "", *lines, ""])
 
 
-def write_checklist(root: str, story: str, text: str) -> bool:
+def write_checklist(root: str, story: str, text: str, started: datetime | None = None) -> bool:
     """Create the story's checklist, unless it is there: an executor may have ticked it already.
 
-    Returns whether it was written. Raises StoreError.
+    One of before the story has `started` is of an earlier start, and is replaced. Returns whether it was
+    written. Raises StoreError.
     """
     seen = read_project_file(Path(root), CHECKLIST, MAX_BYTES)
-    if seen is not None and seen.content.startswith(f"# {story}\n".encode()):
+    own = seen is not None and seen.content.startswith(f"# {story}\n".encode())
+    since_ns = 0 if started is None else started.timestamp() * 1e9
+    if seen is not None and own and seen.mtime_ns >= since_ns:
         return False
     write_project_file(Path(root), CHECKLIST, text, durable=False)
     return True

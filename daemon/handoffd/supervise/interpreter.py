@@ -8,6 +8,7 @@ outcome is a fact is marked done only after that fact has been committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
+from datetime import datetime
 from typing import Any, Protocol, assert_never
 
 import anyio
@@ -99,7 +100,7 @@ class Interpreter:
                 await to_thread.run_sync(self.attempts.stop, effect.dispatch)
                 await self._done(pending.id)
             case WriteChecklist() | AppendHistory():
-                await self._write(effect)
+                await self._write(effect, pending.at)
                 await self._done(pending.id)
             case _:
                 assert_never(effect)
@@ -215,11 +216,12 @@ class Interpreter:
         # Done when it is recorded for every sink, which is not waited for here.
         self._services.notifier.send(notice_of(order, pending, self._inbox.track), pending.id)
 
-    async def _write(self, effect: WriteChecklist | AppendHistory) -> None:
+    async def _write(self, effect: WriteChecklist | AppendHistory, ordered: datetime) -> None:
         root = self._key.project
         try:
             if isinstance(effect, WriteChecklist):
-                await to_thread.run_sync(write_checklist, root, effect.story, self._checklist(effect))
+                text = self._checklist(effect)
+                await to_thread.run_sync(write_checklist, root, effect.story, text, ordered)
             else:
                 await to_thread.run_sync(append_history, root, effect.text)
         except HandoffdError as error:  # a convenience for people; the story does not depend on it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,18 @@ def test_a_checklist_takes_the_place_of_the_story_before(tmp_path: Path) -> None
     assert "- [x] one" in (tmp_path / CHECKLIST).read_text(encoding="utf-8")
     assert write_checklist(root, "US-2", "# US-2\n")
     assert "# US-2\n" == (tmp_path / CHECKLIST).read_text(encoding="utf-8")
+
+
+def test_a_story_that_starts_anew_has_nothing_ticked(tmp_path: Path) -> None:
+    """What was written before the start is of the last time; what came after it may be an executor's."""
+    root, start = str(tmp_path), datetime(2026, 1, 31, tzinfo=UTC)
+    file = tmp_path / CHECKLIST
+    for written_s, made, box in ((1, False, "[x]"), (-1, True, "[ ]")):
+        write(tmp_path, CHECKLIST, "# US-1\n\n- [x] one\n")
+        os.utime(file, (start.timestamp() + written_s,) * 2)
+
+        assert made == write_checklist(root, "US-1", "# US-1\n\n- [ ] one\n", start)
+        assert f"# US-1\n\n- {box} one\n" == file.read_text(encoding="utf-8")
 
 
 def test_one_can_be_made_without_a_start(tmp_path: Path) -> None:
