@@ -18,6 +18,7 @@ import pytest
 from tests.acceptance.test_faults import condition, lines, make_project, settings, shim_of, start
 from tests.acceptance.test_journal import HELD, executing, release, starts
 from tests.acceptance.test_machine import beside
+from tests.support.children import ending
 from tests.support.daemon import Daemon, running, sample
 from tests.support.disks import read_only
 from tests.support.eventually import eventually_sync
@@ -143,7 +144,7 @@ def test_a_folder_that_is_made_in_its_place_is_not_the_project(tmp_path: Path) -
 @contextmanager
 def a_stranger() -> Iterator[subprocess.Popen[bytes]]:
     """Lend a process that has nothing to do with any run."""
-    with subprocess.Popen(["sleep", "600"]) as stranger:
+    with ending(subprocess.Popen(["sleep", "600"])) as stranger:
         try:
             yield stranger
         finally:

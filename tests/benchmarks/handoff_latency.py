@@ -33,6 +33,7 @@ from tests.benchmarks.measures import cpu_s, machine, summary
 from tests.benchmarks.report import text
 from tests.benchmarks.rows import Row, ratio
 from tests.benchmarks.seeding import seed
+from tests.support.children import ending
 from tests.support.daemon import Daemon, Json
 
 from handoffd.execute.base import EXIT, START, ExitRecord, StartRecord
@@ -181,7 +182,7 @@ class Bench:
     def _floor_lap(self) -> None:
         program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("floor.py"))]
         arguments = [str(self._lap), str(self._folders), *self._stub.argv]
-        with subprocess.Popen([*program, *arguments], start_new_session=True) as floor:
+        with ending(subprocess.Popen([*program, *arguments], start_new_session=True)) as floor:
             try:
                 found = self._new_stamps()
                 floor.wait(60)

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.benchmarks.fleet import add_all, idle_projects
 from tests.benchmarks.measures import summary
 from tests.benchmarks.rows import Row, ratio
+from tests.support.children import ending
 from tests.support.commands import environment
 from tests.support.daemon import running
 
@@ -63,7 +64,7 @@ def _lap_s(words: Words, env: Mapping[str, str]) -> float:
     CalledProcessError when it fails, or takes longer than anybody waits.
     """
     began = time.perf_counter()
-    with subprocess.Popen(words, env=dict(env), stdout=subprocess.DEVNULL) as process:
+    with ending(subprocess.Popen(words, env=dict(env), stdout=subprocess.DEVNULL)) as process:
         end = os.pidfd_open(process.pid)
         try:
             if not select.select([end], [], [], LIMIT_S)[0]:

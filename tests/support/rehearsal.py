@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ruamel.yaml import YAML
+from tests.support.children import ending
 
 PROMPT = """# {step} of {story}, attempt {attempt} of 3
 
@@ -55,15 +56,17 @@ class Rehearsal:
         allowed = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         with (
             tempfile.TemporaryFile() as prompt,
-            subprocess.Popen(
-                [*through, sys.executable, "-I", "-m", "handoffd.rehearsal", *arguments],
-                cwd=self.root,
-                env={**allowed, **self.environ},
-                stdin=_filled(
-                    prompt, step=step, story=story, attempt=attempt, dispatch=f"d-{step}-{attempt}"
-                ),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+            ending(
+                subprocess.Popen(
+                    [*through, sys.executable, "-I", "-m", "handoffd.rehearsal", *arguments],
+                    cwd=self.root,
+                    env={**allowed, **self.environ},
+                    stdin=_filled(
+                        prompt, step=step, story=story, attempt=attempt, dispatch=f"d-{step}-{attempt}"
+                    ),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
             ) as process,
         ):
             try:

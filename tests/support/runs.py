@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.base import Rung, RunSpec
@@ -99,7 +100,7 @@ def unit(program: Path, socket: Path, place: Path | None = None) -> Iterator[int
         "--foreground",
         *(["--delegated"] if place else []),
     ]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as manager:
+    with ending(subprocess.Popen(command, stdin=subprocess.DEVNULL)) as manager:
         try:
             yield manager.pid
         finally:

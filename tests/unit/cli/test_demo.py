@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.children import ending
+
 LIMIT_S = 120
 PROMPT = b"\n> "
 
@@ -105,8 +107,8 @@ def at_a_terminal(answers: list[str], project: Path) -> tuple[int, str]:
     """Return exit code and screen of a demo whose every prompt gets the next answer."""
     mine, theirs = os.openpty()
     command = [sys.executable, "-m", "handoffd", "demo", "--directory", str(project)]
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    with ending(
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     ) as process:
         os.close(theirs)
         seen, answered = b"", 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.children import ending
 from tests.support.commands import Commands, environment
 from tests.support.controlled import Controlled, controlled
 from tests.support.recorded import story
@@ -119,10 +120,10 @@ def test_following_begins_when_there_is_a_place(supervision: MemorySupervision) 
         held.connect(str(control.socket))
         held.sendall(follow)
         assert held.recv(12).endswith(b"200")
-        with subprocess.Popen(
+        with ending(subprocess.Popen(
             [sys.executable, "-m", "handoffd", "events", "--follow", "--after", "0", "--json"],
             env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
+        )) as process:  # fmt: skip
             assert process.stdout is not None
             assert process.stderr is not None
             assert f"by process {os.getpid()} ".encode() in process.stderr.readline()

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import anyio
 import pytest
+from tests.support.children import ending
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.eventually import eventually_sync
@@ -145,7 +146,7 @@ def test_following_puts_lines_into_words_as_they_come(control: Controlled, tmp_p
     line = STREAM.splitlines()[1]
     writing.write(b"first\n" + line[:30])
     command = [sys.executable, "-m", "handoffd", "log", "shop", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+    with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as reader:
         assert reader.stdout is not None
         assert "first\n" == reader.stdout.readline()
         writing.write(line[30:] + b"\n")

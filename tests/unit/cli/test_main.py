@@ -15,6 +15,7 @@ import anyio
 import click
 import pytest
 from starlette.routing import Route
+from tests.support.children import ending
 from tests.support.commands import Commands, environment, program
 from tests.support.controlled import Controlled
 from tests.support.supervision import MemorySupervision
@@ -152,10 +153,10 @@ def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None
     for _ in range(300):
         control.commit(record(why="x" * 400))
 
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-m", "handoffd", "events", "--limit", "300"],
         env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
@@ -167,10 +168,10 @@ def test_a_reader_that_has_enough_gets_no_complaint(control: Controlled) -> None
 def test_ctrl_c_ends_a_follower_quietly(control: Controlled) -> None:
     """With the code shells use for it."""
     control.commit(record())
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-m", "handoffd", "events", "-f", "--after", "0", "--json"],
         env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
         assert 1 == json.loads(process.stdout.readline())["seq"]

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tests.support.children import ending
 from tests.support.commands import environment
 from tests.support.eventually import eventually_sync
 
@@ -37,10 +38,10 @@ def test_a_person_who_starts_it_is_told_what_it_waits_for(tmp_path: Path) -> Non
     """And Ctrl-C ends it at once, although its standard input is still open."""
     ours, theirs = pty.openpty()
     try:
-        with subprocess.Popen(
+        with ending(subprocess.Popen(
             [sys.executable, "-m", "handoffd", "mcp"],
             env=environment(tmp_path), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
+        )) as process:  # fmt: skip
             assert process.stderr is not None
             said = process.stderr.readline() + process.stderr.readline()
             # Python's own handler is in place until the server begins: either way it ends.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
 
@@ -30,10 +31,10 @@ def place() -> Iterator[Path]:
 def _daemon(place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """Lend a daemon that answers."""
     log = place / "daemon.log"
-    with log.open("wb") as output, subprocess.Popen(
+    with log.open("wb") as output, ending(subprocess.Popen(
         [sys.executable, "-m", "handoffd", "run", *words],
         env=environment(place), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         try:
             eventually_sync(lambda: _answers(place) or process.poll() is not None)
             assert process.poll() is None, log.read_text(encoding="utf-8")

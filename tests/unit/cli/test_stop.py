@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.commands import Commands
 
 _DAEMON = """
@@ -27,10 +28,10 @@ with controlled(MemorySupervision(), on_stop=asked.set) as control:
 
 @contextmanager
 def _daemon(argument: str) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-c", _DAEMON, argument],
         stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3],
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdout is not None
         yield Path(process.stdout.readline().strip()), process
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.children import ending
 from tests.support.commands import environment
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
@@ -57,10 +58,10 @@ def test_what_changes_is_shown_where_there_is_no_screen(capsys: pytest.CaptureFi
 def test_the_screen_is_shown_again(control: Controlled) -> None:
     """On a terminal, until whoever watches has enough."""
     leader, follower = os.openpty()
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-m", "handoffd", "status", "shop", "--watch"],
         env=environment(control.runtime) | {"TERM": "xterm"}, stdin=follower, stdout=follower,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         os.close(follower)
         _until(leader, b"needs_human")
         view = control.supervision.projects["/srv/shop"]
@@ -110,10 +111,10 @@ def _until(terminal: int, words: bytes) -> None:
 
 def test_every_change_is_a_line_of_json(control: Controlled) -> None:
     """For programs that follow."""
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-m", "handoffd", "status", "shop", "--watch", "--json"],
         env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdout is not None
         read: Callable[[], bytes] = process.stdout.readline
         assert "needs_human" == _track(read())["status"]
@@ -134,10 +135,10 @@ def test_it_begins_when_the_daemon_has_a_place(supervision: MemorySupervision) -
         held.connect(str(control.socket))
         held.sendall(b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert held.recv(12).endswith(b"200")
-        with subprocess.Popen(
+        with ending(subprocess.Popen(
             [sys.executable, "-m", "handoffd", "status", "shop", "--watch", "--json"],
             env=environment(control.runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
+        )) as process:  # fmt: skip
             assert process.stdout is not None
             assert process.stderr is not None
             assert b"trying again in 1 s" in process.stderr.readline()

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 import anyio
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
+from tests.support.children import ending
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.loopback import answer_of, everything
@@ -173,10 +174,10 @@ def test_a_crowd_that_reads_nothing_keeps_no_person_out(
 @contextmanager
 def crowd(control: Controlled, count: int, asked: bytes, times: int = 1) -> Iterator[None]:
     """Have a process hold so many connections, each with requests whose answers it does not read."""
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-c", _CROWD, str(control.socket), str(count), asked.hex(), str(times)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
         assert b"up\n" == process.stdout.readline()

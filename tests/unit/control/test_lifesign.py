@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.control.lifesign import Silent, connect, listener_of, send, wait, works
@@ -50,10 +51,10 @@ def connection() -> Iterator[socket.socket]:
 @contextmanager
 def listening(path: str, then: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Lend a process that listens at `path`, and accepts nobody."""
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         [sys.executable, "-c", LISTEN.format(then=then), path],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()
         try:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tests.support.children import ending
+
 from handoffd.control.peer import Peer, inside_executor, own_uid, peer_of
 
 _WAIT = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -19,7 +21,9 @@ _CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WAIT!
 def _process(code: str, *arguments: str, env: Mapping[str, str]) -> Iterator[int]:
     """Lend the pid of a process that waits, parentless in what it inherits of this test's environment."""
     argv = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with ending(
+        subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
@@ -56,7 +60,7 @@ def test_a_child_that_cleared_its_environment_is_inside() -> None:
 def test_what_descends_from_a_shim_is_inside() -> None:
     """The shim is known by its program, whatever the environment says."""
     argv = [sys.executable, "-I", "-c", _WAIT, "/opt/handoffd/execute/runner/shim.py"]
-    with subprocess.Popen(argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with ending(subprocess.Popen(argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
@@ -66,7 +70,7 @@ def test_what_descends_from_a_shim_is_inside() -> None:
 
 def test_a_process_that_is_gone_is_inside() -> None:
     """What cannot be looked at opens no gate."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+    with ending(subprocess.Popen([sys.executable, "-c", ""])) as process:
         process.wait()
 
     assert inside_executor(process.pid)

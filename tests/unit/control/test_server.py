@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.children import ending
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.supervision import MemorySupervision
@@ -105,7 +106,7 @@ def test_a_socket_that_outlives_its_daemon_is_replaced(tmp_path: Path) -> None:
         "listening.listen()\n"
         f"subprocess.Popen([sys.executable, '-c', {child!r}], pass_fds=[listening.fileno()])\n"
     )
-    with subprocess.Popen([sys.executable, "-c", daemon], stdin=subprocess.PIPE) as process:
+    with ending(subprocess.Popen([sys.executable, "-c", daemon], stdin=subprocess.PIPE)) as process:
         process.wait()
         with socket.socket(socket.AF_UNIX) as caller:
             caller.connect(str(path))
@@ -127,7 +128,7 @@ def test_a_socket_that_has_taken_the_place_stays(tmp_path: Path) -> None:
 
 def test_what_a_dead_daemon_left_half_way_is_removed(tmp_path: Path) -> None:
     """By its pid; the socket that a living daemon is about to name stays."""
-    with subprocess.Popen(["true"]) as process:
+    with ending(subprocess.Popen(["true"])) as process:
         process.wait()
     for pid in (process.pid, os.getppid()):
         (tmp_path / f".c.sock.{pid}").touch()

@@ -6,6 +6,8 @@ import os
 import pwd
 import subprocess
 
+from tests.support.children import ending
+
 from handoffd.doctor.account import AccountFacts, check, gather
 from handoffd.doctor.service import Service
 
@@ -14,7 +16,7 @@ def test_the_account_is_that_of_the_daemon() -> None:
     """Without one, or with one that is gone, it is that of whoever asks."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
     expected = AccountFacts(name=mine, is_root=os.geteuid() == 0, own=False)
-    with subprocess.Popen(["sleep", "600"]) as process:
+    with ending(subprocess.Popen(["sleep", "600"])) as process:
         try:
             assert expected == gather(process.pid, Service(unit="handoffd"))
         finally:

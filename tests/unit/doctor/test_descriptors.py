@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.doctor.descriptors import FileFacts, check, most_files
@@ -42,7 +43,7 @@ def test_the_hard_limit_of_a_process() -> None:
     own = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     expected = None if own == resource.RLIM_INFINITY else own
     assert expected == most_files(None) == most_files(os.getpid()) == most_files(2**22 + 1)
-    with subprocess.Popen(["sh", "-c", "ulimit -n 77; exec sleep 600"]) as process:
+    with ending(subprocess.Popen(["sh", "-c", "ulimit -n 77; exec sleep 600"])) as process:
         try:
             eventually_sync(lambda: most_files(process.pid) == 77)
         finally:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.doctor.executors import Chosen, check, choices_of, environment_of, look_for, silent, users_of
@@ -162,7 +163,7 @@ def test_the_environment_of_a_process() -> None:
     assert os.environ is environment_of(None)
     assert os.environ is environment_of(2**22 + 1)
     environment = {"PATH": "/usr/bin:/bin", "WORD": "a=b"}
-    with subprocess.Popen(["sleep", "600"], env=environment) as process:
+    with ending(subprocess.Popen(["sleep", "600"], env=environment)) as process:
         try:
             eventually_sync(lambda: environment_of(process.pid) == environment)
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cgroups import delegated, groups_in, members
+from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 from tests.support.runs import (
     PYTHON,
@@ -82,7 +83,7 @@ async def hidden(root: Path, socket: Path) -> Run:
 
 def test_one_write_ends_everybody_in_a_group(place: Path) -> None:
     """Each in a session of its own, without an environment; then the group can be removed."""
-    with filled(place) as leader:
+    with ending(filled(place)) as leader:
         group = cgroup.Group(str(place), leader.pid, proc.started(leader.pid))
         inside = members(*groups_in(place))
 
@@ -99,7 +100,7 @@ def test_one_write_ends_everybody_in_a_group(place: Path) -> None:
 def test_groups_go_with_their_leaders(place: Path) -> None:
     """A living one's is left alone; a foreign name is nobody's; a pid alone is no identity."""
     (place / "somebody-else").mkdir()
-    with filled(place) as dead, filled(place) as living:
+    with ending(filled(place)) as dead, ending(filled(place)) as living:
         reused = place / f"handoffd-run-{living.pid}-1"
         reused.mkdir()
         dead.kill()
@@ -184,7 +185,7 @@ async def alone(root: Path, place: Path) -> AsyncIterator[tuple[Run, Path]]:
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
     """Lend a process that descends from no shim."""
-    with subprocess.Popen(["sleep", "600"]) as process:
+    with ending(subprocess.Popen(["sleep", "600"])) as process:
         yield process
         process.kill()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.calling import calling
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 from tests.support.runs import PYTHON, end_processes, hydra_is_grown, launchers, processes, run_spec, script
 
@@ -333,7 +334,7 @@ def test_another_account_is_not_served(path: Path) -> None:
 @pytest.fixture
 def service(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A launcher as a service manager starts it: this is the process in front."""
-    with subprocess.Popen([*PROGRAM, str(path), "--foreground"], env={}) as front:
+    with ending(subprocess.Popen([*PROGRAM, str(path), "--foreground"], env={})) as front:
         eventually_sync(lambda: answers(path))
         yield front
         end_processes(path.parents[1])

@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner.listener import Listener, Unusable
@@ -86,7 +87,7 @@ def test_a_name_that_nobody_answers_at_is_taken(stack: ExitStack, tmp_path: Path
 
 def test_what_a_dead_predecessor_left_half_way_is_removed(stack: ExitStack, tmp_path: Path) -> None:
     """By its pid; the socket that a living launcher is about to name stays."""
-    with subprocess.Popen(["true"]) as process:
+    with ending(subprocess.Popen(["true"])) as process:
         process.wait()
     for pid in (process.pid, os.getppid()):
         (tmp_path / f".l.sock.{pid}").touch()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import psutil
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner import proc
@@ -27,10 +28,12 @@ def test_own_entry_agrees_with_another_reader() -> None:
 def test_command_name_with_parentheses_is_no_trap() -> None:
     """A process may call itself anything; the fields after its name are found all the same."""
     code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'x) R 1 (', 0, 0, 0); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    with ending(
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
@@ -57,7 +60,7 @@ def test_a_process_is_alive_until_it_has_ended() -> None:
 
 def test_an_unreaped_process_is_not_running() -> None:
     """A zombie is an entry in a table, not a process."""
-    with subprocess.Popen(["true"]) as child:
+    with ending(subprocess.Popen(["true"])) as child:
         eventually_sync(lambda: (seen := proc.stat(child.pid)) is not None and seen.ended)
         assert not proc.is_running(child.pid, proc.started(child.pid), proc.boot_id())
         assert not proc.is_alive(child.pid)

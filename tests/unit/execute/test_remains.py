@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 from tests.support.runs import end_processes, launchers, processes, run_spec, script
 
@@ -57,7 +58,7 @@ def test_without_an_id_nobody_is_looked_for(root: Path) -> None:
 
 def test_a_pid_that_was_used_again_is_not_signalled() -> None:
     """The start record names a process by its start time, too."""
-    with subprocess.Popen(["sleep", "600"]) as stranger:
+    with ending(subprocess.Popen(["sleep", "600"])) as stranger:
         start = StartRecord(
             run_id="r1", shim_pid=1, shim_started=1, pid=stranger.pid,
             pid_started=proc.started(stranger.pid) - 1, boot_id=proc.boot_id(), monotonic=0.0,
@@ -93,7 +94,7 @@ def test_only_a_process_of_one_of_our_runs_is_ended_for_locking(root: Path) -> N
     (root / "runs/r1").mkdir(parents=True)
     socket = root / "launcher.sock"
     for run_id, ours in (("r1", True), ("r2", False), ("../runs", False), ("", False)):
-        with subprocess.Popen(["sleep", "600"], env={MARK: run_id}) as process:
+        with ending(subprocess.Popen(["sleep", "600"], env={MARK: run_id})) as process:
             try:
                 # A program that has just been executed has no environment yet.
                 eventually_sync(Path(f"/proc/{process.pid}/environ").read_bytes)
@@ -112,7 +113,7 @@ def test_what_descends_from_our_launcher_is_ours_whatever_its_environment(
     """The launcher is known by its program and its socket."""
     code = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
     argv = [sys.executable, "-I", "-c", code, "/opt/handoffd/execute/runner/launcher.py", str(root / place)]
-    with subprocess.Popen(argv, env={}, stdout=subprocess.PIPE, text=True) as launcher:
+    with ending(subprocess.Popen(argv, env={}, stdout=subprocess.PIPE, text=True)) as launcher:
         assert launcher.stdout is not None
         child = int(launcher.stdout.readline())
         try:

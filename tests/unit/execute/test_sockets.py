@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner.sockets import Received, received
@@ -28,7 +29,7 @@ def connected(host: str = "127.0.0.1") -> Iterator[tuple[int, socket.socket]]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as server:
         argv = [sys.executable, "-I", "-S", "-c", PEER, host, str(server.getsockname()[1])]
-        with subprocess.Popen(argv) as process:
+        with ending(subprocess.Popen(argv)) as process:
             ours, _ = server.accept()
             with ours:
                 yield process.pid, ours
@@ -55,7 +56,7 @@ def test_bytes_and_segments_of_another_process_are_told(host: str) -> None:
 
 def test_who_has_no_connection_has_received_nothing() -> None:
     """Nor has one that is gone; others do not get in between."""
-    with connected() as (pid, ours), subprocess.Popen(["sleep", "600"]) as other:
+    with connected() as (pid, ours), ending(subprocess.Popen(["sleep", "600"])) as other:
         send(ours, b"x" * 100)
         assert () == received([other.pid])
         assert [100] == [one.data_bytes for one in received([other.pid, pid])]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner import standing
@@ -83,7 +84,7 @@ def standing_program(*words: str, **more: str) -> subprocess.Popen[str]:
 )
 def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -> None:
     """Nobody closes stdin here: only what the launcher says, or its end, ends the process in front."""
-    with standing_program(*words) as front:
+    with ending(standing_program(*words)) as front:
         assert code == front.wait(timeout=60)
         assert front.stdin is not None
         front.stdin.close()
@@ -91,7 +92,7 @@ def test_it_ends_as_what_is_behind_it_fares(words: tuple[str, ...], code: int) -
 
 def test_it_stays_as_long_as_the_launcher_keeps_its_place() -> None:
     """A launcher that ends without a word about it counts as failed."""
-    with standing_program("stay") as front:
+    with ending(standing_program("stay")) as front:
         with pytest.raises(subprocess.TimeoutExpired):
             front.wait(timeout=0.05)
         assert front.stdin is not None
@@ -108,7 +109,7 @@ def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, a
         manager.settimeout(60)
         manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         manager.bind("\0" + address[1:] if abstract else address)
-        with standing_program("stay", NOTIFY_SOCKET=address) as front:
+        with ending(standing_program("stay", NOTIFY_SOCKET=address)) as front:
             said, ancillary, _, _ = manager.recvmsg(1000, socket.CMSG_SPACE(12))
             assert front.stdin is not None
             front.stdin.close()
@@ -119,7 +120,7 @@ def test_service_manager_is_told_when_the_launcher_is_ready(tmp_path: Path, *, a
 
 def test_service_manager_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
     """The launcher serves; the log says what was wrong."""
-    with standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "nobody")) as front:
+    with ending(standing_program("stay", "leave", NOTIFY_SOCKET=str(tmp_path / "nobody"))) as front:
         assert front.stderr is not None
         assert "No such file or directory" in front.stderr.readline()
         assert 0 == front.wait(timeout=60)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
 from handoffd.execute.runner import proc, tree
@@ -20,7 +21,7 @@ FAMILY = "sleep 600 & setsid sleep 600 & (sleep 600 & wait) & wait"
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
     """A shell with three sleeping descendants of one generation and one of two, in two sessions."""
-    with subprocess.Popen(["sh", "-c", FAMILY], start_new_session=True) as shell:
+    with ending(subprocess.Popen(["sh", "-c", FAMILY], start_new_session=True)) as shell:
         # All of them: one that is still to be started would outlive the sweep.
         eventually_sync(lambda: len(sleepers(shell.pid)) == 3)
         yield shell
@@ -72,7 +73,7 @@ def test_sweep_reaches_all_and_tells_whom(family: subprocess.Popen[bytes]) -> No
 
 def test_a_process_found_elsewhere_is_not_held(family: subprocess.Popen[bytes]) -> None:
     """A pid that has been used again since the walk, by somebody else's child, is left alone."""
-    with subprocess.Popen(["sleep", "600"]) as stranger:
+    with ending(subprocess.Popen(["sleep", "600"])) as stranger:
         held = tree._hold(tree.Member(stranger.pid, family.pid), family.pid)
         stranger.kill()
 
@@ -81,7 +82,7 @@ def test_a_process_found_elsewhere_is_not_held(family: subprocess.Popen[bytes]) 
 
 def test_exact_signal_needs_the_right_start_time() -> None:
     """A record of a process is not good for another one with the same pid."""
-    with subprocess.Popen(["sleep", "600"]) as child:
+    with ending(subprocess.Popen(["sleep", "600"])) as child:
         started = proc.started(child.pid)
         tree.signal_exactly(child.pid, started - 1, signal.SIGKILL)
         tree.signal_exactly(child.pid, started, signal.SIGTERM)
@@ -91,7 +92,7 @@ def test_exact_signal_needs_the_right_start_time() -> None:
 
 def test_walk_of_nobody_is_empty() -> None:
     """A root that is gone has no descendants; that is not an error."""
-    with subprocess.Popen(["true"]) as child:
+    with ending(subprocess.Popen(["true"])) as child:
         child.wait()
 
     assert [] == tree.descendants(child.pid)

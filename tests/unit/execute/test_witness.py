@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 from tests.support.namespaces import in_user_namespace
 from tests.unit.execute.test_sockets import connected, send
 
@@ -66,7 +67,7 @@ def process(**env: str) -> Iterator[int]:
     """Lend the pid of a process of this account that has written 5 bytes and waits."""
     code = "import sys; print('here', flush=True); sys.stdin.read()"
     argv = [sys.executable, "-I", "-S", "-c", code]
-    with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with ending(subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as child:
         assert child.stdout is not None
         child.stdout.readline()
         try:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.children import ending
 
 from handoffd.execute.runner import proc
 from handoffd.execute.runner.witnessing import MOST, answer, is_marked
@@ -15,7 +16,7 @@ from handoffd.execute.runner.witnessing import MOST, answer, is_marked
 
 def test_it_tells_what_processes_have_written() -> None:
     """In bytes, by process; those that are gone are left out."""
-    with subprocess.Popen(["true"]) as gone:
+    with ending(subprocess.Popen(["true"])) as gone:
         gone.wait()
 
     verb, *words = (answer(b"written", b"%d %d" % (os.getpid(), gone.pid)) or b"").split()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.children import ending
 from tests.unit.store.victim import text_of
 
 from handoffd.store import queries
@@ -29,10 +30,10 @@ def nursery(state_dir: Path, root: Path) -> Iterator[subprocess.Popen[str]]:
     """Yield the process that starts writers."""
     paths = os.pathsep.join(map(str, (TOP / "daemon", TOP, os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "tests.unit.store.victim", str(state_dir), str(root)]
-    with subprocess.Popen(
+    with ending(subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         env={**os.environ, "PYTHONPATH": paths},
-    ) as process:  # fmt: skip
+    )) as process:  # fmt: skip
         yield process
         assert process.stdin
         process.stdin.close()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.support.children import ending
 
 from handoffd.store.holders import Holder, holder_of_folder, started_at
 
@@ -32,7 +33,7 @@ def holding(folder: Path, then: str = "") -> Iterator[int]:
         [sys.executable, "-c", _HOLD.format(then=then), str(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    with process:
+    with ending(process):
         assert process.stdout
         yield int(process.stdout.readline())
         assert process.stdin

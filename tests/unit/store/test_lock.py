@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 
 from handoffd.errors import Locked, StoreError
@@ -43,7 +44,7 @@ def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
     )  # fmt: skip
     assert process.stdin
     assert process.stdout
-    with process:
+    with ending(process):
         assert "held\n" == process.stdout.readline()
         try:
             yield process
@@ -141,7 +142,7 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
     """What we start must not hold our locks after us."""
     path = tmp_path / "x.lock"
     lock = acquire(path, "it")
-    with subprocess.Popen(["sleep", "600"], close_fds=False) as child:
+    with ending(subprocess.Popen(["sleep", "600"], close_fds=False)) as child:
         lock.release()
         try:
             acquire(path, "it").release()
@@ -185,7 +186,7 @@ def root(tmp_path: Path) -> Path:
 def test_a_project_has_one_writer_whatever_its_state_directory(tmp_path: Path, root: Path) -> None:
     """Who has it is told, with the state directory; as soon as that process is killed, it is free."""
     mine = project_lock_path(tmp_path / "mine", root)
-    with held_folder(root, tmp_path / "theirs") as process:
+    with ending(held_folder(root, tmp_path / "theirs")) as process:
         try:
             assert "held" == first_line(process)
             with pytest.raises(Locked) as caught:
@@ -205,7 +206,7 @@ def test_a_project_has_one_writer_whatever_its_state_directory(tmp_path: Path, r
 def test_a_project_lock_is_not_inherited_by_a_child_that_survives(tmp_path: Path, root: Path) -> None:
     """The holder is killed while what it started goes on, with every descriptor it was given."""
     then = "print(subprocess.Popen(['sleep', '600'], close_fds=False).pid, flush=True); sys.stdin.read()"
-    with held_folder(root, tmp_path / "theirs", then) as process:
+    with ending(held_folder(root, tmp_path / "theirs", then)) as process:
         assert "held" == first_line(process)
         child = int(first_line(process))
         process.kill()
