@@ -231,17 +231,18 @@ def _expanded(folder: Path, pattern: str) -> Iterator[Path]:
             yield place
             continue
         expression = re.compile(".*".join(map(re.escape, re.split(r"\*+", parts[depth]))), re.DOTALL)
-        pending += [(Path(place, name), depth + 1) for name in _folders(place) if expression.fullmatch(name)]
+        names = reversed(folders_in(place, MOST_MEMBERS))
+        pending += [(Path(place, name), depth + 1) for name in names if expression.fullmatch(name)]
 
 
-def _folders(place: Path) -> list[str]:
+def folders_in(place: Path, most: int) -> list[str]:
+    """Return the folders of a place that may be a project's own, by name; of `most` entries, and no links."""
     try:
         with os.scandir(place) as entries:
-            listed = islice(entries, MOST_MEMBERS)
-            names = [one.name for one in listed if one.is_dir(follow_symlinks=False)]
+            names = [one.name for one in islice(entries, most) if one.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted((name for name in names if name != "node_modules" and name[0] != "."), reverse=True)
+    return sorted(name for name in names if name != "node_modules" and name[0] != ".")
 
 
 # --- node's own runner -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from shlex import join, quote
 from typing import Any, Final
 
 from handoffd.execute.checks import read_bounded
-from handoffd.inspection.node_suites import Tests, suite_of_package
+from handoffd.inspection.node_suites import Tests, folders_in, suite_of_package
 from handoffd.settings import TestSettings
 
 MOST_NAMES: Final = 20_000
@@ -36,7 +36,7 @@ _USE: Final = re.compile(r"^\s*use\s*(?:\((?P<many>[^)]*)\)|(?P<one>\S+))", re.M
 _PLAIN_PATH: Final = re.compile(r"(?!/)[\w./@+-]+")
 _NOT_LOOKED_INTO: Final = frozenset(
     {
-        "__pycache__", "build", "dist", "env", "examples", "fixtures", "node_modules", "out", "target",
+        "__pycache__", "build", "dist", "env", "examples", "fixtures", "out", "target",
         "testdata", "third_party", "vendor", "venv",
     }
 )  # fmt: skip
@@ -112,13 +112,7 @@ def _names(folder: Path) -> frozenset[str]:
 
 
 def _folders(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            listed = islice(entries, MOST_NAMES)
-            names = [one.name for one in listed if one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(name for name in names if name[0] != "." and name not in _NOT_LOOKED_INTO)
+    return [name for name in folders_in(folder, MOST_NAMES) if name not in _NOT_LOOKED_INTO]
 
 
 def _text(folder: Path, name: str) -> str | None:

@@ -16,10 +16,8 @@ from handoffd.execute.reports.report import (
     Collector,
     Outcome,
     TestReport,
-    TooManyResults,
-    lines,
     printable,
-    size_problem,
+    read_lines,
     unusable,
 )
 
@@ -53,15 +51,7 @@ class _Binary:
 
 def read(body: bytes) -> TestReport:
     """Return the results in the output of `cargo test`; ids are `binary file::module::test`."""
-    if bad := size_problem(body):
-        return bad
-    reader = _Reader()
-    try:
-        for line in lines(body):
-            reader.line(line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
-        return reader.finish()
-    except TooManyResults as excess:
-        return unusable(f"the output of cargo test was refused: {excess}")
+    return read_lines(body, _Reader(), "the output of cargo test")
 
 
 class _Reader:
@@ -77,8 +67,11 @@ class _Reader:
         self._doubt: str | None = None
         self._seen = False
 
-    def line(self, line: str) -> None:
+    def line(self, line: bytes) -> None:
         """Take in one line of the output."""
+        self._text(line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
+
+    def _text(self, line: str) -> None:
         if named := _RUNNING.fullmatch(line):
             self._begin(f"{named['name']} {named['file']}")
         elif named := _DOC_TESTS.fullmatch(line):

@@ -17,10 +17,8 @@ from handoffd.execute.reports.report import (
     Collector,
     Outcome,
     TestReport,
-    TooManyResults,
-    lines,
     printable,
-    size_problem,
+    read_lines,
     unusable,
 )
 
@@ -49,15 +47,7 @@ class _Package:
 
 def read(body: bytes) -> TestReport:
     """Return the results in a `go test -json` stream; ids are `package::Test/subtest`."""
-    if bad := size_problem(body):
-        return bad
-    reader = _Reader()
-    try:
-        for line in lines(body):
-            reader.line(line)
-        return reader.finish()
-    except TooManyResults as excess:
-        return unusable(f"the go test report was refused: {excess}")
+    return read_lines(body, _Reader(), "the go test report")
 
 
 class _Reader:

@@ -12,7 +12,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from handoffd.protocol.state import TestCounts
 
@@ -138,7 +138,29 @@ def size_problem(body: bytes) -> TestReport | None:
     return None
 
 
-def lines(body: bytes) -> Iterator[bytes]:
+class LineReader(Protocol):
+    """What makes a report of lines, taken in one after the other."""
+
+    def line(self, line: bytes) -> None:
+        """Take in one line, without its end. Raises TooManyResults."""
+
+    def finish(self) -> TestReport:
+        """Return the report, once every line has been taken in. Raises TooManyResults."""
+
+
+def read_lines(body: bytes, reader: LineReader, what: str) -> TestReport:
+    """Return the report that a reader makes of `body`; `what` it is, where it is refused."""
+    if bad := size_problem(body):
+        return bad
+    try:
+        for line in _lines(body):
+            reader.line(line)
+        return reader.finish()
+    except TooManyResults as excess:
+        return unusable(f"{what} was refused: {excess}")
+
+
+def _lines(body: bytes) -> Iterator[bytes]:
     """Yield lines without their ends, one at a time: a list of empty ones could fill the memory."""
     for number, line in enumerate(io.BytesIO(body)):
         if number >= MAX_LINES:

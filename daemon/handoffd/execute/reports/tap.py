@@ -19,8 +19,7 @@ from handoffd.execute.reports.report import (
     TooManyResults,
     bounded_id,
     bounded_message,
-    lines,
-    size_problem,
+    read_lines,
     unusable,
 )
 
@@ -45,36 +44,31 @@ class _Level:
 
 def read(body: bytes) -> TestReport:
     """Return the results in a TAP stream; ids are descriptions, inner ones `outer::inner`."""
-    if bad := size_problem(body):
-        return bad
-    reader = _Reader()
-    try:
-        for line in lines(body):
-            if reader.bail_out is None:
-                reader.line(line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip())
-        return reader.finish()
-    except TooManyResults as excess:
-        return unusable(f"the TAP report was refused: {excess}")
+    return read_lines(body, _Reader(), "the TAP report")
 
 
 class _Reader:
     """Reads lines into levels; folds a level into the point that encloses it."""
 
     def __init__(self) -> None:
-        self.bail_out: str | None = None
+        self._bail_out: str | None = None
         self._found = Collector()
         self._levels: list[_Level] = [_Level()]
         self._yaml_indent: int | None = None
         self._seen = 0
 
-    def line(self, line: str) -> None:
-        """Take in one line without its end."""
+    def line(self, line: bytes) -> None:
+        """Take in one line without its end; what comes after the one that bails out says nothing."""
+        if self._bail_out is None:
+            self._text_line(line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip())
+
+    def _text_line(self, line: str) -> None:
         text = line.lstrip(" ")
         indent = len(line) - len(text)
         if not text or self._in_yaml(text, indent):
             return
         if text.startswith("Bail out!"):
-            self.bail_out = bounded_message(text)
+            self._bail_out = bounded_message(text)
             return
         depth, odd = divmod(indent, 4)
         if odd or depth > MAX_DEPTH:
@@ -89,12 +83,12 @@ class _Reader:
         """Return the report, once every line has been taken in."""
         top = self._levels[0]
         unfinished = any(level.results for level in self._levels[1:])
-        if not self._seen and self.bail_out is None:
+        if not self._seen and self._bail_out is None:
             return unusable("there is no TAP in the report (neither a plan nor a test point)")
         for level in self._levels:
             for name, outcome in level.results:
                 self._found.add(name, outcome)
-        unnamed = self.bail_out
+        unnamed = self._bail_out
         if unnamed is None and unfinished:
             unnamed = "the output ends inside a subtest"
         elif unnamed is None and top.planned is None:
