@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.support.children import ending
 
 from handoffd.errors import Locked
 from handoffd.store.holders import DAEMON_LOCK
@@ -65,7 +66,7 @@ def test_a_running_owner_is_named(tmp_path: Path, root: str) -> None:
     hold = "import sys; from pathlib import Path; from handoffd.store.lock import acquire\n"
     hold += "lock = acquire(Path(sys.argv[1]), 'it'); print(flush=True); sys.stdin.read()"
     argv = [sys.executable, "-c", hold, str(tmp_path / "first" / DAEMON_LOCK)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with ending(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         assert process.stdout
         process.stdout.readline()
         with pytest.raises(Locked, match=rf"first \(process {process.pid} \("):
