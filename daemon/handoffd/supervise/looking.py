@@ -6,6 +6,7 @@ cannot be read or understood is raised; the project says so to people.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ from handoffd.supervise.track import TrackSupervisor
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE = 20
+"""So many edits in `_STORM_S` are taken as they come; more of them are the loop of some tool."""
+_STORM_S = 60.0
+PACE_S = 5.0
+"""How long the next edit of a storm waits: the file as it is then is one edit, whatever came before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
@@ -55,7 +62,14 @@ class Before:
 class Look:
     """Looks at the tracks of one project; `again` asks for another look."""
 
-    def __init__(self, root: str, files: ProjectFiles, services: Services, again: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        root: str,
+        files: ProjectFiles,
+        services: Services,
+        again: Callable[[], None],
+        pace_s: float = PACE_S,
+    ) -> None:
         self._root = root
         self._files = files
         self._services = services
@@ -63,6 +77,10 @@ class Look:
         self._handoffs = HandoffFiles(root)
         self._settling: HandoffMark | None = None
         """The hand-off of others that may still be written on."""
+        self._pace_s = pace_s
+        self._edits: deque[float] = deque(maxlen=AT_ONCE)
+        """When the latest edits were taken, by the clock that only goes forward."""
+        self._calming = False
 
     async def at(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Tell a track what others have written: `seen` is its STATE.json, read after `before`.
@@ -108,7 +126,28 @@ class Look:
             standing.saw(seen.digest)
             await standing.project()  # but old: it was not written over, or a crash came before that
             return
+        if track.lasting and (wait_s := self._storm()) > 0:
+            if not self._calming:
+                self._calming = True
+                track.begin(f"calm down at {track.key.track}", lambda: self._calm(wait_s))
+            return
+        self._edits.append(self._services.clock.monotonic())
         await self._take_edit(track, seen, before.dispatch)
+
+    def _storm(self) -> float:
+        """Return for how many seconds no edit is taken, since there were so many of late."""
+        now = self._services.clock.monotonic()
+        if len(self._edits) < AT_ONCE or now - self._edits[0] >= _STORM_S:
+            return 0
+        return max(0.0, self._edits[-1] + self._pace_s - now)
+
+    async def _calm(self, wait_s: float) -> None:
+        log.warning("STATE.json is edited over and over", project=self._root, next_look_s=round(wait_s, 1))
+        try:
+            await anyio.sleep(wait_s)
+        finally:
+            self._calming = False
+            self._again()
 
     async def _later(self, track: TrackSupervisor) -> None:
         """Look again when nothing is being written: what was read may be of before the latest commit."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
 from tests.unit.supervise.living import at_level_1, edit, shown
 from tests.unit.supervise.making import NOW, House, at, house, make_project
@@ -16,7 +17,7 @@ from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted
 from handoffd.errors import InvalidFile
 from handoffd.store.projection import Seen, read_state
-from handoffd.supervise.looking import Before, Look
+from handoffd.supervise.looking import AT_ONCE, Before, Look
 from handoffd.supervise.project import Project
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
@@ -97,6 +98,39 @@ async def test_an_edit_after_the_edit_is_looked_at_too(tmp_path: Path) -> None:
 
         await look_at(here, project, asked)
         assert (None, ["again"]) == (shown(project)["human_note"], asked)
+
+
+async def test_of_a_storm_of_edits_only_some_are_events(tmp_path: Path) -> None:
+    """What a loop of another tool writes to and fro is taken in its time, and the last of it counts."""
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        one, before = (
+            Look(project.root, project.files, here.services, lambda: None, pace_s=900),
+            here.journal.newest,
+        )
+
+        for number in range(3 * AT_ONCE):
+            edit(project, human_note=f"{number % 2}")
+            await one.at(project.main, *seen_in(project))
+        assert AT_ONCE == here.journal.newest - before
+        edit(project, human_note="The last one.")
+
+        here.clock.ahead_s += 900
+        await one.at(project.main, *seen_in(project))
+        state = project.main.track.state
+        assert "The last one." == (state.human_note if state else None)
+
+
+async def test_after_a_storm_of_edits_one_looks_again(tmp_path: Path) -> None:
+    """By itself, and not only when something is written next."""
+    asked: list[str] = []
+    async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
+        one = Look(project.root, project.files, here.services, lambda: asked.append("again"), pace_s=0.2)
+
+        with anyio.fail_after(60):
+            while not asked:
+                edit(project, human_note=f"{anyio.current_time()}")
+                await one.at(project.main, *seen_in(project))
+                await checkpoint()
 
 
 async def test_a_file_that_is_about_to_be_written_is_read_again_after_that(tmp_path: Path) -> None:
