@@ -161,8 +161,8 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     if short and not said_nothing and (phrases.names_no_task(core) or questions.names_no_object(core)):
         return Intent(kind="unclear", text=message, near="start_custom")
     near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
-    if near is None and short and _says_more_of_a_story(core):
-        near = "start_story"
+    if near is None and short:
+        near = _said_of_a_story(core)
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
     if (
@@ -176,16 +176,16 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     return _task(message, core, message)
 
 
-def _says_more_of_a_story(core: str) -> bool:
-    """Tell whether a message says, in one breath, something of a story that is neither its start nor work.
+def _said_of_a_story(core: str) -> Command | None:
+    """Return what a message comes near to that says more of a story, in one breath, than that it starts.
 
-    `start US-7 tomorrow`, `US-7 is cancelled`, `hands off US-7`: a task of these words would begin now.
+    `start US-7 tomorrow`, `US-7 is cancelled`, `drop US-7`: a task of these words would begin now.
     """
     if _STORY_NAMED.search(core) is None or _SIGN.search(core) is not None:
-        return False
-    if _DOES.match(core) is not None or orders.disposes_of_story(core):
-        return True
-    return not questions.begins_with_work(core)
+        return None
+    if _DOES.match(core) is not None or not questions.begins_with_work(core):
+        return "start_story"
+    return "pause" if orders.disposes_of_story(core) else None
 
 
 def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
