@@ -37,7 +37,7 @@ def _next(first: Finding) -> str:
     """Return the command that shows more of a finding, or mends what has none."""
     if first.kind == "track" and first.project:
         return f"handoffd stop && handoffd journal repair {quote(plain(first.project))}"
-    if first.seq is None or first.kind == "missing":
+    if first.seq is None or first.kind in {"missing", "unreadable"}:
         return "handoffd stop && handoffd journal restore FILE   (the latest backup that is clean)"
     project = f" {plain(first.project)}" if first.project else ""
     return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"

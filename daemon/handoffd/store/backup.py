@@ -20,7 +20,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.store.atomic import FOLDER_FLAGS
 from handoffd.store.database import open_reader
 from handoffd.store.faults import NOT_A_JOURNAL, damaged, storage_error, unsafe_file
-from handoffd.store.queries import held_against
+from handoffd.store.queries import garbled_orders, held_against
 from handoffd.store.schema import version_of
 from handoffd.store.soundness import integrity, references
 
@@ -104,7 +104,8 @@ def inspect(path: Path) -> Copy:
             for fault in (*integrity(reader), *references(reader)):
                 raise damaged(path, fault.message)
             (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
-            unsound = tuple(row.key.project for row in held_against(reader) if row.unsound is not None)
+            amiss = [row.key.project for row in held_against(reader) if row.unsound is not None]
+            unsound = tuple(dict.fromkeys([*amiss, *(key.project for key in garbled_orders(reader))]))
             size = path.stat().st_size
             return Copy(file=str(path), size=size, schema=schema, newest=newest, unsound=unsound)
     except (OSError, sqlite3.Error) as error:

@@ -71,7 +71,7 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
     One that does not fit its last event is yielded as `unsound`, and not left out: a track that went missing
     without a word would be started afresh. So is one with an order that cannot be read.
     """
-    garbled = _garbled(db, roots)
+    garbled = garbled_orders(db, roots)
     for key, body, seq, digest, at, amiss, vouched in held_against(db, roots):
         unsound = amiss or garbled.get(key)
         yield StoredTrack(
@@ -159,7 +159,7 @@ def _left_at(db: sqlite3.Connection, key: TrackKey) -> State | None:
     return State(project=Path(key.project).name or key.project, step=row[0], status=Status(row[1]))
 
 
-def _garbled(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[TrackKey, str]:
+def garbled_orders(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> dict[TrackKey, str]:
     """Return the tracks with an order that is not done and cannot be read, and which it is."""
     orders = db.execute(
         f"""SELECT project, track, id, seq, effect FROM effects {_among("project", roots)}

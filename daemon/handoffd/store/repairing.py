@@ -21,7 +21,7 @@ from handoffd.store.codec import encode
 from handoffd.store.database import open_database
 from handoffd.store.digest import digest_of
 from handoffd.store.faults import storage_error
-from handoffd.store.queries import held_against
+from handoffd.store.queries import garbled_orders, held_against
 from handoffd.store.schema import spell_anew
 
 
@@ -58,6 +58,7 @@ def repair(path: Path, made: Mapping[TrackKey, Made], root: str | None = None) -
                     one = made.get(row.key)
                     written = one is not None and _write(db, row.key, one)
                     (done if written else left)[row.key] = row.unsound
+            left |= garbled_orders(db, None if root is None else (root,))  # no event says them again
     except sqlite3.Error as error:
         raise storage_error("repair the journal", path, error) from error
     return Repaired(made=done, left=left)

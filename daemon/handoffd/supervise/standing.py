@@ -217,6 +217,7 @@ def unsound_in(stored: StoredTrack) -> StoreError | None:
     if stored.unsound is None:
         return None
     root, track = stored.key
-    message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound};"
-    message += " what is shown of it is what its last event says"
+    message = f"the journal's record of {root} ({track}) was changed outside handoffd: {stored.unsound}"
+    if (state := stored.track.state) is not None:
+        message += f"; by its events it is at {state.step} ({state.status})"
     return StoreError(message, code=UNSOUND, hint=mending(root, "invalid_journal"))

@@ -81,6 +81,20 @@ def test_a_restore_leaves_out_what_was_changed_by_hand_and_restores_the_others(
     assert [] == handoffd("journal", "backup", file, "--force", "--json").json["unsound"]
 
 
+def test_an_order_that_cannot_be_read_is_named_and_not_made_again(journal: Path, handoffd: Commands) -> None:
+    """No event says it once more: that takes a backup, and a backup of it names its project."""
+    last = "SELECT max(id) FROM effects WHERE project = '/srv/shop'"
+    spoil(journal, f"UPDATE effects SET effect = '{{', outcome = NULL WHERE id = ({last})")
+
+    verified, repaired = handoffd("journal", "verify"), handoffd("journal", "repair")
+    saved = handoffd("journal", "backup", str(journal.parent / "copy.db"), "--json")
+
+    assert "handoffd journal restore FILE" in verified.lines[-1]
+    assert (1, True) == (repaired.code, "cannot be read" in repaired.lines[0])
+    assert "handoffd journal restore FILE" in repaired.lines[-1]
+    assert ["/srv/shop"] == saved.json["unsound"]
+
+
 def test_nothing_is_made_again_while_events_are_missing(journal: Path, handoffd: Commands) -> None:
     """Made from fewer of them, a track would stand where it stood long ago."""
     spoil(
