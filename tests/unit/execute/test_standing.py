@@ -131,7 +131,8 @@ def service(*words: str) -> Iterator[subprocess.Popen[str]]:
     """Lend a process that stands in front of launchers that last, one after the other."""
     command = [sys.executable, "-I", "-S", "-c", SERVICE, PACKAGE, *words]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env={}, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as front:
+    process = subprocess.Popen(command, env={}, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+    with ending(process) as front:
         yield front
         front.kill()
 
@@ -172,7 +173,7 @@ def test_the_next_launcher_is_of_the_program_that_is_installed_by_then(tmp_path:
     program = tmp_path / "launcher.py"
     program.write_text(SERVICE, encoding="utf-8")
     command = [sys.executable, "-I", "-S", str(program), PACKAGE, "wait"]
-    with subprocess.Popen(command, env={}, stdout=subprocess.PIPE, text=True) as front:
+    with ending(subprocess.Popen(command, env={}, stdout=subprocess.PIPE, text=True)) as front:
         launcher_of(front)
         program.write_text("print('the new one')", encoding="utf-8")
         front.send_signal(signal.SIGHUP)
