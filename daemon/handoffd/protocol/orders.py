@@ -18,9 +18,8 @@ _PREFACE: Final = re.compile(
     r"(?:(?:(?:can|could|will|would) you|(?:(?:i|we)(?:'d| would)? (?:want|need|like)|you (?:should|must)"
     r"|(?:you|we) (?:have|need|ought)|we (?:should|must)|i(?:'d| would) like)(?: you| us)?(?: to)?"
     r"|please|pls|plz|kindly|now|then|ok(?:ay)?|let's|let us|go ahead and|go and|help(?: me| us)?(?: to)?"
-    r"|try to|feel free to|be so kind as to|hey|hi|hello|no|yes|yep|also|and|so|but|just|next|first"
-    r"|finally|instead|rather|quickly|actually|well|todo|task|feat(?:ure)?|fix(?=\s*[:(])|chore|bug|docs"
-    r"|story|us-\d+|\d{1,3}(?=[.)])|don't forget to|(?:do|make)(?= (?:add|fix)\b)"
+    r"|try to|feel free to|be so kind as to|hey|hi|hello|also|and|so|but|just|next|first"
+    r"|finally|instead|rather|quickly|actually|well|us-\d+|\d{1,3}(?=[.)])|don't forget to"
     r"|請(?!問)|麻煩你?|拜託你?|可以|能|再|那就?|好的?|也|先|接下來|接著|然後|順便|另外|最後|現在|直接|快"
     r"|(?:我們?|你)?(?:想要?|需要|要|希望)(?:你|請你)?|你(?=[幫來去先再])|幫我們?|幫忙|別忘了|記得)(?![a-z])[\s,:.)]*)*"
 )
@@ -63,6 +62,8 @@ _AIMLESS: Final = re.compile(
     rf"|(?:drop|leave|let|make|keep|save|turn|set|put|end|finish|wrap|hide|switch|give|handle|do)\s+{_ENDED}"
     r"|(?:check|talk|speak|review|test|sync|verify)\s+(?:it\s+)?(?:with|back|in)\b"
     r"|(?:put|set|leave|keep)\s+.{1,40}\s(?:on hold|aside|alone)\b"
+    r"|\w+\s+(?:works?|worked|failed|passed|succeeded|broke|crashed|done|ready|needed|pending|merged|landed"
+    r"|complete|completed|finished)\s*(?:$|[,.!;]|\b(?:now|again|already|great|well|fine|here)\b)"
     r"|(?:drop|leave|keep)\s+(?:the\s+)?(?:story|task|matter|subject|idea|tools?|pen)\s*(?:$|[,.!;])"
 )
 """Verbs of work with something beside it that is no work: `drop it`, `put everything on hold`."""
@@ -104,7 +105,7 @@ _OF_OTHERS: Final = re.compile(
     r"|你.{0,8}[了過]|等(?=[我他她你大]|一[下會]|到|\s*[a-z]))"
 )
 _PAST: Final = re.compile(
-    r".{0,3}?(?:了|過|完|好了|壞|錯了|不了|得|多了|不完|不動|到一半)[吧啦喔呢\s]*(?:$|[,.!;])|.{0,2}中$|到[這此]"
+    r".{0,3}?(?:了|過|完|好了|壞|錯了|不了|得|多了|不完|不動|到一半)[吧啦喔呢\s]*(?:$|[,.!;])|.{0,2}中$|到[這此]|.?(?:失敗|卡住|成功|中斷)[了吧啦喔]*$"
 )
 _AT_REST: Final = re.compile(
     r"(?:把|將|讓|給).{0,12}(?:停|關掉$|放著|放下|擱|休息|睡|靜一?靜|等|收起來|想(?:想|一下)|緩|喘口氣)|做人|做夢|做主|補眠"
