@@ -66,6 +66,10 @@ class Locked(HandoffdError):
     default_code = "LOCKED"
 
 
+class Foreign(Locked):
+    """The project belongs to another daemon; waiting for it does not help."""
+
+
 class StoreError(HandoffdError):
     """The journal or a projection could not be read or written."""
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.daemon import EXECUTORS, REPOSITORY, Daemon, running, sample
 from tests.support.eventually import eventually_sync
 
@@ -49,8 +50,7 @@ def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
             refused = second.verb("start", project, story="US-002", force=True)
             eventually_sync(lambda: second.told(project))
 
-            assert f"in use by process {first.pid} (" in seen["detail"]
-            assert f"whose state directory is {first.state_dir}" in seen["detail"]
+            assert f"belongs to the handoffd whose state directory is {first.state_dir}" in seen["detail"]
             assert ("LOCKED", seen["detail"]) == (refused["code"], refused["message"])
             assert "handoffd remove" in refused["hint"]
             (project / ".ai/release-bdd").touch()
@@ -59,20 +59,18 @@ def test_two_daemons_never_work_on_one_project(tmp_path: Path) -> None:
             eventually_sync(lambda: len(starts(project)) == 2)
 
             first.kill()  # its agent works on, and keeps the second one out
-            eventually_sync(lambda: "agent of another handoffd" in view(second, project)["detail"])
-            assert "LOCKED" == second.verb("start", project, story="US-002", force=True)["code"]
+            refused = second.verb("add", project, take=True)
+            assert "LOCKED" == refused["code"]
+            assert "agent of another handoffd" in refused["message"]
             first.start()
             (project / ".ai/release-sdd-delta").touch()
             first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing")
 
             first.kill()
             (project / ".ai/release-contract").touch()  # with it the last run of the first one ends
-            eventually_sync(lambda: "(it does not run)" in view(second, project)["detail"])
-            assert f"whose state directory is {first.state_dir}" in view(second, project)["detail"]
+            eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
 
-            taken = second.verb("add", project, take=True)
-
-            assert "ok" == taken["condition"]
+            assert "ok" == view(second, project)["condition"]
             first.start()
             eventually_sync(lambda: view(first, project)["condition"] == "locked")
             assert f"whose state directory is {second.state_dir}" in view(first, project)["detail"]
@@ -105,10 +103,9 @@ def test_a_project_that_rests_under_another_daemon_is_not_added(tmp_path: Path) 
         first.verb("start", project, story="US-001")
         first.wait_at(project, "review", "needs_human")
 
-        whose = f"belongs to the handoffd whose state directory is {first.state_dir} (process {first.pid} ("
-        eventually_sync(lambda: whose in second.verb("add", project)["message"])  # once it has lain down
         refused = second.verb("add", project)
         assert "LOCKED" == refused["code"]
+        assert str(first.state_dir) in refused["message"]
         assert f"handoffd add {project} --take" in refused["hint"]
         assert [] == second.get("/v1/status")["projects"]
 
@@ -127,7 +124,7 @@ def test_a_project_whose_daemon_is_stopped_belongs_to_it_all_the_same(tmp_path: 
         refused = second.verb("start", project, story="US-001")
 
         assert "LOCKED" == refused["code"]
-        assert "(it does not run)" in refused["message"]
+        assert f"belongs to the handoffd whose state directory is {first.state_dir}" in refused["message"]
         assert [] == second.get("/v1/status")["projects"]
         first.start()
         first.verb("approve", project, story="US-001")
@@ -155,6 +152,74 @@ def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
         assert "state_edited" not in kinds
 
 
+@pytest.mark.parametrize("back", ["removed there", "taken back"])
+def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Path, back: str) -> None:
+    """A story that was finished there is not done again: it waits for a person, with the edit held."""
+    project = sample(tmp_path)
+    with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
+        first.verb("start", project, story="US-001")
+        first.wait_at(project, "review", "needs_human")
+        eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
+        second.verb("level", project, level=2)
+        second.verb("approve", project, story="US-001")
+        second.wait_at(project, "done", "pass", 60)
+        eventually_sync(lambda: view(first, project)["condition"] == "locked")
+        before = len(first.runs(project))
+
+        if back == "removed there":
+            second.verb("remove", project)
+        else:
+            eventually_sync(lambda: first.verb("add", project, take=True)["type"] == "added")
+
+        held = "STATE.json was edited past the human step review (to done pass)"
+        first.wait_for(project, lambda t: held in (t["waits_for"] or ""), 60)
+        assert "another handoffd" == view(first, project)["paused_by"]
+        confirmed = first.verb("confirm", project)
+        assert ("done", "pass") == (confirmed["step"], confirmed["status"])
+        first.verb("resume", project)
+        first.wait_at(project, "done", "pass")
+        assert before == len(first.runs(project))
+
+
+def test_an_attempt_in_flight_is_not_begun_again_when_the_project_comes_back(tmp_path: Path) -> None:
+    """Its daemon was killed, and another one has finished the story."""
+    project = sample(tmp_path, executor="held")
+    with (
+        running(place(tmp_path, "a"), {"executors": AGENTS}) as first,
+        running(place(tmp_path, "b")) as second,
+    ):
+        first.verb("start", project, story="US-001")
+        first.wait_for(project, lambda t: t["phase"] == "executing")
+        first.kill()
+        (project / ".ai/release-bdd").touch()
+        eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
+        second.verb("abort", project)
+        first.start()
+        eventually_sync(lambda: view(first, project)["condition"] == "locked")
+
+        second.verb("remove", project)
+
+        eventually_sync(lambda: view(first, project)["paused_by"] == "another handoffd")
+        assert first.track(project)["phase"] is None
+        assert 1 == len(starts(project))
+        came_back = f"was with another handoffd ({second.state_dir})"
+        eventually_sync(lambda: any(came_back in notice["text"] for notice in first.told(project)))
+
+
+def test_a_project_that_was_moved_away_belongs_to_its_daemon(tmp_path: Path) -> None:
+    """Worked on there by another one, and moved back, its story would be done twice."""
+    project = sample(tmp_path)
+    with running(place(tmp_path, "a")) as first, running(place(tmp_path, "b")) as second:
+        first.verb("start", project, story="US-001")
+        first.wait_at(project, "review", "needs_human")
+        moved = project.rename(tmp_path / "moved")
+
+        refused = second.verb("add", moved)
+
+        assert "LOCKED" == refused["code"]
+        assert f"belongs to the handoffd whose state directory is {first.state_dir}" in refused["message"]
+
+
 def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tmp_path: Path) -> None:
     """It takes the same lock."""
     project = sample(tmp_path, executor="held")
@@ -168,8 +233,7 @@ def test_a_verb_without_a_daemon_is_refused_while_another_one_has_the_project(tm
         refused = typed(alone, "note", str(project), "Hello.")
 
         assert 1 == refused.returncode, refused.stderr
-        assert f"in use by process {first.pid} (" in refused.stderr
-        assert f"whose state directory is {first.state_dir}" in refused.stderr
+        assert f"belongs to the handoffd whose state directory is {first.state_dir}" in refused.stderr
 
 
 def typed(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:

@@ -264,6 +264,7 @@ def facts(dispatch: str) -> Iterator[Event]:
     yield Interrupted()
     yield Restored(overtaken=False)
     yield Restored(overtaken=True)
+    yield Restored(overtaken=True, by="another handoffd", owner="/var/lib/handoffd")
     yield CauseEnded(executors=("codex",))
     yield NoticeGivenUp(sink="webhook", count=2, first="20260131T221509.000000-7", why="no route")
     for reading in readings():

@@ -114,7 +114,9 @@ class MemorySupervision:
         """Know one more project; here they belong to nobody else."""
         return self.projects.setdefault(root, project_view(root))
 
-    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+    async def add_many(
+        self, roots: Sequence[str], *, take: bool = False
+    ) -> Mapping[str, str | HandoffdError]:
         """Know more projects; of one below /gone there is no folder."""
         outcome: dict[str, str | HandoffdError] = {}
         for root in roots:

@@ -57,9 +57,14 @@ def _patterns(_: click.Context, option: click.Parameter, given: tuple[str, ...])
     help="What is not looked into, as in .gitignore. Can be repeated.",
 )  # fmt: skip
 @click.option("--add", is_flag=True, help="Supervise all that are not, trusting their files as they are.")
+@click.option(
+    "--take", is_flag=True, help="With --add: also what belongs to another handoffd, which loses it."
+)
 @json_option
 @click.pass_obj
-def scan(place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: bool, as_json: bool) -> None:
+def scan(
+    place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: bool, take: bool, as_json: bool
+) -> None:
     """List the projects below DIR: where each stands, whether it is supervised, what is wrong.
 
     A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: one could
@@ -69,8 +74,9 @@ def scan(place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: b
     known, daemon = _known(place)
     outcome = _nothing()
     if add:
-        new = [one["project"] for one in found.projects if one["project"] not in known]
-        outcome = _add(place, new)
+        lost = {root for root, one in known.items() if take and one["condition"] == "locked"}
+        new = [one["project"] for one in found.projects if one["project"] not in known.keys() - lost]
+        outcome = _add(place, new, take=take)
     told = {
         "added": {*outcome["added"]},
         "refused": {one["project"]: one["message"] for one in outcome["refused"]},
@@ -141,22 +147,22 @@ def _known(place: Place) -> tuple[Mapping[str, Json], bool]:
     return {one["project"]: one for one in answer.json["projects"]}, answer.daemon
 
 
-def _add(place: Place, roots: Sequence[str]) -> Json:
+def _add(place: Place, roots: Sequence[str], *, take: bool) -> Json:
     outcome = _nothing()
     for start in range(0, len(roots), _AT_ONCE):
-        answer = _add_some(place, list(roots[start : start + _AT_ONCE]), account())
+        answer = _add_some(place, list(roots[start : start + _AT_ONCE]), account(), take=take)
         for name in outcome:
             outcome[name] += answer[name]
     return outcome
 
 
-def _add_some(place: Place, roots: list[str], by: str) -> Json:
+def _add_some(place: Place, roots: list[str], by: str, *, take: bool) -> Json:
     def without() -> Json:
         from handoffd.entrance import offline
 
-        return offline.add_many(place.settings(), tuple(roots), by)
+        return offline.add_many(place.settings(), tuple(roots), by, take=take)
 
-    body = {"projects": roots, "by": by}
+    body = {"projects": roots, "by": by, "take": take}
     return either(place, lambda client: client.post("/v1/projects", body), without).json
 
 

@@ -75,7 +75,9 @@ class Supervision(Protocol):
         Raises Locked while it belongs to another daemon, unless a person says to `take` it.
         """
 
-    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+    async def add_many(
+        self, roots: Sequence[str], *, take: bool = False
+    ) -> Mapping[str, str | HandoffdError]:
         """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
 
     async def remove(self, project: str) -> ProjectView:

@@ -320,8 +320,8 @@ class Service(Reads):
 
     async def add(self, project: str, *, take: bool = False) -> Json:
         """Supervise a project; dispatches nothing, unless its settings say `auto`."""
-        view = await self._supervision.add(self._path(project), take=take)
-        return {"type": "added", **await self.status_of(view)}
+        added = await self._supervision.add(self._path(project), take=take)
+        return {"type": "added", **await self.status_of(added)}
 
     async def remove(self, project: str) -> Json:
         """Supervise a project no longer; its files and its history stay."""
@@ -339,12 +339,12 @@ class Service(Reads):
             return {"type": "reloaded", "problems": list(await self._supervision.reload())}
         return renewed_json(await self._renewing.renew(), self.warnings())
 
-    async def add_many(self, roots: tuple[str, ...], caller: Caller) -> Json:
+    async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> Json:
         """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
         await self._keep_out(caller, "adding projects is for people", hint)
         impossible = self._impossible(roots)
-        added = await self._supervision.add_many([root for root in roots if root not in impossible])
+        added = await self._supervision.add_many([r for r in roots if r not in impossible], take=take)
         return added_json({**added, **impossible})
 
     async def stop(self, caller: Caller, *, executors: bool = False) -> Json:

@@ -162,6 +162,8 @@ def _edited(fact: Json) -> str:
 
 def _restored(fact: Json) -> str:
     over = "; the attempt in flight then was overtaken" if fact["overtaken"] else ""
+    if owner := fact.get("owner"):
+        return f"the project came back from another handoffd ({owner}){over}"
     return f"the journal was restored from a backup{over}"
 
 

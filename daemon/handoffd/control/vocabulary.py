@@ -58,6 +58,7 @@ class VerbSpec:
         return self.name.replace("_", " ")
 
 
+TAKE = Parameter(name="take", type="flag", help="also what belongs to another handoffd, which loses it")
 _NOTE = Parameter(name="note", type="text", help="what the next prompt shall say")
 _WHOSE_GATE = Parameter(
     name="story", type="story", guards=True, help="refuse, if by now it is another story that waits"
@@ -92,11 +93,7 @@ _SPECS: Final = (
     VerbSpec(
         name="add",
         help="Supervise a project; dispatches nothing, unless its settings say `auto`.",
-        parameters=(
-            Parameter(
-                name="take", type="flag", help="also if it belongs to another handoffd, which loses it"
-            ),
-        ),
+        parameters=(TAKE,),
         guard="always",
     ),
     VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),

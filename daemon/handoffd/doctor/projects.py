@@ -27,7 +27,7 @@ _WHAT: Mapping[str, str] = {
     "unfinished_git": "has a repository in the middle of a merge or the like",
     "missing": "is gone",
     "io_error": "cannot be read or written",
-    "locked": "is being worked on by another process",
+    "locked": "is in use by another process or handoffd",
 }
 
 

@@ -64,16 +64,22 @@ def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
 
 
 def restored(situation: Situation, event: Restored) -> Decision:
-    """Stand still until a person has looked: what came after the backup is known to the disk only."""
+    """Stand still until a person has looked: what came after is known to the disk only."""
     track = situation.track
     if situation.ledger.dispatch is not None and event.overtaken:
-        error = f"attempt {situation.state.attempt} was in flight when the journal was backed up"
+        when = "the journal was backed up" if event.owner is None else "another handoffd took the project"
+        error = f"attempt {situation.state.attempt} was in flight when {when}"
         track = track.without_dispatch().with_state(
             status=Status.PENDING, last_error=error, completed_at=situation.now
         )
     held = track.with_ledger(paused_by=situation.ledger.paused_by or event.by, told=None)
-    message = f"the journal was restored from a backup; paused by {held.ledger.paused_by}"
-    return accept(held, message, do="look at the status, then resume it")
+    if event.owner is None:
+        message = f"the journal was restored from a backup; paused by {held.ledger.paused_by}"
+        return accept(held, message, do="look at the status, then resume it")
+    message = f"the project was with another handoffd ({event.owner}) and is back; it is paused"
+    why = "what was done there, only STATE.json and the files tell"
+    told = notice(held, "blocked", message, why=why, action=next_command(held, situation.rules))
+    return accept(held, message, do="look at the status, then resume it").also(told)
 
 
 def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...], *, tells: bool) -> Decision:

@@ -285,11 +285,12 @@ class Restored:
     """The journal was replaced by a backup: whatever has happened since, the track does not know.
 
     `overtaken` tells that the attempt in flight then is not the project's latest, or that nothing is
-    left of it.
+    left of it. With `owner`, no backup: the daemon of that state directory has had the project meanwhile.
     """
 
     overtaken: bool
     by: str = "journal restore"
+    owner: str | None = None
     kind: Literal["restored"] = "restored"
 
 

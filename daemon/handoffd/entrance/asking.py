@@ -14,7 +14,7 @@ from typing import Any
 
 from handoffd.control.client import Client, Json
 from handoffd.entrance.place import Place
-from handoffd.errors import Locked, NoDaemon
+from handoffd.errors import Foreign, Locked, NoDaemon
 
 _LOCKED_S = 30.0
 """How long a daemon that is just starting (or another verb) is waited for."""
@@ -57,6 +57,8 @@ def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Js
         except NoDaemon:
             try:
                 return Answer(without(), daemon=False)
+            except Foreign:
+                raise
             except Locked:
                 if time.monotonic() > give_up_at:
                     raise

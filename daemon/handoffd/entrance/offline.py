@@ -34,10 +34,10 @@ def give(settings: Settings, verb: str, project: str, arguments: dict[str, Any],
     return alone(settings, lambda service: service.call(verb, project, arguments, caller))
 
 
-def add_many(settings: Settings, roots: tuple[str, ...], by: str) -> Json:
+def add_many(settings: Settings, roots: tuple[str, ...], by: str, *, take: bool) -> Json:
     """Return what became of adding projects. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
-    return alone(settings, lambda service: service.add_many(roots, caller))
+    return alone(settings, lambda service: service.add_many(roots, caller, take=take))
 
 
 def lift_limit(settings: Settings, account: str, by: str) -> Json:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from collections.abc import Iterator
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from handoffd.store.database import open_reader
 
 DAEMON_LOCK = "daemon.lock"
 _LARGEST_NOTE = 4096
@@ -42,7 +45,7 @@ class Holder:
 def holder_of(path: Path) -> Holder | None:
     """Return who signed the lock at `path` last, if that process is still the one that signed."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with path.open("rb") as file:
             note = json.loads(file.read(_LARGEST_NOTE))
             since = datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
         pid, started = int(note["pid"]), int(note["started"])
@@ -66,6 +69,22 @@ def holder_of_folder(status: os.stat_result) -> Holder | None:
 def described(pid: int) -> Holder:
     """Return what can be found out about a process."""
     return Holder(pid=pid, command=_command(pid), account=_account(pid), state_dir=_state_dir(pid))
+
+
+def supervised_elsewhere(journal: Path) -> Mapping[str, Holder]:
+    """Return the projects of other daemons on this machine, by root; `journal` is that of this one.
+
+    A project at rest has no lock, so their journals are read, as far as this account may.
+    """
+    found: dict[str, Holder] = {}
+    for name in os.listdir("/proc"):
+        state_dir = _state_dir(int(name)) if name.isdigit() and int(name) != os.getpid() else None
+        if state_dir is None or state_dir == journal.parent.resolve():
+            continue
+        with suppress(OSError, sqlite3.Error), closing(open_reader(state_dir / journal.name)) as db:
+            rows = db.execute("SELECT root FROM projects WHERE removed_at IS NULL").fetchall()
+            found |= dict.fromkeys((str(root) for (root,) in rows), described(int(name)))
+    return found
 
 
 def started_at(pid: int) -> int | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.errors import HandoffdError, InvalidFile, Locked
+from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.store.faults import PROJECT_GONE, UNSOUND
 from handoffd.supervise.notices import CONDITION, condition_notice, trust_notice
@@ -34,6 +34,8 @@ class Health:
         self._services = services
         self.condition: Condition = "ok"
         self.detail: str | None = None
+        self.foreign = False
+        """Whether it is locked because it belongs to another daemon: no waiting helps."""
         self._why: str | None = None
         self._since: datetime | None = None
         self._sign = ""
@@ -107,6 +109,7 @@ class Health:
             self.mark("invalid_state", str(error))
         elif isinstance(error, Locked):
             self.mark("locked", error.message)
+            self.foreign = isinstance(error, Foreign)
         elif error.code == UNSOUND:
             self.mark("invalid_journal", error.message)
         else:

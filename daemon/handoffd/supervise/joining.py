@@ -6,14 +6,17 @@ A path that is written out in the settings is named by a person, too.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import anyio
+from anyio import to_thread
 
 from handoffd.engine.commands import command_for, mending
-from handoffd.errors import HandoffdError, Locked, Refused
+from handoffd.errors import Foreign, HandoffdError, Locked, Refused
 from handoffd.inspection.discovery import unfit
 from handoffd.mending import remedies
+from handoffd.store.holders import Holder, supervised_elsewhere
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.project import Project
@@ -21,6 +24,9 @@ from handoffd.supervise.reach import resolved
 from handoffd.supervise.register import name_of
 
 _T = TypeVar("_T")
+
+Outcome = Mapping[str, str | HandoffdError]
+"""Where each project lies, by the root that was asked for, or why it is not supervised."""
 
 _AT_ONCE = 32
 """So many folders are looked at, and trusted, at once."""
@@ -46,9 +52,7 @@ class Joining:
             raise added
         return added
 
-    async def add_many(
-        self, roots: Sequence[str], *, take: bool = False
-    ) -> Mapping[str, str | HandoffdError]:
+    async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
         """Supervise projects; return where each lies, or why it is not supervised."""
         outcome: dict[str, str | HandoffdError] = {}
         places = await _each(dict.fromkeys(roots), self._place, outcome)
@@ -57,7 +61,9 @@ class Joining:
             await _each(known, lambda root: self._adopt(known[root], take=take), outcome)
             new = {at: root for root, at in places.items() if at not in self._register}
             fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
-            made = await _each(fresh, lambda root: self._made(fresh[root], take=take), outcome)
+            others = await self._of_others() if fresh and not take else {}
+            lock = partial(_lock, take=take, others=others)
+            made = await _each(fresh, lambda root: self._made(fresh[root], lock), outcome)
             await self._record(made, outcome, None)
         return {root: outcome.get(root, places.get(root, root)) for root in roots}
 
@@ -87,18 +93,21 @@ class Joining:
             )
         return place
 
-    async def _made(self, root: str, *, take: bool | None = None) -> Project:
-        """Return a project with its files trusted, not yet supervised.
+    async def _of_others(self) -> Mapping[str, Holder]:
+        """Return what the daemons that run here beside this one supervise, by root."""
+        return await to_thread.run_sync(supervised_elsewhere, self._members.services.settings.journal)
 
-        Of a person's own it is locked: raises Locked when another process works on it or, but for `take`,
-        when it belongs to another daemon. None: the settings bring it, and its first look finds out.
+    async def _made(self, root: str, lock: Callable[[Project], Awaitable[None]] | None = None) -> Project:
+        """Return a project with its files trusted, not yet supervised; with `lock`, locked before.
+
+        Where the settings bring it, its first look tells whether it can be had.
         """
         members = self._members
         stored = await members.services.journal.tracks([root])
         project = Project(root, members.services, stored)
         try:
-            if take is not None:
-                await _lock(project, take=take)
+            if lock is not None:
+                await lock(project)
             with remedies(root):
                 await project.admit()
         except BaseException:
@@ -135,12 +144,14 @@ class Joining:
     async def _adopt(self, root: str, *, take: bool) -> None:
         """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
         services, brought = self._members.services, root in self._members.brought_by
-        if not (brought or take):
+        up = self._register.awake.get(root)
+        locked = up is not None and up.condition == "locked"
+        if not (brought or take or locked):
             return
         with self._register.guest(root):
             project = await self._members.loops.awake(root)
-            if take:
-                await _lock(project, take=True)
+            if take or locked:
+                await _lock(project, take=take)
                 await project.look()
             if not brought:
                 return
@@ -152,14 +163,18 @@ class Joining:
             project.touched()
 
 
-async def _lock(project: Project, *, take: bool) -> None:
+async def _lock(project: Project, *, take: bool, others: Mapping[str, Holder] | None = None) -> None:
+    """Lock a project for a person who adds it. Raises Locked when it is another one's, but for `take`."""
+    taking = command_for(project.root, "add", "--take")
+    if others is not None and (holder := others.get(project.root)) is not None:
+        hint = f"{taking}  # has it here; or say there: {command_for(project.root, 'remove')}"
+        raise Foreign(f"the project {project.root} is supervised by {holder}", hint=hint)
     try:
         await project.lock(take=take)
     except Locked as locked:
         if locked.hint != mending(project.root, "locked"):
             raise
-        again = f"{command_for(project.root, 'add')}  # again, when that process has ended"
-        raise Locked(locked.message, hint=again) from locked
+        raise Locked(locked.message, hint=f"{taking}  # when that process has ended") from locked
 
 
 async def _each(

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 
 from handoffd.errors import StoreError
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.table import RULES, SETTINGS
+from handoffd.store.ownership import leave
 from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.store.tables import checked_path
 from handoffd.supervise.loading import by_project, enter
@@ -30,6 +33,7 @@ from handoffd.supervise.services import Services
 _AT_ONCE = 200
 """So many are recorded in one transaction, and made before others have a turn."""
 _ENDS_AT_ONCE = 64
+_LEAVE_LIMIT_S = 5.0
 
 UNTRUSTED: Mapping[str, str] = {SETTINGS: "", RULES: ""}
 
@@ -161,9 +165,21 @@ class Membership:
             self.loops.begin(root, None)
         for root in gone:
             self.register.forget(root)
-            settle(self.services.notifier, root)
             del self.brought_by[root]
+        await self.leave(gone)
         return begun
+
+    async def leave(self, roots: Sequence[str]) -> None:
+        """Let go of folders: their notices wait no more, and others may have them.
+
+        A disk that hangs is not waited for.
+        """
+        for root in roots:
+            settle(self.services.notifier, root)
+        with anyio.move_on_after(_LEAVE_LIMIT_S):
+            alone = anyio.CapacityLimiter(1)  # a thread that hangs takes none away from those that work
+            left = partial(leave, roots, self.services.settings.state_dir)
+            await to_thread.run_sync(left, abandon_on_cancel=True, limiter=alone)
 
 
 def _is_recordable(root: str) -> bool:

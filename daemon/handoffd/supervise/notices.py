@@ -59,7 +59,7 @@ def condition_notice(root: str, condition: Condition, detail: str | None, clock:
     """
     text = _CONDITIONS[condition]
     if condition == "locked" and detail is not None:  # lists show the text alone, and who it is matters most
-        text = f"{detail}; it goes on here when that is over"
+        text = f"{detail}; nothing is dispatched here meanwhile"
     action = mending(root, condition)
     notice = _warning("condition", root, clock, text=text, why=detail, action=action)
     if condition in WORKABLE:
@@ -188,7 +188,7 @@ _CONDITIONS: Mapping[Condition, str] = {
     "unfinished_git": "its repository is in the middle of a merge or the like; it goes on after that",
     "missing": "the project's folder is gone; it goes on when it is back",
     "io_error": "the project cannot be read or written; it goes on when it can",
-    "locked": "its folder is in use, by another process or under another path; it goes on when it is free",
+    "locked": "it is in use by another process, by another handoffd, or under another path",
 }
 
 

@@ -18,11 +18,12 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.commands import mending
 from handoffd.engine.events import Event, Interrupted
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.errors import HandoffdError, StoreError
+from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.store.projection import MAIN
 from handoffd.store.records import PendingEffect, StoredTrack
@@ -106,6 +107,12 @@ class Project:
     def detail(self) -> str | None:
         """What is wrong with it, in words."""
         return self._health.detail if self.unsound is None else self.unsound.message
+
+    @property
+    def lockout(self) -> Locked:
+        """Why it cannot be had, when it is locked."""
+        error = Foreign if self._health.foreign else Locked
+        return error(self._health.detail or "the project is locked", hint=mending(self.root, "locked"))
 
     @property
     def unsound(self) -> StoreError | None:

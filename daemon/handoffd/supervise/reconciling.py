@@ -14,13 +14,14 @@ from pathlib import Path
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.events import Restored
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
 from handoffd.execute.remains import end_member, is_member
 from handoffd.inspection.repository import unfinished_in
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.lock import FileLock, has_stranger
-from handoffd.store.ownership import own
+from handoffd.store.ownership import belongs, former_owner, own, owner_of
 from handoffd.store.projection import MAIN
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
@@ -34,6 +35,8 @@ from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found, visit
 
 log = structlog.get_logger(__name__)
+
+_Held = tuple[FileLock, str | None]
 
 _LOCKOUTS = 8
 """So many processes of agents that have the project locked are ended at one look."""
@@ -65,7 +68,8 @@ class Reconciler:
         self._surveyed: Found | None = None
         self._looked = False
         self._rests = False
-        self._takes = False
+        self._former: str | None = None
+        """The state directory of the daemon that has had the project since, until that is recorded."""
         self.over = False
         """Whether it looks no more: whoever comes next has the project's lock."""
 
@@ -114,6 +118,7 @@ class Reconciler:
         if found.texts is not None and self._may_change:
             await self._take_files(found)
             await self._become_automatic()
+        await self._come_back()
         for name, seen in found.states.items():
             await self._look.at(self._tracks[name], seen, before[name])
         if found.error is not None:
@@ -126,26 +131,24 @@ class Reconciler:
         Also when it belongs to another daemon, unless a person says to `take` it.
         """
         async with self._one_at_a_time:
-            self._takes = take
-            try:
-                with suppress(StoreError):  # its first look says why
-                    await self._hold(await self._found())
-            finally:
-                self._takes = False
+            with suppress(StoreError):  # its first look says why
+                await self._hold(await self._found(), take=take)
 
-    async def _hold(self, found: Found) -> bool:
+    async def _hold(self, found: Found, *, take: bool = False) -> bool:
         """Return whether the lock of the folder that was found is ours now; False once this is over."""
+        if found.owner is not None and not (take or self.folder.held):
+            raise belongs(self._root, found.owner)
         if (lock := self.folder.claim(found.lock, bare=self._is_bare(found))) is not None:
-            held = await self._locked(lock)
+            held, former = await self._locked(partial(self._alone, lock, take=take))
             if self.over:  # meanwhile: nothing would release it
                 held.release()
                 return False
             self.folder.hold(held)
+            self._former = former
         return True
 
-    async def _locked(self, acquire: Callable[[], FileLock]) -> FileLock:
+    async def _locked(self, lock: Callable[[], _Held]) -> _Held:
         """Return the project's lock. An agent of ours that has it is ended: it would lock us out for good."""
-        lock = partial(self._alone, acquire)
         for _ in range(_LOCKOUTS):
             try:
                 return await self._reach.asked(lock)
@@ -161,21 +164,44 @@ class Reconciler:
                 self._services.notifier.send(notice)
         return await self._reach.asked(lock)
 
-    def _alone(self, acquire: Callable[[], FileLock]) -> FileLock:
-        """Return the project's lock. Raises Locked while another daemon owns it, or has an agent there.
+    def _alone(self, acquire: Callable[[], FileLock], *, take: bool) -> _Held:
+        """Return the project's lock, and who has had the project meanwhile.
 
-        That daemon may be dead, and will ask for the agent's result when it is back.
+        Raises Locked while another daemon owns it, but for `take`, or has an agent there: that daemon may be
+        dead, and will ask for the agent's result when it is back.
         """
-        held, settings = acquire(), self._services.settings
+        held, state_dir = acquire(), self._services.settings.state_dir
         try:
-            worker = held.worker()
-            if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
-                raise has_stranger(Path(self._root), worker)
-            own(self._root, settings.state_dir, take=self._takes)
-        except Locked:
+            self._refuse_others(held, take=take)
+            former = former_owner(self._root, state_dir)
+            if former is None:
+                own(self._root, state_dir)
+        except BaseException:
             held.release()
             raise
-        return held
+        return held, former
+
+    def _refuse_others(self, held: FileLock, *, take: bool) -> None:
+        worker, settings = held.worker(), self._services.settings
+        if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
+            raise has_stranger(Path(self._root), worker)
+        if not take and (owner := owner_of(self._root, settings.state_dir)) is not None:
+            raise belongs(self._root, owner)
+
+    async def _come_back(self) -> None:
+        """Have nothing go on from before another daemon had the project: what that did, only its files tell.
+
+        The folder is marked as ours when that is recorded: a crash before changes nothing.
+        """
+        if self._former is None or not self._files.loaded:
+            return
+        event = Restored(overtaken=True, by="another handoffd", owner=self._former)
+        for track in self._tracks.values():
+            ledger = track.track.ledger
+            if track.track.state is not None and (ledger.dispatch is not None or ledger.automatic):
+                await track.give(event)
+        await self._reach.asked(partial(own, self._root, self._services.settings.state_dir))
+        self._former = None
 
     async def inspect(self) -> None:
         """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
@@ -183,6 +209,8 @@ class Reconciler:
             found = await self._found()
             if self.unsound is not None:
                 raise self.unsound
+            if found.owner is not None:
+                raise belongs(self._root, found.owner)
             await self._take_files(found)
             for name, seen in found.states.items():
                 self.edited |= await self._look.inspect(self._tracks[name], seen)

@@ -165,6 +165,6 @@ def states_in(found: Found) -> Digests:
 
 def trace_in(found: Found) -> bytes | None:
     """Return the trace of what a visit found; None when that is something to look at in any case."""
-    if found.error is not None or found.halves or found.texts is None:
+    if found.error is not None or found.halves or found.texts is None or found.owner is not None:
         return None
     return trace_of(found.lock.name, found.texts, states_in(found))

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import command_for, mending
+from handoffd.engine.commands import command_for
 from handoffd.engine.events import CauseEnded, NoticeGivenUp, Verb
 from handoffd.engine.measurements import PostCheck
 from handoffd.engine.requests import LevelChosen, LimitLifted
@@ -32,21 +32,20 @@ from handoffd.engine.views import (
     SlotsView,
     Tried,
 )
-from handoffd.errors import HandoffdError, Locked, Refused, StoreError
+from handoffd.errors import Refused, StoreError
 from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
 from handoffd.notify.line import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
 from handoffd.supervise.heartbeats import POLL
-from handoffd.supervise.joining import Joining
+from handoffd.supervise.joining import Joining, Outcome
 from handoffd.supervise.lifting import lift
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
 from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.naming import root_called
-from handoffd.supervise.notices import settle
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import peek_of
@@ -223,9 +222,9 @@ class Roster:
         """Supervise one more project, trusting its files as they are; `take` it from another daemon, too."""
         return await self.view(await self._joining.add(root, take=take))
 
-    async def add_many(self, roots: Sequence[str]) -> Mapping[str, str | HandoffdError]:
+    async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
         """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
-        return await self._joining.add_many(roots)
+        return await self._joining.add_many(roots, take=take)
 
     async def enrol(self, root: str, entry: str) -> str | None:
         """Supervise a project that an entry of the settings names outright, unless it is not wished."""
@@ -251,7 +250,7 @@ class Roster:
                     raise
                 self._register.awake[project].dismiss()
                 self._register.forget(project)
-                settle(self._services.notifier, project)
+                await self.membership.leave([project])
                 self.membership.of_a_person(project, removed=True)
                 return view
 
@@ -303,7 +302,7 @@ class Roster:
         found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))
         await found.look()
         if found.condition == "locked":
-            raise Locked(found.detail or "the project is locked", hint=mending(project, "locked"))
+            raise found.lockout
         if found.unsound is not None:
             raise found.unsound
         if found.condition == "invalid_state" or not found.files.loaded:

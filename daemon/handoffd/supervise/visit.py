@@ -14,6 +14,7 @@ from handoffd.errors import HandoffdError
 from handoffd.inspection.table import Texts, read_texts
 from handoffd.store.atomic import has_temporaries
 from handoffd.store.lock import project_lock_path
+from handoffd.store.ownership import owner_of
 from handoffd.store.projection import Seen, read_state
 
 
@@ -28,6 +29,8 @@ class Found:
     texts: Texts | None = None
     states: dict[str, Seen | None] = field(default_factory=dict)
     halves: bool = False
+    owner: str | None = None
+    """The state directory of another daemon that the project belongs to."""
     error: HandoffdError | None = None
     """Why there is not more: what comes after it was not looked at."""
 
@@ -38,7 +41,7 @@ def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, fi
     With `first`, halves are looked for. Blocks for as long as the disk does. Raises StoreError when
     the root is gone or cannot be looked at.
     """
-    found = Found(lock=project_lock_path(state_dir, root))
+    found = Found(lock=project_lock_path(state_dir, root), owner=owner_of(str(root), state_dir))
     try:
         found.halves = first and has_temporaries(root / ".ai")
         if texts:

@@ -325,6 +325,20 @@ def test_an_attempt_that_still_is_the_latest_is_kept_over_a_restore() -> None:
     play.exits().expect(status=Status.FAILING)
 
 
+def test_a_project_that_comes_back_from_another_daemon_waits_and_says_so() -> None:
+    """What was done there only its files tell; a story that it carried past a gate waits for `confirm`."""
+    back = Restored(overtaken=True, by="another handoffd", owner="/var/lib/handoffd")
+    play = Playbook(dispatched("impl")).given(back)
+    assert None is play.ledger.dispatch
+    play.expect(status=Status.PENDING, orders="notify")
+    assert "when another handoffd took the project" in str(play.state.last_error)
+    play.turn().expect(result="blocked")
+
+    past = Playbook(track_at("review", Status.NEEDS_HUMAN)).given(back).given(edited("done", Status.PASS))
+    past.expect(step="review", status=Status.NEEDS_HUMAN)
+    past.given(EditConfirmed(by="mei")).expect(step="done", status=Status.PASS)
+
+
 def test_a_restore_does_not_take_a_persons_pause_for_its_own() -> None:
     """Who paused it stays known."""
     play = Playbook(track_at("impl", ledger=Ledger(automatic=True, paused_by="mei")))

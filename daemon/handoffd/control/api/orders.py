@@ -22,7 +22,7 @@ from handoffd.control.api.order_shapes import (
 from handoffd.control.api.shapes import ResultOfVerb, Tested
 from handoffd.control.history import Json
 from handoffd.control.verbs import EVENTS, usage, values
-from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
+from handoffd.control.vocabulary import TAKE, VERBS, Parameter, VerbSpec
 from handoffd.errors import Refused
 
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
@@ -50,7 +50,8 @@ async def _lift_limit(asked: Asked) -> Json:
 
 
 async def _add_many(asked: Asked) -> Json:
-    return await asked.service.add_many(asked.given["projects"], asked.caller)
+    given = asked.given
+    return await asked.service.add_many(given["projects"], asked.caller, take=given["take"])
 
 
 async def _test_notices(asked: Asked) -> Json:
@@ -97,6 +98,7 @@ ORDERS: Final = (
         help="Supervise many projects at once, as `scan --add`; dispatches as `add` does.",
         body=(
             Parameter(name="projects", type="paths", required=True, help="their paths, whole ones"),
+            TAKE,
             BY,
         ),
         answer=_add_many, shape=AddedMany, hint="handoffd scan DIR --add",
