@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+)
 
 
 class Section(BaseModel):
@@ -34,6 +43,34 @@ Secret = Annotated[
     SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
 ]
 """Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
+
+_SIZE = re.compile(r"([0-9]{1,15})([KMGT])?")
+
+
+def _bytes(size: object) -> object:
+    found = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if found is None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+        raise ValueError("must be a size in bytes, or such as 512M or 4G")
+    return size if found is None else int(found[1]) << (10 * (" KMGT".index(found[2]) if found[2] else 0))
+
+
+class Bytes(int):
+    """A number of bytes that is shown as a person would write it: `4G`."""
+
+    def __str__(self) -> str:
+        """Return it in the largest unit in which it is whole."""
+        unit = next((power for power in (4, 3, 2, 1) if self and self % (1 << 10 * power) == 0), 0)
+        return f"{self >> 10 * unit}{' KMGT'[unit].strip()}"
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(
+        _bytes, json_schema_input_type=Annotated[str, Field(pattern=rf"^{_SIZE.pattern}$")] | int
+    ),
+    AfterValidator(Bytes),
+]
+"""Bytes; in a file also with K, M, G or T for a power of 1024: `4G`."""
 
 LONGEST_S = 366 * 24 * 3600
 """The longest time that a setting may be: more is a slip, and much more no calendar can reckon with."""

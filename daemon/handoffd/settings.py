@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from handoffd.sections import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret
+from handoffd.sections import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret, Size
 from handoffd.sections import Section as _Section
 from handoffd.settings_notify import NotifySettings
 from handoffd.timetable import ScheduledStart, SharedStart, must_differ
@@ -30,8 +30,20 @@ _TOKEN = re.compile(r"[!-~]{20,512}")
 _MOST_DAYS = 100 * 366
 """More is for ever, which is said by null."""
 _MOST_MIB = 1 << 40
+_LEAST_MEMORY = 64 << 20
+"""A limit that is met before the program has begun could end what looks after it."""
+_MOST_MEMORY = 1 << 60
+_LEAST_TASKS = 8
+_MOST_TASKS = 1 << 22
+"""The kernel has no more."""
 _MOST_DOLLARS = 1e12
 _MOST_TOKENS = 10**15
+
+
+def _enough_memory(size: int) -> int:
+    if not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise ValueError("must be 64M or more, as no agent begins with less, and less than 1048576T")
+    return size
 
 
 def _spelled_out(value: object) -> object:
@@ -114,6 +126,10 @@ class ExecuteSettings(_Section):
     """MiB; 0 looks at no disk."""
     handoff_grace_s: Seconds = 20
     meter_s: Interval = 1
+    memory_max: Annotated[Size, AfterValidator(_enough_memory)] | None = None
+    """Bytes that all processes of one run may have together; None: no limit."""
+    tasks_max: int | None = Field(None, ge=_LEAST_TASKS, le=_MOST_TASKS)
+    """Processes and threads that one run may have; None: no limit."""
     stall_min: float = Field(10, ge=0, le=LONGEST_S / 60)
     """0: however still it is, an executor has its whole time."""
     settle_s: float = Field(1, ge=0, le=LONGEST_S)

@@ -38,6 +38,7 @@ KNOWN = {
         "StateDirectory", "StateDirectoryMode", "RuntimeDirectory", "RuntimeDirectoryMode",
         "RuntimeDirectoryPreserve", "UMask", "Restart", "RestartSec", "RestartPreventExitStatus",
         "WatchdogSec", "TimeoutStartSec", "TimeoutStopSec", "KillMode", "Delegate", "OOMPolicy",
+        "ExecStopPost", "TasksMax",
         "AmbientCapabilities", "CapabilityBoundingSet", "KeyringMode", "LockPersonality",
         "NoNewPrivileges", "PrivateDevices", "PrivateMounts", "PrivateUsers", "ProtectClock",
         "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules",
@@ -161,11 +162,23 @@ def test_agents_outlive_the_launchers_unit(name: str) -> None:
     service = _service(name)
     expected = {
         "KillMode": ["process"],
-        "Delegate": ["yes"],
+        "Delegate": ["memory pids"],
+        "TasksMax": ["infinity"],
         "OOMPolicy": ["continue"],
     }
 
     assert expected == {key: service[key] for key in expected}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_unit_that_has_runs_limited_lets_its_next_launcher_in(name: str) -> None:
+    """Left-over agents with limits would have each start of the unit fail (219/CGROUP)."""
+    service = _service(name)
+    (start,), (stopped,) = service["ExecStart"], service["ExecStopPost"]
+
+    assert start.endswith("--delegated --limits")
+    program = start.partition("launcher.py")[0]
+    assert f"-{program}launcher.py --stopped" == stopped
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)

@@ -38,6 +38,28 @@ def delegated() -> Iterator[Path]:
             folder.rmdir()
 
 
+@contextmanager
+def with_controllers() -> Iterator[tuple[Path, list[str]]]:
+    """Make a control group to be divided that has controllers, and say which; else the test is skipped."""
+    ours = cgroup.own()
+    there = (Path(ours) / "cgroup.controllers").read_text().split() if ours is not None else []
+    before = (Path(ours) / "cgroup.subtree_control").read_text().split() if ours is not None else []
+    if ours is None or not there:
+        pytest.skip("there is no controller in cgroup v2 here that this account may use")
+    lacking = [name for name in there if name not in before]
+    try:
+        for name in lacking:
+            (Path(ours) / "cgroup.subtree_control").write_text(f"+{name}")
+    except OSError as error:
+        pytest.skip(f"using controllers is not allowed here: {error}")
+    try:
+        with delegated() as place:
+            yield place, there
+    finally:
+        for name in lacking:
+            (Path(ours) / "cgroup.subtree_control").write_text(f"-{name}")
+
+
 def groups_in(place: Path) -> list[Path]:
     """Return the control groups in `place`."""
     return [folder for folder in place.iterdir() if folder.is_dir()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from handoffd.sections import AbsolutePath, Section
+from handoffd.sections import AbsolutePath, Section, Size
 
 
 class Some(Section):
@@ -32,3 +32,28 @@ def test_paths_are_whole(path: str) -> None:
     """A daemon's current folder says nothing."""
     with pytest.raises(ValidationError):
         TypeAdapter(AbsolutePath).validate_python(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "shown"),
+    [
+        ("4G", 4 << 30, "4G"),
+        ("1536M", 1536 << 20, "1536M"),
+        ("1024M", 1 << 30, "1G"),
+        (1 << 20, 1 << 20, "1M"),
+        ("100", 100, "100"),
+        ("0", 0, "0"),
+    ],
+)
+def test_a_size_is_written_as_people_write_it(given: str | int, count: int, shown: str) -> None:
+    """And shown so, whatever it was written as."""
+    found = TypeAdapter(Size).validate_python(given)
+    assert (count, shown) == (found, str(found))
+    assert count == TypeAdapter(Size).validate_python(shown)
+
+
+@pytest.mark.parametrize("given", ["4 gigs", "4g", "1.5G", "-1", "", -1, True, 1.5, None, "9" * 16, "٣"])
+def test_what_is_no_size_is_refused(given: object) -> None:
+    """With an example of one."""
+    with pytest.raises(ValidationError):
+        TypeAdapter(Size).validate_python(given)

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings import ProjectSettings, RetentionSettings, SchedulingSettings, Settings, WatchSettings
+from handoffd.settings import (
+    ExecuteSettings,
+    ProjectSettings,
+    RetentionSettings,
+    SchedulingSettings,
+    Settings,
+    WatchSettings,
+)
 from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
@@ -35,6 +42,9 @@ def test_settings_do_not_change() -> None:
         (WatchSettings, {"step_ms": 0}),
         (WatchSettings, {"sweep_s": "inf"}),
         (WatchSettings, {"shards": 11}),
+        (ExecuteSettings, {"memory_max": "63M"}),
+        (ExecuteSettings, {"memory_max": "2097152T"}),
+        (ExecuteSettings, {"tasks_max": 1}),
         (RetentionSettings, {"runs_days": 999_999}),
         (RetentionSettings, {"notices_days": 999_999}),
         (RetentionSettings, {"journal_days": 999_999}),

@@ -11,9 +11,11 @@ from handoffd.cli.wording import called, fitting, moment, plain, screen_width, s
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 
-_SPARE = ("COST", "TOKENS", "DECIDED", "ATTEMPT")
-"""What a small screen can do without, the least important first: a run's name begins with its time."""
 _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
+_TOOK = ("MEMORY", "TASKS")
+"""Columns that are there where something counts what runs take of the machine."""
+_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
+"""What a small screen can do without, the least important first: a run's name begins with its time."""
 
 
 @click.command()
@@ -43,10 +45,12 @@ def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
 
 def report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
     """Return the lines for an answer of `GET /v1/runs`, on a screen of so many columns (None: any)."""
-    return fitting(_HEAD, [_row(run) for run in found], _SPARE, width)
+    counted = any(run.get("memory_peak") is not None or run.get("tasks_peak") is not None for run in found)
+    head = (*_HEAD[:-1], *_TOOK, _HEAD[-1]) if counted else _HEAD
+    return fitting(head, [_row(run, counted=counted) for run in found], _SPARE, width)
 
 
-def _row(run: dict[str, Any]) -> list[str]:
+def _row(run: dict[str, Any], *, counted: bool) -> list[str]:
     return [
         moment(run["decided_at"]),
         called(run),
@@ -55,5 +59,14 @@ def _row(run: dict[str, Any]) -> list[str]:
         str(run["attempt"]),
         styled(run["result"] or "running"),
         *used(run.get("usage")),
+        *(_took(run) if counted else ()),
         run["run"],
     ]
+
+
+def _took(run: dict[str, Any]) -> tuple[str, str]:
+    """Return the most memory and tasks that a run had at once; a dash for what is not known."""
+    from handoffd.engine.usage import size_in_words
+
+    memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
+    return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)

@@ -46,6 +46,7 @@ _STYLES = {
             "bad_call",
             "crash",
             "out_of_memory",
+            "memory_limit",
             "session_gone",
         ),
         _YELLOW,

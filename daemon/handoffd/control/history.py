@@ -77,6 +77,7 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
     `so_far` is what a run that is not over has used.
     """
     used = run.exit.usage if run.exit is not None else so_far
+    took = None if run.exit is None else run.exit.footprint
     return {
         "run": run.id,
         "project": run.key.project,
@@ -93,6 +94,8 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
         "exit": None if run.exit is None else _EXIT.dump_python(run.exit, mode="json"),
         "usage": None if used is None or used == Usage() else usage_json(used),
         "model": None if run.exit is None else run.exit.model,
+        "memory_peak": None if took is None else took.memory_peak,
+        "tasks_peak": None if took is None else took.tasks_peak,
         "tests": None if run.tests is None else _tests_json(run.tests),
         "result": run.outcome,
         "why": run.why,

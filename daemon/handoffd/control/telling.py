@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from handoffd.engine.caps import UNITS, amount
-from handoffd.engine.usage import TOKEN_KINDS, usage_in_words
+from handoffd.engine.usage import TOKEN_KINDS, footprint_in_words, usage_in_words
 from handoffd.store.records import StoredEvent
 
 Json = dict[str, Any]
@@ -59,7 +59,10 @@ def _end(end: Json) -> str:
     spent = usage_in_words(sum(used.get(kind) or 0 for kind in TOKEN_KINDS), used.get("cost_usd"))
     took = " and ".join(part for part in (f"{end['seconds']:.0f} s" if end["seconds"] else "", spent) if part)
     after = f" after {took}" if took else ""
-    return told + kind + after + (", its stream says that it failed" if end["stream_error"] else "")
+    took_of_it = end.get("footprint") or {}
+    most = footprint_in_words(took_of_it.get("memory_peak"), took_of_it.get("tasks_peak"))
+    failed = ", its stream says that it failed" if end["stream_error"] else ""
+    return told + kind + after + (f" (at most {most})" if most else "") + failed
 
 
 _PLAIN_ENDS: Final = {None, "clean", "failed"}

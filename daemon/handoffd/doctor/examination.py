@@ -26,6 +26,7 @@ from handoffd.doctor import (
     notices,
     patience,
     projects,
+    runlimits,
     sandbox,
     settings_file,
     state,
@@ -201,6 +202,7 @@ def _rest(
     yield from _tests(begun, subject, seen, service)
     yield from _notices(begun, settings)
     yield from _surroundings(begun, subject, asked.pid, service)
+    yield from runlimits.check(runlimits.gather(settings.execute, settings.launcher_socket, service))
 
 
 def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -> _Looks:

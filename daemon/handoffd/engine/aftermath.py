@@ -19,6 +19,8 @@ from handoffd.engine.track import Asking, Track
 from handoffd.engine.wording import accept, ask_human, notice, refuse
 from handoffd.protocol.state import Status
 
+_OF_MEMORY = frozenset({End.OUT_OF_MEMORY, End.MEMORY_LIMIT})
+
 
 def spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision | None:
     """Return what follows from an end that costs no attempt; None for one that is to be judged."""
@@ -61,7 +63,7 @@ def faulty(situation: Situation, end: End, executor: str, why: str, standby: Sta
     if standby is None:
         return _paused(situation, end, executor, why)
     fault = _met(situation, end, executor, standby)
-    if standby.instead is not None and end is not End.OUT_OF_MEMORY:  # that is no fault of the executor
+    if standby.instead is not None and end not in _OF_MEMORY:  # which is no fault of the executor
         return _passed_on(situation, fault, why, standby)
     faults = (*(one for one in standby.lacking if one.executor != executor), fault)
     return _paused(situation, end, executor, why, faults)

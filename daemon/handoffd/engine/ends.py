@@ -36,6 +36,8 @@ class End(StrEnum):
     """A signal that nobody of us sent, or an error inside the program."""
     OUT_OF_MEMORY = "out_of_memory"
     """The kernel ended it for want of memory."""
+    MEMORY_LIMIT = "memory_limit"
+    """The kernel ended it at the most memory that a run may have, `execute.memory_max`."""
     LIMIT = "limit"
     """The account's quota is used up, or it asks too often."""
     OVERLOAD = "overload"
@@ -173,6 +175,13 @@ POLICIES: Final[Mapping[AnyEnd, Policy]] = {
     End.CRASH: Policy(then=Then.FAILING, free=1, fresh=True),
     End.OUT_OF_MEMORY: Policy(
         then=Then.PAUSE, free=1, fresh=True, fault="ran out of memory", remedy="handoffd doctor"
+    ),
+    End.MEMORY_LIMIT: Policy(
+        then=Then.PAUSE,
+        free=1,
+        fresh=True,
+        fault="needs more memory than execute.memory_max allows",
+        remedy="handoffd config show",
     ),
     End.LIMIT: Policy(then=Then.PARK),
     End.OVERLOAD: Policy(then=Then.PARK),

@@ -40,7 +40,7 @@ from handoffd.engine.requests import (
     Started,
 )
 from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Footprint, Usage
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.state import State
 
@@ -193,6 +193,8 @@ class Exit:
     """What the output says last, for lists; None: of a release that had the whole `tail` quoted there."""
     at: datetime | None = None
     """When it ended, which may be long before anybody learns of it; None where that is not known."""
+    footprint: Footprint | None = None
+    """None: nothing counts what a run takes here, or it is of a release that did not ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from handoffd.engine.limits import LIMITS
 from handoffd.engine.parking import heard_from, park
 from handoffd.engine.results import NeedsHuman
 from handoffd.engine.track import EXTERNAL, AgentSession, Dispatch, Phase, StopReason, Track
+from handoffd.engine.usage import Footprint
 from handoffd.engine.verdict import Verdict, verdict_on
 from handoffd.engine.wording import accept, ask_human, refuse, time_in_words, with_line
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
@@ -163,10 +164,13 @@ def _problem(exit_: Exit, reading: Reading) -> str:
 
 
 def _how_it_ended(exit_: Exit) -> str:
+    taken = exit_.footprint or Footprint()
+    if exit_.end is End.MEMORY_LIMIT:
+        return with_line(f"ended by the kernel at its memory limit ({taken.memory_limit})", exit_)
     ended = (
         f"killed by signal {exit_.signal}" if exit_.signal is not None else f"exited with code {exit_.code}"
     )
-    return with_line(ended, exit_)
+    return with_line(f"{ended}; {taken.limits_met}" if taken.limits_met else ended, exit_)
 
 
 def _how_it_stalled(dispatch: Dispatch, exit_: Exit) -> str:

@@ -1,4 +1,4 @@
-"""What an attempt has used up: tokens, and what they cost.
+"""What an attempt has used up: tokens, and what they cost; and what it took of the machine.
 
 Providers count differently; here each token is counted once, under what it was billed as. A cost is what
 the agent's own program reports, or a reckoning from the price table, and says which.
@@ -55,6 +55,57 @@ class Usage:
             cost_usd=None if self.cost_usd is None else self.cost_usd - (earlier.cost_usd or 0),
             priced=self.priced,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What the processes of one run took of the machine at most, and its limits.
+
+    None: it is not known, or there was no limit.
+    """
+
+    memory_peak: int | None = None
+    """Bytes."""
+    memory_max: int | None = None
+    """Bytes (`execute.memory_max`)."""
+    memory_kills: int = 0
+    """How many processes the kernel ended at that limit."""
+    tasks_peak: int | None = None
+    """Processes and threads."""
+    tasks_max: int | None = None
+    """Processes and threads (`execute.tasks_max`)."""
+    tasks_refused: int = 0
+    """How often one more was refused at that limit."""
+
+    @property
+    def memory_limit(self) -> str:
+        """The limit of memory as the setting that it comes from: `execute.memory_max: 4 GiB`."""
+        limit = "" if self.memory_max is None else f": {size_in_words(self.memory_max)}"
+        return f"execute.memory_max{limit}"
+
+    @property
+    def limits_met(self) -> str:
+        """What a run that went on was refused; nothing for nothing."""
+        met = []
+        if self.memory_kills:
+            processes = "a process" if self.memory_kills == 1 else f"{self.memory_kills} processes"
+            met.append(f"the kernel ended {processes} of it at its memory limit ({self.memory_limit})")
+        if self.tasks_refused:
+            met.append(f"it may not have more processes and threads (execute.tasks_max: {self.tasks_max})")
+        return ", and ".join(met)
+
+
+def footprint_in_words(memory_peak: int | None, tasks_peak: int | None) -> str:
+    """Return both for people, as far as they are known: `812 MiB, 41 tasks`."""
+    memory = None if memory_peak is None else size_in_words(memory_peak)
+    tasks = None if tasks_peak is None else f"{tasks_peak} task{'' if tasks_peak == 1 else 's'}"
+    return ", ".join(part for part in (memory, tasks) if part)
+
+
+def size_in_words(count: int) -> str:
+    """Return bytes in few digits: `812 MiB`, `1.5 GiB`."""
+    mib = count / (1 << 20)
+    return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.3g} GiB"
 
 
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:

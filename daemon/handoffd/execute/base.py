@@ -98,6 +98,10 @@ class RunSpec(_Record):
     drain_s: float = 0.3
     partial: tuple[str, ...] = ()
     """How lines of the output begin that show that it works, and are not kept."""
+    memory_max: int | None = None
+    """Bytes; None: no limit. Limits need a control group that has the controller."""
+    tasks_max: int | None = None
+    """Processes and threads."""
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -169,8 +173,14 @@ class ExitRecord(_Record):
     kept. `killed` counts processes ended after the main one; `survived` those that belong to another
     user and could not be. `no_program` tells of a `spawn_error` that there is no such program, or none
     that can be executed. `output_error` says why output could not be written to its file.
-    `out_of_memory`: the kernel has most likely ended it for want of memory. `ended_ns` is when the main
-    process ended, in nanoseconds since the epoch; None for `lost` runs, and from a shim that did not tell.
+    `out_of_memory`: the kernel has most likely ended it for want of memory; `at_own_limit`: of the memory
+    that the run itself may take. `ended_ns` is when the main process ended, in nanoseconds since the epoch;
+    None for `lost` runs, and from a shim that did not tell.
+
+    What its control group counted: `memory_peak` (bytes) and `tasks_peak` (processes and threads) are the
+    most that was there at once, `memory_max` and `tasks_max` the limits that were in force; `memory_kills`
+    are processes ended at the run's own limit, `tasks_refused` those (and threads) that could not be started
+    at it. None: nothing counted it, or there was no limit.
     """
 
     run_id: str
@@ -187,6 +197,13 @@ class ExitRecord(_Record):
     output_error: str | None = None
     out_of_memory: bool = False
     ended_ns: int | None = None
+    at_own_limit: bool = False
+    memory_peak: int | None = None
+    memory_max: int | None = None
+    memory_kills: int = 0
+    tasks_peak: int | None = None
+    tasks_max: int | None = None
+    tasks_refused: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

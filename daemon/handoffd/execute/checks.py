@@ -47,6 +47,9 @@ class CheckContext:
     story: str | None
     step: str
     attempt: int
+    memory_max: int | None = None
+    """Bytes; None: no limit."""
+    tasks_max: int | None = None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -177,6 +180,8 @@ def _spec(context: CheckContext, argv: tuple[str, ...], timeout_s: float, kept: 
         ladder=_LADDER,
         head_bytes=kept,
         tail_bytes=kept,
+        memory_max=context.memory_max,
+        tasks_max=context.tasks_max,
     )
 
 

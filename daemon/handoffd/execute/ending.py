@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from handoffd.engine.ends import End
+from handoffd.engine.usage import Footprint
 from handoffd.execute import resets
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.executor import EndRule, Executor
@@ -70,9 +71,22 @@ def ending_of(executor: Executor, ended: Ended, now: datetime, local: tzinfo) ->
     return Ending(end=end, retry_at=_retry_at(executor, ended, now, local) if end is End.LIMIT else None)
 
 
+def footprint_of(record: ExitRecord) -> Footprint | None:
+    """Return what a run took of the machine; None where nothing was counted and nothing limited."""
+    found = Footprint(
+        memory_peak=record.memory_peak,
+        memory_max=record.memory_max,
+        memory_kills=record.memory_kills,
+        tasks_peak=record.tasks_peak,
+        tasks_max=record.tasks_max,
+        tasks_refused=record.tasks_refused,
+    )
+    return found if found != Footprint() else None
+
+
 def _class_of(executor: Executor, ended: Ended) -> End:
     if ended.record.out_of_memory:
-        return End.OUT_OF_MEMORY
+        return End.MEMORY_LIMIT if ended.record.at_own_limit else End.OUT_OF_MEMORY
     if _is_clean(ended):
         return End.CLEAN
     texts = tuple(_errors(ended))

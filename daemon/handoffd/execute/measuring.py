@@ -17,6 +17,7 @@ from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import Baseline, Changed, compare
+from handoffd.execute.ending import footprint_of
 from handoffd.execute.reports import cargo, exitcode, gotest, jest, junit, tap
 from handoffd.execute.reports.report import (
     EVERYTHING,
@@ -74,14 +75,15 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     if problem := _no_verdict(exit_record):
         return unusable(problem)
     if settings.report == "exit":
-        return exitcode.read(exit_record.code, exit_record.signal)
+        report = exitcode.read(exit_record.code, exit_record.signal)
+        return replace(report, unnamed_failure=_failure(exit_record))
     if conftest := _broken_conftest(settings, exit_record, output):
         error = replace(conftest, file=inside(conftest.file, root))
         return TestReport(load_errors=(error,), cut_short=(EVERYTHING,))
     if not output.complete:
         return unusable("the test report is too long to be kept whole: have it written to {report}")
     if output.report is None:
-        how = exitcode.describe_failure(exit_record.code, exit_record.signal) or "exit code 0"
+        how = _failure(exit_record) or "exit code 0"
         return unusable(f"the test command left no report ({how})")
     report = _READERS[settings.report](output.report)
     if report.problem is not None:
@@ -196,7 +198,13 @@ def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport
     if report.unnamed_failure is not None or report.names_a_failure:
         return report.unnamed_failure
     nothing = is_pytest(settings) and exit_record.code == _PYTEST_NOTHING_COLLECTED
-    return None if nothing else exitcode.describe_failure(exit_record.code, exit_record.signal)
+    return None if nothing else _failure(exit_record)
+
+
+def _failure(exit_record: ExitRecord) -> str | None:
+    """Return how a check failed by its exit code or signal, with the limit that it met; None for success."""
+    failed, taken = exitcode.describe_failure(exit_record.code, exit_record.signal), footprint_of(exit_record)
+    return f"{failed}; {taken.limits_met}" if failed and taken and taken.limits_met else failed
 
 
 def _lives_in(test_id: str, file: str) -> bool:

@@ -128,6 +128,8 @@ class Attempts:
             deadline_s=order.timeout_min * 60 or None,
             ladder=call.ladder,
             partial=call.partial,
+            memory_max=self._services.settings.execute.memory_max,
+            tasks_max=self._services.settings.execute.tasks_max,
         )
 
     async def follow(self, dispatch: str, run: Run, track: Callable[[], Track]) -> None:

@@ -170,6 +170,8 @@ class Checks:
             story=story,
             step=step,
             attempt=attempt,
+            memory_max=self._services.settings.execute.memory_max,
+            tasks_max=self._services.settings.execute.tasks_max,
         )
 
     def _environment(self) -> dict[str, str]:

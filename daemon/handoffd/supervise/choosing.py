@@ -159,6 +159,8 @@ def shared_sign(name: str, services: Services) -> str:
         _stat(find_program(one, environment)),
         *(_stat(expanded(file, environment)) for file in login),
         *(environment.get(variable) for variable in (one.login.env if one.login is not None else ())),
+        # One that met its limit of memory is tried with another; without one it is as in earlier releases.
+        *([settings.execute.memory_max] if settings.execute.memory_max is not None else []),
     ]
     return _digest(repr((names_in(settings.executor), one.model_dump_json(), seen)))
 

@@ -18,7 +18,7 @@ from handoffd.engine.usage import Usage
 from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.checks import any_changed_since
-from handoffd.execute.ending import Ended, Ending, ending_of
+from handoffd.execute.ending import Ended, Ending, ending_of, footprint_of
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, heard_at
 from handoffd.execute.output import read_output
@@ -114,4 +114,5 @@ def exit_of(record: ExitRecord, *, tail: str, seen: Seen | None = None, ending: 
         retry_at=ending.retry_at,
         line=last_line(tail),
         at=ended_at(record),
+        footprint=footprint_of(record),
     )

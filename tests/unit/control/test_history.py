@@ -17,7 +17,7 @@ from handoffd.engine.ends import End
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.results import NeedsHuman
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
@@ -70,12 +70,15 @@ async def test_a_run_tells_how_it_went(journal: Journal) -> None:
 
     executing = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
     await journal.commit(record(ExecutorStarted(dispatch="d1", pid=7), after=executing))
-    ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5), reading=Absent())
+    assert [None] * 2 == [told[key] for key in ("memory_peak", "tasks_peak")]
+    took = Footprint(memory_peak=7, memory_max=9, tasks_peak=2)
+    ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5, footprint=took), reading=Absent())
     await journal.commit(record(ended, after=track(status=Status.PASS), at=NOW + timedelta(seconds=2)))
 
     told = run_json((await journal.runs())[0])
     assert (1.5, 0, "pass") == (told["seconds"], told["exit"]["code"], told["result"])
     assert "2026-01-31T22:15:11.123Z" == told["ended_at"]
+    assert (7, 2, 9) == (told["memory_peak"], told["tasks_peak"], told["exit"]["footprint"]["memory_max"])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from handoffd.engine.events import (
 from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import Approved, Rejected, Started
 from handoffd.engine.results import Refusal
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.state import Reason, Status
@@ -80,6 +80,11 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
             "exited with code 0 after 94 s and 12.4k tokens, $0.21; it left no hand-off",
         ),
         (exited(Absent(), code=0, usage=Usage(output_tokens=1)), "exited with code 0 after 1 token; "),
+        (
+            exited(Absent(), code=0, seconds=9, footprint=Footprint(memory_peak=812 << 20, tasks_peak=41)),
+            "exited with code 0 after 9 s (at most 812 MiB, 41 tasks); it left no hand-off",
+        ),
+        (exited(Absent(), signal=9, end=End.MEMORY_LIMIT), "killed by signal 9 (memory limit); it left"),
         (exited(Absent(), by="lost"), "vanished, nobody saw how"),
         (exited(Absent(), by="outside", code=None, signal=15), "was ended from outside"),
         (exited(Absent(), code=1, end=End.LOGGED_OUT), "exited with code 1 (logged out); it left"),

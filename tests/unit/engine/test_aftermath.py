@@ -36,7 +36,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.requests import ExecutorChosen, Paused, Resumed, Retried, Started
 from handoffd.engine.track import AgentSession, Asking, StopReason
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Footprint, Usage
 from handoffd.engine.waiting import still_waits
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
@@ -136,6 +136,45 @@ def test_a_want_of_memory_is_repeated_once_and_then_pauses() -> None:
     )
     ends(play.given(Resumed()).turn(), End.OUT_OF_MEMORY)
     assert play.ledger.paused_by is None, "with the resume the free repetition is there again"
+
+
+def test_a_run_that_met_its_own_limit_is_told_as_that() -> None:
+    """Once it may have been chance; then a person raises the limit, or the work has to become smaller."""
+    limit = Footprint(memory_peak=4 << 30, memory_max=4 << 30, memory_kills=1)
+    play = ends(Playbook(track_at("bdd")).turn(), End.MEMORY_LIMIT, code=None, signal=9, footprint=limit)
+    play.expect(status=Status.PENDING, attempt=1)
+    ends(play.turn(), End.MEMORY_LIMIT, code=None, signal=9, footprint=limit)
+    why = "ended by the kernel at its memory limit (execute.memory_max: 4 GiB), without a hand-off"
+    play.expect(status=Status.PENDING, attempt=1, result="blocked", last_error=why)
+    assert (
+        "handoffd: rehearsal needs more memory than execute.memory_max allows",
+        "handoffd config show",
+    ) == (play.ledger.paused_by, play.ledger.remedy)
+
+
+def test_an_agent_that_goes_on_after_its_limit_is_told_of_it() -> None:
+    """The kernel ends the largest process, which may be a compiler that the agent has started."""
+    limit = Footprint(memory_max=1536 << 20, memory_kills=2, tasks_max=64, tasks_refused=1)
+    ends(Playbook(dispatched("bdd")), End.FAILED, footprint=limit).expect(
+        status=Status.FAILING,
+        last_error="exited with code 1; the kernel ended 2 processes of it at its memory limit"
+        " (execute.memory_max: 1.5 GiB), and it may not have more processes and threads"
+        " (execute.tasks_max: 64), without a hand-off",
+    )
+
+
+def test_no_time_ends_the_pause_after_a_limit_of_ours() -> None:
+    """Unlike the machine's, it does not pass by itself; another setting is another sign, which ends it."""
+    play = faulty(REMOTE)
+    play.track = play.track.with_ledger(faults=(), paused_by=None, remedy=None, self_paused=False)
+    for _ in range(2):
+        play.turn().runs()
+        exit_ = Exit(code=None, signal=9, end=End.MEMORY_LIMIT)
+        play.given(ExecutorExited(dispatch=play.dispatch.id, exit=exit_, reading=Absent(), standby=REMOTE))
+    (fault,) = play.ledger.faults
+    assert fault.again_at is None
+    play.given(CauseEnded(executors=(fault.executor,)))
+    assert (None, ()) == (play.ledger.paused_by, play.ledger.faults)
 
 
 def test_free_repetitions_of_all_kinds_are_one_row() -> None:

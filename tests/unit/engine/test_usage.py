@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.engine.usage import TOKEN_KINDS, Usage, usage_in_words
+from handoffd.engine.usage import (
+    TOKEN_KINDS,
+    Footprint,
+    Usage,
+    footprint_in_words,
+    size_in_words,
+    usage_in_words,
+)
 
 
 def test_a_sum_adds_every_count() -> None:
@@ -64,3 +71,25 @@ def test_all_kinds_of_tokens_are_named() -> None:
     """Whoever reads stored usage adds these up."""
     usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=4, cache_write_tokens=8)
     assert usage.tokens == sum(getattr(usage, kind) for kind in TOKEN_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 MiB"), (812 << 20, "812 MiB"), (1536 << 20, "1.5 GiB"), (64 << 30, "64 GiB")]
+)
+def test_a_size_is_told_in_few_characters(count: int, words: str) -> None:
+    """As people write it."""
+    assert words == size_in_words(count)
+
+
+def test_what_a_run_took_is_told_as_far_as_it_is_known() -> None:
+    """A kernel may count the one and not the other."""
+    assert "812 MiB, 41 tasks" == footprint_in_words(812 << 20, 41)
+    assert "1 task" == footprint_in_words(None, 1)
+    assert "" == footprint_in_words(None, None)
+
+
+def test_limits_that_were_not_met_are_no_news() -> None:
+    """The setting is named without its value where that is not known."""
+    assert "" == Footprint(memory_max=1, tasks_max=2).limits_met
+    told = "the kernel ended a process of it at its memory limit (execute.memory_max)"
+    assert told == Footprint(memory_kills=1).limits_met

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cgroups import delegated, groups_in, members
+from tests.support.cgroups import delegated, groups_in, members, with_controllers
 from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 from tests.support.runs import (
@@ -212,3 +212,137 @@ async def test_a_shim_removes_its_group(alone: tuple[Run, Path]) -> None:
     await run.wait()
 
     await eventually(lambda: not group.exists())
+
+
+# --- controllers ----------------------------------------------------------------------------------
+# Those that limit memory and tasks may not be in the hierarchy here: `make test-systemd-vm` has them.
+FILES = (
+    "memory.max", "memory.peak", "memory.events", "memory.events.local",
+    "pids.max", "pids.peak", "pids.events",
+)  # fmt: skip
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> tuple[cgroup.Group, Path]:
+    """A group, as far as files can be one, that has its controllers."""
+    folder = tmp_path / "handoffd-run-7-9"
+    folder.mkdir()
+    counted(folder, dict.fromkeys(FILES, "max"))
+    return cgroup.Group(str(tmp_path), 7, 9), folder
+
+
+def counted(folder: Path, files: dict[str, str]) -> None:
+    """Let the kernel say this."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def test_a_group_is_given_its_limits(group: tuple[cgroup.Group, Path]) -> None:
+    """In bytes, and in processes and threads."""
+    ours, folder = group
+
+    ours.limit(4 << 30, 512)
+
+    assert str(4 << 30) == (folder / "memory.max").read_text()
+    assert (4 << 30, 512) == (ours.taken.memory_max, ours.taken.tasks_max)
+
+
+def test_what_a_run_took_is_what_the_kernel_counted(group: tuple[cgroup.Group, Path]) -> None:
+    """A run that the whole machine had no memory for has not met its own limit."""
+    ours, folder = group
+    counted(folder, {"memory.peak": "1000\n", "pids.peak": "12\n", "pids.events": "max 3\n"})
+    counted(folder, {"memory.events": "low 0\noom 2\noom_kill 1\n", "memory.events.local": "oom 0\n"})
+
+    told = ours.taken
+    assert (1000, 12, 3) == (told.memory_peak, told.tasks_peak, told.tasks_refused)
+    assert (1, False, None) == (told.memory_kills, told.memory_met, told.memory_max)
+
+    counted(folder, {"memory.events.local": "oom 1\n"})
+    assert ours.taken.memory_met
+
+
+def test_what_nothing_counts_is_not_known(tmp_path: Path) -> None:
+    """Without controllers there are none of these files, and limits that cannot be set are none."""
+    (tmp_path / "handoffd-run-7-9").mkdir()
+    group = cgroup.Group(str(tmp_path), 7, 9)
+
+    group.limit(1 << 30, 64)
+
+    assert cgroup.Taken() == group.taken
+    assert cgroup.Taken() == cgroup.Group(str(tmp_path), 8, 9).taken
+
+
+def test_limits_and_counts_outlast_controllers_that_are_off_for_a_while(
+    group: tuple[cgroup.Group, Path], tmp_path: Path
+) -> None:
+    """The next launcher sets the limits again, for agents that an earlier one has started."""
+    ours, folder = group
+    ours.limit(4 << 30, 512)
+    counted(folder, {"memory.peak": "1000", "pids.peak": "12", "pids.events": "max 1"})
+    counted(folder, {"memory.events": "oom_kill 1", "memory.events.local": "oom 1"})
+    counted(tmp_path, dict.fromkeys(("cgroup.controllers", "cgroup.subtree_control"), "memory pids"))
+
+    cgroup.switch_off(f"{tmp_path}/.control")
+    counted(tmp_path, {"cgroup.subtree_control": "", "cgroup.procs": ""})
+    counted(
+        folder, {"memory.max": "max", "memory.peak": "500", "memory.events": "", "memory.events.local": ""}
+    )
+    counted(folder, {"pids.max": "max", "pids.peak": "20", "pids.events": "max 1"})
+    (tmp_path / cgroup.LAUNCHERS).mkdir()
+    assert cgroup.switch_on(str(tmp_path))
+
+    assert (str(4 << 30), "512") == ((folder / "memory.max").read_text(), (folder / "pids.max").read_text())
+    told = ours.taken
+    assert (1000, 20, 2) == (told.memory_peak, told.tasks_peak, told.tasks_refused)
+    assert (1, True) == (told.memory_kills, told.memory_met)
+
+
+def test_what_a_group_keeps_may_be_nonsense(group: tuple[cgroup.Group, Path]) -> None:
+    """It is the agent's own group, as far as rights go."""
+    ours, folder = group
+    for nonsense in (b"", b"[1]", b'{"memory_max": []}', b"\xff"):
+        os.setxattr(folder, "user.handoffd", nonsense)
+        assert ours.taken.memory_peak is None
+
+
+def test_controllers_are_on_for_groups_and_off_for_a_start() -> None:
+    """The kernel lets no process into a group whose groups have controllers, so the launcher has its own."""
+    with with_controllers() as (place, controllers), ending(filled(place)) as leader:
+        leader_group = place / f"handoffd-run-{leader.pid}-{proc.started(leader.pid)}"
+        (place / "cgroup.procs").write_text(str(leader.pid))
+
+        assert cgroup.switch_on(str(place), controllers)
+
+        assert set(controllers) == set((leader_group / "cgroup.controllers").read_text().split())
+        assert {leader.pid} == members(place / cgroup.LAUNCHERS)
+        with pytest.raises(OSError, match="busy"):
+            (place / "cgroup.procs").write_text(str(leader.pid))
+        assert cgroup.switch_on(str(place), controllers)
+
+        cgroup.switch_off(str(place), controllers)
+
+        (place / "cgroup.procs").write_text(str(leader.pid))
+        assert 3 == len(members(leader_group))
+        leader.kill()
+
+
+def test_a_launcher_that_follows_from_the_same_process_divides_the_same_group(place: Path) -> None:
+    """That process is in the launchers' own group by then."""
+    (place / cgroup.LAUNCHERS).mkdir()
+    script = f"""\
+import sys
+sys.path.append({str(PROGRAM.parents[3])!r})
+from handoffd.execute.runner import cgroup
+print(cgroup.own())
+"""
+    for folder in (place, place / cgroup.LAUNCHERS):
+        command = ["sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"', str(folder)]
+        said = subprocess.check_output([*command, PYTHON, "-I", "-S", "-c", script], text=True)
+        assert str(place) == said.strip()
+
+
+def test_where_there_are_no_controllers_all_stays_as_it_is(place: Path) -> None:
+    """Also the launcher, in the group that the service manager has put it into."""
+    assert cgroup.switch_on(str(place), ["no-such-controller"])
+    cgroup.switch_off(str(place), ["no-such-controller"])
+    assert [] == groups_in(place)

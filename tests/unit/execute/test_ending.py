@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handoffd.engine.ends import End
+from handoffd.engine.usage import Footprint
 from handoffd.execute.base import By, ExitRecord
-from handoffd.execute.ending import Ended, Ending, ending_of
+from handoffd.execute.ending import Ended, Ending, ending_of, footprint_of
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.reading import Seen, StreamReader
@@ -74,10 +75,12 @@ def seen_in(executor: Executor, output: bytes) -> Seen:
 
 def ended(
     executor: Executor, output: bytes, *, code: int | None = 0, signum: int | None = None, by: By = "itself",
-    out_of_memory: bool = False,
+    out_of_memory: bool = False, at_own_limit: bool = False,
 ) -> Ended:  # fmt: skip
     """Return a run that is over, with this output."""
-    record = ExitRecord(run_id="r", code=code, signal=signum, by=by, out_of_memory=out_of_memory)
+    record = ExitRecord(
+        run_id="r", code=code, signal=signum, by=by, out_of_memory=out_of_memory, at_own_limit=at_own_limit
+    )
     return Ended(record=record, seen=seen_in(executor, output), last=output)
 
 
@@ -138,6 +141,10 @@ def test_what_an_agent_says_in_its_own_words_is_no_error() -> None:
         ({"code": 128 + signal.SIGABRT}, End.CRASH),
         ({"code": 173}, End.FAILED),
         ({"code": None, "signum": signal.SIGKILL, "out_of_memory": True}, End.OUT_OF_MEMORY),
+        (
+            {"code": None, "signum": signal.SIGKILL, "out_of_memory": True, "at_own_limit": True},
+            End.MEMORY_LIMIT,
+        ),
         ({"code": None, "by": "stop"}, None),
         ({"code": None, "by": "deadline"}, None),
         ({"code": None, "by": "lost"}, None),
@@ -305,3 +312,10 @@ def test_a_named_limit_is_met_also_by_a_program_that_had_to_be_ended() -> None:
     """It spent its time on trying again."""
     line = b'{"type":"system","subtype":"api_retry","api_error_type":"overloaded_error","error":"zebras"}\n'
     assert Ending(end=End.OVERLOAD) == of(BOOK.executors["claude"], line, code=None, by="deadline")
+
+
+def test_what_nothing_counted_is_not_told() -> None:
+    """Most machines count: there a run has a footprint, also without a limit."""
+    assert footprint_of(ExitRecord(run_id="r", code=0)) is None
+    record = ExitRecord(run_id="r", code=1, memory_peak=7, memory_max=9, memory_kills=1, tasks_peak=2)
+    assert Footprint(memory_peak=7, memory_max=9, memory_kills=1, tasks_peak=2) == footprint_of(record)

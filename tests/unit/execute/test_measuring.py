@@ -176,6 +176,17 @@ def test_an_exit_code_alone_is_unverified() -> None:
     assert "exit code 2" == measured(settings, ended(2), TestOutput(report=None), ROOT).unnamed_failure
 
 
+def test_tests_that_met_a_limit_say_so() -> None:
+    """The signal alone would look like a crash of the tests."""
+    settings = TestSettings(command=("make", "check"), report="exit")
+    record = ExitRecord(run_id="r", signal=9, memory_kills=1, memory_max=1 << 30)
+
+    told = measured(settings, record, TestOutput(report=None), ROOT).unnamed_failure
+    limit = "the kernel ended a process of it at its memory limit (execute.memory_max: 1 GiB)"
+    assert f"signal 9; {limit}" == told
+    assert f"(signal 9; {limit})" in (measured(GO, record, TestOutput(report=None), ROOT).problem or "")
+
+
 def test_tests_that_do_not_end_are_timed_out() -> None:
     """A limit is neither a fault of the runner nor a list of failures."""
     record = ended(None, signal=9, by="deadline", tail="still going")

@@ -20,9 +20,9 @@ def test_the_count_is_that_of_the_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "now", "explained"),
+    ("result", "kills", "explained"),
     [(-9, 1, True), (137, 1, True), (-9, 0, False), (-15, 1, False), (1, 1, False), (None, 1, False)],
 )
-def test_only_a_kill_can_be_for_want_of_memory(result: int | None, now: int, *, explained: bool) -> None:
+def test_only_a_kill_can_be_for_want_of_memory(result: int | None, kills: int, *, explained: bool) -> None:
     """And only when the kernel has ended somebody since; a shell turns the signal into a code."""
-    assert explained is memory.explains(result, kills_before=0, kills_now=now)
+    assert explained is memory.explains(result, kills)

@@ -22,7 +22,7 @@ from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.track import StopReason, TrackKey
-from handoffd.execute.base import EXIT, ExitRecord
+from handoffd.execute.base import EXIT, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.process import Run
 from handoffd.execute.runner import proc
@@ -105,6 +105,15 @@ async def test_an_executor_is_told_what_it_works_on_and_nothing_of_ours(tmp_path
         assert ["HANDOFFD_ATTEMPT=2", "HANDOFFD_RUN=d1", "HANDOFFD_STEP=bdd", "HANDOFFD_STORY=US-001"] == told
         assert "s3cret" not in seen
         assert root in seen.splitlines()
+
+
+async def test_an_executor_has_the_limits_of_the_settings(tmp_path: Path) -> None:
+    """As they are when it begins; what looks after it sets them."""
+    async with house(tmp_path, memory_max="512M", tasks_max=99) as here:
+        await Play(here, make_project(tmp_path)).run()
+
+        spec = RunSpec.from_json((here.services.run_dir("d1") / "spec.json").read_text())
+        assert (512 << 20, 99) == (spec.memory_max, spec.tasks_max)
 
 
 async def test_an_end_without_a_handoff_carries_the_last_lines(tmp_path: Path) -> None:

@@ -149,6 +149,18 @@ async def test_the_more_particular_word_goes_first(
         assert executor == await chosen(here, root, track_of().with_ledger(executor=story))
 
 
+async def test_another_limit_of_memory_is_another_sign(tmp_path: Path) -> None:
+    """So a run that met the old one is tried with the new one."""
+    async with house(tmp_path) as here:
+        root, before, signs = make_project(tmp_path), here.services.settings, set()
+        choosing = Choosing(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
+        for limit in (None, 1 << 30, 2 << 30):
+            execute = before.execute.model_copy(update={"memory_max": limit})
+            here.services.settings = before.model_copy(update={"execute": execute})
+            signs.add(choosing.sign("agent"))
+        assert 3 == len(signs)
+
+
 # --- faults ---------------------------------------------------------------------------------------
 async def test_a_program_that_comes_back_ends_the_pause_also_of_a_project_at_rest(tmp_path: Path) -> None:
     """The poller looks; nobody types anything."""

@@ -7,27 +7,114 @@ but the net.
 
 A shim is in the group from before its run is known until the program has been started there, which
 takes no time from the start. Then it leaves: who ends the group must not be in it.
+
+    place (of the unit)         no process in it, so that it may have controllers
+      handoffd-launcher         the launcher, what is in front of it, and the shims
+      handoffd-run-PID-START    one run
+
+Where the unit lets us, the controllers `memory` and `pids` are switched on for the groups. They limit a
+run, and count what it takes. systemd puts the main process of a unit that it starts into `place` itself,
+which the kernel refuses while controllers are on there, as they are while an agent is left in its group. So
+the unit has them switched off whenever it has stopped (`launcher.py --stopped`), and the next launcher
+switches them on again. What the kernel forgets meanwhile (limits, and the most that was taken) is kept with
+each group, as an extended attribute of its folder.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 
 from handoffd.execute.runner import proc
 
+CONTROLLERS = ("memory", "pids")
+LAUNCHERS = "handoffd-launcher"
+"""The group of the launcher and of the shims, below the one that is left to us."""
+
 _PREFIX = "handoffd-run-"
+_KEPT = "user.handoffd"
+_CONTROL = "/.control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a run may take of the machine, and what it took; None: there is no limit, or nothing counts it.
+
+    `memory_peak` and `memory_max` are bytes, `tasks_peak` and `tasks_max` processes and threads.
+    """
+
+    memory_peak: int | None = None
+    memory_max: int | None = None
+    memory_kills: int | None = None
+    """How many processes the kernel ended for want of memory; None: it did not count them by group."""
+    memory_met: bool = False
+    """Whether the run's own limit was met, not the machine's end."""
+    tasks_peak: int | None = None
+    tasks_max: int | None = None
+    tasks_refused: int = 0
+    """How often one more process or thread was refused."""
 
 
 def own() -> str | None:
-    """Return the folder of the group this process is in; None without cgroup v2, or when it is not ours."""
-    memberships = (proc.read("/proc/self/cgroup") or b"").decode().splitlines()
+    """Return the folder of the group that this process may divide; None without cgroup v2, or one of ours.
+
+    It is the one that the process is in, or the one around it, where it is in that of the launchers.
+    """
+    inside = of("self")
+    folder = inside.removesuffix(f"/{LAUNCHERS}") if inside is not None else None
+    return folder if folder is not None and os.access(f"{folder}/cgroup.procs", os.W_OK) else None
+
+
+def of(pid: int | str) -> str | None:
+    """Return the folder of the group that a process is in; None without cgroup v2."""
+    memberships = (proc.read(f"/proc/{pid}/cgroup") or b"").decode().splitlines()
     inside = next((line[3:] for line in memberships if line.startswith("0::")), None)
     for line in (proc.read("/proc/self/mountinfo") or b"").decode().splitlines():
         where, _, what = line.partition(" - ")
         if inside is not None and what.startswith("cgroup2 "):
-            folder = where.split()[4].rstrip("/") + inside
-            return folder if os.access(f"{folder}/cgroup.procs", os.W_OK) else None
+            return where.split()[4].rstrip("/") + inside
     return None
+
+
+def switch_on(place: str, controllers: Collection[str] = CONTROLLERS) -> bool:
+    """Have the groups in `place` limited and counted; tell whether all is done that can be done here.
+
+    Who is in `place` itself moves to the launcher's group: of an earlier launcher, too.
+    """
+    wanted = [name for name in controllers if name in _words(f"{place}/cgroup.controllers")]
+    if set(wanted) <= set(_words(f"{place}/cgroup.subtree_control")):
+        return True
+    with suppress(OSError):
+        os.makedirs(f"{place}/{LAUNCHERS}", 0o700, exist_ok=True)
+        for pid in _words(f"{place}/cgroup.procs"):
+            with suppress(ProcessLookupError):
+                _write(f"{place}/{LAUNCHERS}/cgroup.procs", pid.encode())
+        for name in wanted:
+            _write(f"{place}/cgroup.subtree_control", f"+{name}".encode())
+        for folder in _groups(place):
+            _restore(folder)
+        return True
+    return False
+
+
+def switch_off(folder_of_ours: str, controllers: Collection[str] = CONTROLLERS) -> None:
+    """Let processes into the unit's group again; what the runs' groups took until now is kept with them.
+
+    `folder_of_ours` is that group, or the one in it where systemd puts what it runs after a unit has stopped.
+    """
+    place = folder_of_ours.removesuffix(_CONTROL)
+    for folder in _groups(place):
+        with suppress(OSError):
+            _keep(folder, _taken(folder))
+    # From the leaves up: an agent may have divided its own group.
+    for folder, _, _ in os.walk(place, topdown=False):
+        for name in _words(f"{folder}/cgroup.subtree_control"):
+            if name in controllers:
+                with suppress(OSError):
+                    _write(f"{folder}/cgroup.subtree_control", f"-{name}".encode())
 
 
 class Group:
@@ -48,12 +135,27 @@ class Group:
         return True
 
     def leave(self) -> bool:
-        """Move this process back to where the groups are; tell whether that went well."""
-        try:
-            _write(f"{self._place}/cgroup.procs", b"0")
-        except OSError:
-            return False
-        return True
+        """Move this process back to where the launcher is; tell whether that went well."""
+        for folder in (f"{self._place}/{LAUNCHERS}", self._place):
+            with suppress(OSError):
+                _write(f"{folder}/cgroup.procs", b"0")
+                return True
+        return False
+
+    def limit(self, memory_max: int | None, tasks_max: int | None) -> None:
+        """Let the group take no more than so many bytes, processes and threads (None: no limit).
+
+        Where that cannot be now, it is done as soon as it can be.
+        """
+        if memory_max is not None or tasks_max is not None:
+            with suppress(OSError):
+                _keep(self._folder, Taken(memory_max=memory_max, tasks_max=tasks_max))
+            _restore(self._folder)
+
+    @property
+    def taken(self) -> Taken:
+        """What the group was allowed and took until now; a limit that is not in force is none."""
+        return _taken(self._folder)
 
     def kill(self) -> set[int]:
         """Kill everybody in the group; return who was there a moment before."""
@@ -79,18 +181,86 @@ def end_orphans(place: str) -> None:
 
     Who was killed takes a moment to be gone, so it has to be done again and again.
     """
-    try:
-        names = os.listdir(place)
-    except OSError:
-        return
-    for name in names:
-        pid, _, started = name.removeprefix(_PREFIX).partition("-")
-        if not name.startswith(_PREFIX) or not (pid.isdigit() and started.isdigit()):
+    for folder in _groups(place):
+        pid, _, started = os.path.basename(folder).removeprefix(_PREFIX).partition("-")
+        if not (pid.isdigit() and started.isdigit()):
             continue
         if not proc.is_running(int(pid), int(started), proc.boot_id()):
             group = Group(place, int(pid), int(started))
             group.kill()
             group.remove()
+
+
+def _groups(place: str) -> list[str]:
+    """Return the folders of the runs' groups in `place`."""
+    try:
+        return [f"{place}/{name}" for name in os.listdir(place) if name.startswith(_PREFIX)]
+    except OSError:
+        return []
+
+
+def _taken(folder: str) -> Taken:
+    """Return what a group was allowed and took, also before its controllers were switched off and on."""
+    before = _kept(folder)
+    events = _counts(f"{folder}/memory.events")
+    kills = events.get("oom_kill")
+    own = _counts(f"{folder}/memory.events.local")  # not those of groups that the run has made itself
+    return Taken(
+        memory_peak=_most(before.memory_peak, _number(f"{folder}/memory.peak")),
+        memory_max=_number(f"{folder}/memory.max"),
+        memory_kills=before.memory_kills if kills is None else kills + (before.memory_kills or 0),
+        memory_met=before.memory_met or own.get("oom", 0) > 0,
+        tasks_peak=_most(before.tasks_peak, _number(f"{folder}/pids.peak")),
+        tasks_max=_number(f"{folder}/pids.max"),
+        tasks_refused=before.tasks_refused + _counts(f"{folder}/pids.events").get("max", 0),
+    )
+
+
+def _most(*numbers: int | None) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _restore(folder: str) -> None:
+    """Put the limits that are kept with a group in force, as far as that can be done now."""
+    kept = _kept(folder)
+    for name, limit in (("memory.max", kept.memory_max), ("pids.max", kept.tasks_max)):
+        if limit is not None:
+            with suppress(OSError):
+                _write(f"{folder}/{name}", str(limit).encode())
+
+
+def _keep(folder: str, taken: Taken) -> None:
+    """Keep limits and figures with a group; a limit that was wanted stays wanted."""
+    wanted = _kept(folder)
+    kept = replace(
+        taken,
+        memory_max=taken.memory_max or wanted.memory_max,
+        tasks_max=taken.tasks_max or wanted.tasks_max,
+    )
+    os.setxattr(folder, _KEPT, json.dumps(asdict(kept)).encode())
+
+
+def _kept(folder: str) -> Taken:
+    try:
+        raw = json.loads(os.getxattr(folder, _KEPT))
+        return Taken(**{field.name: raw[field.name] for field in fields(Taken) if field.name in raw})
+    except (OSError, ValueError, TypeError):
+        return Taken()
+
+
+def _words(path: str) -> list[str]:
+    return (proc.read(path) or b"").decode().split()
+
+
+def _number(path: str) -> int | None:
+    """Return the number in a file; None when it says `max`, or is not there."""
+    words = _words(path)
+    return int(words[0]) if words and words[0].isdigit() else None
+
+
+def _counts(path: str) -> dict[str, int]:
+    words = _words(path)
+    return {name: int(count) for name, count in zip(words[::2], words[1::2], strict=False) if count.isdigit()}
 
 
 def _write(path: str, text: bytes) -> None:

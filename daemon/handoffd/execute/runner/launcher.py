@@ -1,6 +1,7 @@
 """The launcher: has a shim ready for each run, from a process that is small and never the daemon.
 
-    python -I -S -E -X utf8 launcher.py SOCKET [--foreground] [--delegated]
+    python -I -S -E -X utf8 launcher.py SOCKET [--foreground] [--delegated] [--limits]
+    python -I -S -E -X utf8 launcher.py --stopped
 
 It has the shim's code loaded already, so a start costs a fork, which is done ahead. It outlives the
 daemon, and it is the second subreaper: what a killed shim leaves behind comes to it and is ended.
@@ -21,6 +22,8 @@ take that over: orphans come to an ancestor only. So if a launcher is killed and
 its, what descends from that run's main process is ended by whoever finds the run lost. Who had hidden
 from it (orphaned on purpose) is ended by the next launcher with the run's control group, if the part
 of the hierarchy that it is in is `--delegated` to us; else by its environment, unless it cleared that.
+With `--limits` these groups are limited and counted, too: see cgroup.py, also for why a unit that says so
+has to run the second of these commands when it has stopped.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ _CONNECTIONS = 64
 _PACKET_BYTES = 8192
 _TRIES = 2
 _VERSION = handoffd.__version__.encode()
+_FLAGS = frozenset({"--foreground", "--delegated", "--limits"})
 
 
 class _Source(Protocol):
@@ -58,11 +62,17 @@ class _Source(Protocol):
 class Launcher:
     """Answers requests and reaps; one thread, one poll."""
 
-    def __init__(self, path: str, front: standing.Front, place: str | None = None) -> None:
-        """Listen at `path`; control groups may be made in `place`. Raises listener.Unusable."""
+    def __init__(
+        self, path: str, front: standing.Front, place: str | None = None, *, limits: bool = False
+    ) -> None:
+        """Listen at `path`; control groups may be made in `place`, and have `limits`.
+
+        Raises listener.Unusable.
+        """
         self._listener: listener.Listener | None = listener.Listener(path)
         self._front = front
         self._place = place
+        self._wants_limits = limits
         self._next_look = 0.0
         self._sources: dict[int, tuple[_Source, Callable[[], None]]] = {}
         self._connections: dict[int, socket.socket] = {}
@@ -86,6 +96,7 @@ class Launcher:
         self._front.ready()
         if self._front.stays:
             self._attend(self._front, self._retire)
+        self._end_groups()
         self._have_a_spare()
         while self._shims or self._strays or self._listener is not None:
             for fd, _ in self._poll.poll(tree.pause_s(self._rounds) * 1000 if self._strays else _LOOK_MS):
@@ -219,6 +230,8 @@ class Launcher:
         """End the groups of dead shims: those of an earlier launcher are no children of ours, so we look."""
         if self._place is not None and time.monotonic() >= self._next_look:
             cgroup.end_orphans(self._place)
+            if self._wants_limits and self._listener is not None:  # else the next launcher may be starting
+                self._wants_limits = not cgroup.switch_on(self._place)
             self._next_look = time.monotonic() + _LOOK_MS / 1000
 
     def _take_leave(self) -> bool:
@@ -238,17 +251,23 @@ class Launcher:
 def main(argv: list[str]) -> int:
     """Run the launcher as a service (`--foreground`) or leave it running in the background.
 
-    With `--delegated` the control group it is in may be divided, as systemd's `Delegate=yes` allows.
+    With `--delegated` the control group it is in may be divided, as systemd's `Delegate=` allows, and
+    with `--limits` have controllers, which `--stopped` switches off.
     """
-    arguments = [word for word in argv[1:] if word not in {"--foreground", "--delegated"}]
+    if argv[1:] == ["--stopped"]:
+        place = cgroup.of("self")  # which need not be ours, as the one around it is
+        if place is not None:
+            cgroup.switch_off(place)
+        return 0
+    arguments = [word for word in argv[1:] if word not in _FLAGS]
     if len(arguments) != 1 or not os.path.isabs(arguments[0]):
-        sys.stderr.write("usage: launcher.py /ABSOLUTE/PATH/OF/SOCKET [--foreground] [--delegated]\n")
+        sys.stderr.write(f"usage: launcher.py /ABSOLUTE/PATH/OF/SOCKET [{'] ['.join(sorted(_FLAGS))}]\n")
         return 2
     place = cgroup.own() if "--delegated" in argv else None
 
     def serve(front: standing.Front) -> int:
         try:
-            launcher = Launcher(arguments[0], front, place)
+            launcher = Launcher(arguments[0], front, place, limits="--limits" in argv)
         except listener.Unusable as error:
             sys.stderr.write(f"handoffd launcher: {error}\n")
             return 1

@@ -1,8 +1,9 @@
-"""Whether the kernel has ended somebody for want of memory.
+"""Whether the kernel has ended a process for want of memory.
 
-The kernel does not say so to whoever waits for the process: it died of SIGKILL like any other that was
-killed. It counts, for the whole machine, so what is told here is a likelihood: somebody was ended for want
-of memory while the run lasted, and the run's main process was killed by nobody that we know of.
+The kernel does not say so to the parent of the process: it died of SIGKILL like any other that was killed.
+It counts: for a run's control group where that has the controller (`cgroup`), else for the whole machine.
+Then what is told here is a likelihood: some process was ended for want of memory while the run lasted, and
+the run's main process was killed by nobody that we know of.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ def kills(vmstat: str = "/proc/vmstat") -> int:
     return 0
 
 
-def explains(result: int | None, kills_before: int, kills_now: int) -> bool:
-    """Tell whether want of memory explains `result`, an exit code or minus a signal."""
-    killed = result in (-signal.SIGKILL, _BY_A_SHELL + signal.SIGKILL)
-    return killed and kills_now > kills_before
+def explains(result: int | None, kills: int) -> bool:
+    """Tell whether so many `kills` for want of memory explain `result`, an exit code or minus a signal."""
+    return kills > 0 and result in (-signal.SIGKILL, _BY_A_SHELL + signal.SIGKILL)

@@ -115,6 +115,8 @@ class Shim:
     def _start(self) -> base.RunSpec:
         spec = self._read_spec()
         self._run_id = spec.run_id
+        if self._group is not None:
+            self._group.limit(spec.memory_max, spec.tasks_max)
         mark = _Mark(spec.cwd)
         record = records.Reserved(self._run_dir, base.START, _START_BYTES)
         stdin = spawn.open_stdin(spec.stdin)
@@ -210,6 +212,8 @@ class Shim:
     def _exit_record(self) -> base.ExitRecord:
         result = self._family.result if self._spawn_error is None else None
         ended = self._family.ended or time.monotonic()
+        taken = self._group.taken if self._group is not None else cgroup.Taken()
+        starved = self._by == "itself" and memory.explains(result, self._ended_for_want_of_memory(taken))
         return base.ExitRecord(
             run_id=self._run_id,
             code=result if result is not None and result >= 0 else None,
@@ -224,9 +228,19 @@ class Shim:
             survived=self._family.survived,
             output_error=self._capture.error,
             ended_ns=time.time_ns() - round((time.monotonic() - ended) * 1e9),
-            out_of_memory=self._by == "itself"
-            and memory.explains(result, self._memory_kills, memory.kills()),
+            out_of_memory=starved,
+            at_own_limit=starved and taken.memory_met,
+            memory_peak=taken.memory_peak,
+            memory_max=taken.memory_max,
+            memory_kills=(taken.memory_kills or 0) if taken.memory_met else 0,
+            tasks_peak=taken.tasks_peak,
+            tasks_max=taken.tasks_max,
+            tasks_refused=taken.tasks_refused,
         )
+
+    def _ended_for_want_of_memory(self, taken: cgroup.Taken) -> int:
+        """Return how many the kernel ended: of the run, or where nothing counts that, of the machine."""
+        return memory.kills() - self._memory_kills if taken.memory_kills is None else taken.memory_kills
 
 
 class _Mark:

@@ -1,0 +1,67 @@
+"""Limits that are set, and whether they hold."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from handoffd.doctor.runlimits import LimitFacts, check, gather
+from handoffd.doctor.service import Service
+from handoffd.execute.runner import cgroup
+from handoffd.settings import ExecuteSettings
+
+TERMINAL, PERSON = Service(unit=None), Service(unit="handoffd")
+MACHINE = Service(unit="handoffd@bo", account="bo")
+BOTH = ("memory_max", "tasks_max")
+ALL, NONE = frozenset({"cpu", "memory", "pids"}), frozenset[str]()
+
+
+@pytest.mark.parametrize(
+    ("limits", "service", "offered", "on", "what", "action"),
+    [
+        (BOTH, TERMINAL, NONE, NONE, "execute.memory_max and execute.tasks_max", "handoffd service install"),
+        (("tasks_max",), PERSON, NONE, NONE, "execute.tasks_max", "cat /proc/cgroups"),
+        (BOTH, PERSON, ALL, {"pids"}, "execute.memory_max", "handoffd service install"),
+        (("memory_max",), MACHINE, ALL, NONE, "execute.memory_max", "sudo handoffd service install --system"),
+    ],
+)
+def test_a_limit_that_cannot_be_enforced_is_told(
+    limits: tuple[str, ...], service: Service, offered: frozenset[str], on: frozenset[str], what: str,
+    action: str,
+) -> None:  # fmt: skip
+    """With the reason why, and the command that mends it or shows what is missing."""
+    facts = LimitFacts(limits=limits, launcher=True, service=service, offered=offered, on=frozenset(on))
+
+    (found,) = check(facts)
+    assert ("warning", f"{what} cannot be enforced: agents run without") == (found.severity, found.what)
+    assert (found.action or "").startswith(action)
+    assert found.why
+    assert () == check(replace(facts, launcher=False)), "who is not there is another check's finding"
+
+
+def test_limits_that_hold_and_limits_that_nobody_wants_are_fine() -> None:
+    """What is not set is not looked for."""
+    facts = LimitFacts(limits=BOTH, launcher=True, service=PERSON, offered=ALL, on=ALL)
+    assert ["ok"] == [one.severity for one in check(facts)]
+    assert () == check(replace(facts, limits=(), on=NONE))
+
+
+def test_who_listens_is_asked_of_the_kernel(tmp_path: Path) -> None:
+    """And where that process is, of its control group."""
+    path = tmp_path / "launcher.sock"
+    settings = ExecuteSettings.model_validate({"memory_max": "4G"})
+    facts = gather(settings, path, TERMINAL)
+    assert (("memory_max",), False, NONE) == (facts.limits, facts.launcher, facts.on)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        facts = gather(settings, path, TERMINAL)
+        ours = cgroup.of(os.getpid())
+        there = Path(ours or "/nowhere", "cgroup.controllers")
+        expected = there.read_text().split() if there.exists() else ()
+        assert (True, frozenset(expected)) == (facts.launcher, facts.offered)
