@@ -7,7 +7,7 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors differential fuzz-api schema clean
+.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd-vm differential fuzz-api schema clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -48,6 +48,9 @@ soak: $(READY)  ## 1,000 projects at work for an hour with 30 restarts; memory, 
 
 test-executors: $(READY)  ## The real agent CLIs, installed and driven by the real daemon; no account, no network
 	@$(BIN)/python -m tests.real $(ARGS)
+
+test-systemd-vm: $(READY)  ## Limits of memory and tasks under a kernel that has them, in a virtual machine; root, minutes
+	@$(BIN)/python -m tests.systemd.vm $(ARGS)
 
 fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)
