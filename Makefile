@@ -7,7 +7,7 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd-vm differential fuzz-api schema clean
+.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -51,6 +51,9 @@ test-executors: $(READY)  ## The real agent CLIs, installed and driven by the re
 
 test-systemd-vm: $(READY)  ## Limits of memory and tasks under a kernel that has them, in a virtual machine; root, minutes
 	@$(BIN)/python -m tests.systemd.vm $(ARGS)
+
+test-systemd: $(READY)  ## The services under a real systemd, in boxes on this machine; as root (ARGS="-k 'machine and reboot'")
+	@$(BIN)/python -m tests.systemd $(ARGS)
 
 fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.walks import OWN_MACHINE, script, typed
 
 PROGRAM = Path(sys.executable).parent / "handoffd"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
-COMMAND = re.compile(r"^\$ (.*<<'END'.*\n(?:.*\n)*?END|.*)$", re.MULTILINE)
 
 WELL = "#!/bin/sh\n"
 STAND_INS = {
@@ -40,12 +39,6 @@ STAND_INS = {
 pytestmark = pytest.mark.slow
 
 
-def typed(heading: str) -> list[str]:
-    """Return the commands below a heading of the document, a here-document with the one it is for."""
-    section = DOCUMENT.read_text(encoding="utf-8").partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
-    return COMMAND.findall(section)
-
-
 class Person:
     """Somebody with an empty home, and a shell in it."""
 
@@ -62,9 +55,8 @@ class Person:
 
     def types(self, *commands: str) -> subprocess.CompletedProcess[str]:
         """Return what a shell says to commands, up to the first that fails."""
-        script = "".join(f"{command}\n[ $? = 0 ] || exit 1\n" for command in commands)
         return subprocess.run(
-            ["bash", "-uxc", script], env=self._environment, cwd=self.home, text=True, timeout=240,
+            ["bash", "-uxc", script(commands)], env=self._environment, cwd=self.home, text=True, timeout=240,
             check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -80,7 +72,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
 
 def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Person) -> None:
     """From the installation to a story in a workspace, and back; the projects stay."""
-    done = person.types(*typed("Your own machine"))
+    done = person.types(*typed(OWN_MACHINE))
 
     assert 0 == done.returncode, done.stdout
     assert "handoffd.yaml can be used" in done.stdout

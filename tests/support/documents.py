@@ -23,6 +23,7 @@ from tests.support.compatibility import differences
 from tests.support.markdown import plain, table
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
+from tests.support.systemd_cases import cases
 
 from handoffd.control.verbs import EVENTS
 from handoffd.control.vocabulary import VERBS, VerbSpec
@@ -384,5 +385,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "status-keys": _view_fields,
     "settings": daemon_settings,
     "project-settings": project_settings,
+    "systemd-cases": cases,
 }
 """Every generated part by its name."""

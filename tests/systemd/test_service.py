@@ -1,0 +1,267 @@
+"""The service in both forms: what happens to an agent that works when something happens to the service.
+
+What docs/operations.md promises under "What survives what", under a systemd that does what it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.eventually import eventually_sync
+from tests.systemd.box import Box, Mode
+from tests.systemd.service import SECRET, Form, Service, Story
+
+
+@pytest.fixture(scope="session")
+def program(box: Box) -> None:
+    """This checkout, installed where every account of the box can read it."""
+    box.put_checkout("/opt/checkout", "root")
+    box.must("python3 -m venv /opt/tested && /opt/tested/bin/pip install --quiet /opt/checkout")
+
+
+@pytest.fixture(scope="session", params=list(Form), ids=str)
+def form(request: pytest.FixtureRequest, box: Box, program: None) -> Iterator[Service]:
+    """A service in each form, removed in the end."""
+    service = Service(box, request.param)
+    yield service
+    service.remove()
+
+
+@pytest.fixture
+def service(form: Service) -> Service:
+    """The service, installed and running."""
+    form.install()
+    return form
+
+
+@pytest.fixture
+def story(service: Service, request: pytest.FixtureRequest) -> Iterator[Story]:
+    """A story of a project of its own, whose agent works."""
+    name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_"))
+    with contextlib.closing(Story(service, name)) as story:
+        yield story
+
+
+def killed(service: Service, unit: str, kill: Callable[[int], object]) -> None:
+    """Kill the main process of a unit, and wait for the next one."""
+    before, restarts = service.main_pid(unit), int(service.show(unit, "NRestarts"))
+    kill(before)
+    eventually_sync(lambda: int(service.show(unit, "NRestarts")) > restarts)
+    eventually_sync(lambda: service.main_pid(unit) not in (0, before))
+    eventually_sync(lambda: service.show(unit, "ActiveState") == "active")
+
+
+def test_units(service: Service) -> None:
+    """systemd finds nothing wrong; the exposure of the daemon is at most 2.2, of an account's 1.7 of 10."""
+    verified = service.analyze(
+        f"verify {service.units}/{service.daemon}.service {service.units}/{service.launcher}.service"
+    )
+    assert ("", 0) == (verified.stderr, verified.returncode)
+
+    if service.box.mode is Mode.MACHINE:
+        assert service.exposure <= {Form.USER: 2.2, Form.SYSTEM: 1.7}[service.form]
+
+
+def test_what_the_machine_cannot_do(service: Service) -> None:
+    """Only that is left out of the daemon's unit, and told in it; `doctor` finds nothing but two boot ids."""
+    text = service.box.path(f"{service.units}/{service.daemon}.service").read_text(encoding="utf-8")
+    doctor = service.types("handoffd doctor").stdout
+
+    container, user = service.box.mode is Mode.CONTAINER, service.form is Form.USER
+    assert (container and user) == bool(
+        re.search("^#.*cannot do.*ProtectKernelLogs=yes$", text, re.MULTILINE)
+    ), text
+    assert (container and not user) == ("reads the boot id of the machine" in doctor), doctor
+    assert "0 faults" in doctor, doctor
+
+
+def test_restart(service: Service, story: Story) -> None:
+    """`systemctl restart` of the daemon: the agent goes on, its result counts, nothing is started twice."""
+    before = service.main_pid(service.daemon)
+    assert 0 == service.systemctl(f"restart {service.daemon}").returncode
+
+    assert before != service.main_pid(service.daemon)
+    story.goes_on()
+
+
+def test_stop(service: Service, story: Story) -> None:
+    """`systemctl stop`: the agent goes on; what it hands over meanwhile counts at the next start."""
+    assert 0 == service.systemctl(f"stop {service.daemon}").returncode
+    assert "inactive" == service.show(service.daemon, "ActiveState")
+    assert story.works
+    story.finish()
+    eventually_sync(lambda: not story.works)
+
+    assert 0 == service.systemctl(f"start {service.daemon}").returncode
+    assert "bdd" == story.after(1).step
+    assert "pass" == story.runs[1]["result"]
+    assert 2 == len(story.begun)
+
+
+def test_reload(service: Service, story: Story) -> None:
+    """`systemctl reload` puts new settings in force; refused ones fail it, and the last good ones stay."""
+    file = service.box.path(service.settings)
+    good = file.read_text(encoding="utf-8")
+    before = service.main_pid(service.daemon)
+
+    try:
+        file.write_text(f"{good}notify: {{give_up_h: 7}}\n", encoding="utf-8")
+        assert 0 == service.systemctl(f"reload {service.daemon}").returncode
+        file.write_text(f"{good}notify: {{give_up_h: never}}\n", encoding="utf-8")
+        assert 0 != service.systemctl(f"reload {service.daemon}").returncode
+        assert "give_up_h" in service.log(service.daemon)
+    finally:
+        file.write_text(good, encoding="utf-8")
+
+    assert "active" == service.show(service.daemon, "ActiveState")
+    assert before == service.main_pid(service.daemon)
+    assert 0 == service.systemctl(f"reload {service.daemon}").returncode
+    story.goes_on()
+
+
+def test_watchdog(service: Service, story: Story) -> None:
+    """A daemon that stands still (SIGSTOP) is ended by the watchdog and started again; the agent goes on."""
+    with service.drop_in(service.daemon, "[Service]\nWatchdogSec=5\n"):
+        killed(service, service.daemon, lambda pid: service.box.must(f"kill -STOP {pid}"))
+
+    assert "Watchdog timeout" in service.log(service.daemon)
+    story.goes_on()
+
+
+def test_reload_of_the_launcher(service: Service, story: Story) -> None:
+    """`systemctl reload` of the launcher: another one takes over, the agent goes on, nothing is warned of."""
+    pid, log = service.main_pid(service.launcher), service.log(service.launcher)
+    before = children(service, pid)
+    assert 0 == service.systemctl(f"reload {service.launcher}").returncode
+
+    eventually_sync(lambda: children(service, pid) - before)
+    assert pid == service.main_pid(service.launcher)
+    story.goes_on()
+    told = service.log(service.launcher).removeprefix(log)
+    assert "Reloaded" in told
+    assert "left-over process" not in told
+
+
+def children(service: Service, pid: int) -> set[str]:
+    """Return the children of a process of the box."""
+    return set(service.box.must(f"ps -o pid= --ppid {pid}").split())
+
+
+def test_restart_of_the_launcher(service: Service, story: Story) -> None:
+    """`systemctl restart` of the launcher: the agent goes on, and the next launcher starts the next step."""
+    before = service.main_pid(service.launcher)
+    assert 0 == service.systemctl(f"restart {service.launcher}").returncode
+
+    assert before != service.main_pid(service.launcher)
+    story.goes_on()
+
+
+def test_kill_of_the_daemon(service: Service, story: Story) -> None:
+    """`kill -9` of the daemon: it is started again; the agent goes on."""
+    killed(service, service.daemon, lambda pid: service.box.must(f"kill -9 {pid}"))
+
+    story.goes_on()
+
+
+def test_kill_of_the_launcher(service: Service, story: Story) -> None:
+    """`kill -9` of the launcher: the agent goes on, and the next launcher starts the next step."""
+    killed(service, service.launcher, lambda pid: service.box.must(f"kill -9 {pid} $(pgrep -P {pid})"))
+
+    story.goes_on()
+
+
+def test_kill_of_the_shim(service: Service, story: Story) -> None:
+    """`kill -9` of a run's shim: the launcher ends what it leaves, and the step is begun again at no cost."""
+    service.box.must(f"kill -9 $(ps -o ppid= -p {story.agent.pid})")
+
+    story.is_begun_again()
+
+
+def test_kill_of_all_three(service: Service, story: Story) -> None:
+    """`kill -9` of daemon, launcher and shim: what is left of the run is ended, and the step begun again."""
+    launcher = service.main_pid(service.launcher)
+    service.box.must(
+        f"kill -9 {service.main_pid(service.daemon)} {launcher} $(pgrep -P {launcher})"
+        f" $(ps -o ppid= -p {story.agent.pid})"
+    )
+
+    story.is_begun_again()
+
+
+def test_upgrade(service: Service, story: Story) -> None:
+    """Another version is installed in place: the agent goes on, and hands over to the new daemon."""
+    version = f"0.1.0+{service.form}"
+    module = service.box.path("/opt/checkout/daemon/handoffd/__init__.py")
+    text = module.read_text(encoding="utf-8")
+    module.write_text(re.sub("(?m)^__version__ = .*", f'__version__ = "{version}"', text), encoding="utf-8")
+    service.box.must("/opt/tested/bin/pip install --quiet --force-reinstall --no-deps /opt/checkout")
+    assert 0 == service.systemctl(f"reload-or-restart {service.launcher}").returncode
+    assert 0 == service.systemctl(f"restart {service.daemon}").returncode
+
+    assert version in service.types("handoffd doctor").stdout
+    story.goes_on()
+
+
+def test_reboot(service: Service, story: Story) -> None:
+    """The machine reboots: the service comes by itself, and the step is begun again at no cost."""
+    service.box.reboot()
+    service.answers()
+
+    story.is_begun_again()
+
+
+def test_power_cut(service: Service, story: Story) -> None:
+    """Everything ends at once: the service comes by itself, and the step is begun again at no cost."""
+    service.box.cut_power()
+    service.answers()
+
+    story.is_begun_again()
+
+
+def test_credentials(service: Service, story: Story) -> None:
+    """The agent has the key; the environment of daemon and launcher has not, and neither has the journal."""
+    assert SECRET == story.key.strip()
+
+    for unit in (service.daemon, service.launcher):
+        environment = service.box.environment(service.main_pid(unit))
+        assert environment
+        assert SECRET not in "".join(environment)
+        assert SECRET not in service.log(unit)
+
+
+def test_a_credential_that_is_missing(service: Service) -> None:
+    """The daemon is not started again and again; `status` says what is missing, and what to type then."""
+    service.box.must(f"mv {service.secret} {service.secret}.away")
+    assert 0 != service.systemctl(f"restart {service.daemon}").returncode
+    assert ("failed", "0") == (
+        service.show(service.daemon, "ActiveState"),
+        service.show(service.daemon, "NRestarts"),
+    )
+    assert 3 == service.service("status").returncode
+    told = service.types("handoffd status").stdout
+    assert "243/CREDENTIALS" in told
+    assert f"{service.manager} start {service.daemon}" in told
+
+    service.box.must(f"mv {service.secret}.away {service.secret}")
+    assert 0 == service.systemctl(f"start {service.daemon}").returncode
+    service.answers()
+
+
+def test_purge(service: Service, story: Story) -> None:
+    """`service uninstall --purge` is refused while an agent works; then nothing is left but the project."""
+    refused = service.service("uninstall --purge")
+    assert 1 == refused.returncode, refused.stdout
+    assert story.works
+
+    service.must("handoffd stop --executors")
+    assert not story.works
+    done = service.service("uninstall --purge")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "" == service.systemctl("list-units --all --plain --no-legend 'handoffd*.service'").stdout
+    assert [] == list(service.box.path(service.units).glob("handoffd*"))
+    assert not service.box.path(service.state_dir).exists()
+    assert service.box.path(f"{story.path}/.ai/STATE.json").exists()
