@@ -67,9 +67,9 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "review": ("review / security scan", "審查 / 安全掃描", "the prompt of a review session: `review`"),
     "triage": ("triage / triage issues", "分診 / 處理 issues", "the prompt that sorts open issues: `triage`"),
     "unclear": (
-        "ok / thanks / dark mode / take a break / approve if the tests pass / don't approve "
-        " / don't start US-007 / wait / CC / thanks CC / agents / usage",
-        "好 / 謝謝 / 到此為止 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC",
+        "ok / thanks / approve if the tests pass / don't approve / don't start US-007 / wait / CC / thanks CC"
+        " / agents / usage",
+        "好 / 謝謝 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC",
         "does nothing, and says what to type: `unclear`; at a human step it is kept as a note",
     ),
 }

@@ -198,15 +198,13 @@ class Messages:
         return _Outcome(kind, found, talk.report.session(kind, found))
 
     async def _unclear(self, talk: _Talk) -> _Outcome:
-        intent = talk.intent
-        report = talk.report.unclear(
-            intent.near,
-            talk.track,
-            passed_on=intent.addressed,
-            command=intent.command,
-            text=None if intent.sure else intent.text,
+        return _Outcome(
+            "unclear",
+            None,
+            talk.report.unclear(
+                talk.intent.near, talk.track, passed_on=talk.intent.addressed, command=talk.intent.command
+            ),
         )
-        return _Outcome("unclear", None, report)
 
     # --- verbs -----------------------------------------------------------------------------------
     async def _verb(self, talk: _Talk) -> _Outcome:

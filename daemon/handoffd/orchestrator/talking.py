@@ -68,9 +68,8 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     if intent.kind in {"start_story", "start_custom"}:
         return _started(door, intent)
     if intent.kind == "unclear":
-        if intent.near == "start_custom":
-            hint = "" if intent.sure else "; begin with it (add …, fix …), or with `CC, …`"
-            return _failed({"code": "UNCLEAR", "message": f"it is not said what shall be done{hint}"})
+        if intent.tells_no_task:
+            return _failed({"code": "UNCLEAR", "message": "it is not said what shall be done"})
         if intent.command is not None:
             return _failed({"code": "UNCLEAR", "message": f"in a terminal: handoffd {intent.command}"})
         near = f"; for `{intent.near}`, say that alone" if intent.near else ""

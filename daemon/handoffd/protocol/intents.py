@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from handoffd.errors import Refused
-from handoffd.protocol import orders, phrases, provisos, questions
+from handoffd.protocol import phrases, provisos, questions
 from handoffd.protocol.chattext import bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
 from handoffd.protocol.project_names import named_project
@@ -78,7 +78,7 @@ class Intent:
     @property
     def tells_no_task(self) -> bool:
         """Whether it tells to work, and not on what."""
-        return self.kind == "unclear" and self.near == "start_custom" and self.sure
+        return self.kind == "unclear" and self.near == "start_custom"
 
 
 _MENTION: Final = re.compile(CC)
@@ -101,6 +101,10 @@ _LONGEST_COMMAND: Final = 4000
 _STORY_NAMED: Final = re.compile(r"(?<![a-z0-9])us-\d+")
 _SIGN: Final = re.compile(r"[,;:.!\n]")
 _DOES: Final = re.compile(r"^(?:please\s+)?do\s+us-")
+_DISPOSED: Final = re.compile(
+    r"^(?:please\s+)?(?:(?:drop|remove|delete|discard|archive)\s+(?:the\s+)?(?:story\s+)?us-\d+$"
+    r"|(?:make|be)\s+sure\s+(?:that\s+)?us-\d+\s+(?:\w+n't|\w+\s+not)\b)"
+)
 _SMALL_TALK: Final = 200
 """Characters; what says nothing is not longer."""
 _ONE_WORD: Final = re.compile(r"[a-z0-9']+|\W*\w[\u4e00-\u9fff]?")
@@ -161,8 +165,8 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     if short and not said_nothing and (phrases.names_no_task(core) or questions.names_no_object(core)):
         return Intent(kind="unclear", text=message, near="start_custom")
     near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
-    if near is None and short:
-        near = _said_of_a_story(core)
+    if near is None and short and _says_more_of_a_story(core):
+        near = "start_story"
     if asks == "perhaps" and near is None:
         return replace(_question(message, core), sure=False)
     if (
@@ -171,21 +175,18 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
         or (short and (_ONE_WORD.fullmatch(core) or leaves_nothing_to_do(core)))
     ):
         return Intent(kind="unclear", text=message, near=near)
-    if not orders.tells_to_work(core):
-        return Intent(kind="unclear", text=message, near="start_custom", sure=False)
     return _task(message, core, message)
 
 
-def _said_of_a_story(core: str) -> Command | None:
-    """Return what a message comes near to that says more of a story, in one breath, than that it starts.
+def _says_more_of_a_story(core: str) -> bool:
+    """Tell whether a message says, in one breath, something of a story that is neither its start nor work.
 
     `start US-7 tomorrow`, `US-7 is cancelled`, `drop US-7`: a task of these words would begin now.
     """
     if _STORY_NAMED.search(core) is None or _SIGN.search(core) is not None:
-        return None
-    if _DOES.match(core) is not None or not questions.begins_with_work(core):
-        return "start_story"
-    return "pause" if orders.disposes_of_story(core) else None
+        return False
+    of_story = _DOES.match(core) or _DISPOSED.match(core)
+    return of_story is not None or not questions.begins_with_work(core)
 
 
 def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:

@@ -49,7 +49,7 @@ _POLITE: Final = re.compile(
 )
 _CAN_YOU: Final = re.compile(r"^(?:can|could|will|would) you\b")
 
-VERBS: Final = (
+_VERBS: Final = (
     r"(?:fix|add|write|implement|make|create|build|refactor|rename|remove|delete|drop|update"
     r"|upgrade|bump|change"
     r"|improve|move|replace|rewrite|clean|simplify|extract|split|merge|optimi[sz]e|document"
@@ -62,28 +62,28 @@ VERBS: Final = (
     r"|diagnose|benchmark|verify|standardi[sz]e|normali[sz]e|saniti[sz]e|lazy-load|reorgani[sz]e|restructure"
     r"|deprecate|tidy|polish|patch|harden|secure|scaffold|bootstrap|prototype)"
 )
-NO_NOUN: Final = (
+_NO_NOUN: Final = (
     r"(?!\s+on\b|\s*(?:'s|'re)\b|\s+(?:is|are|was|were|has|have|had|does|did|do|can|could|will|would|should"
     r"|(?:status|state|progress|results?|history)\s*(?:$|[,.!]))\b)(?![\w'-])"
 )
 """What follows a verb of work, and not a noun of the same form: `build status`, `the update is late`."""
-VERBS_IN_CHINESE: Final = (
+_VERBS_IN_CHINESE: Final = (
     r"(?:修|改|加|新增|增加|寫|撰寫|實作|實現|重構|刪|移除|移到|更新|建立|做|優化|補|調整|把|將"
     r"|換|整理|升級|設計|支援|支持|處理"
     r"|解決|清理|導入|整合|完成|開發|翻譯|抽出|合併|拆|讓|產生|設定|安裝|轉換)"
 )
 _TOLD_IN_CHINESE: Final = re.compile(
     r"^(?:(?:請(?!問)|麻煩|拜託|再?幫我|再?幫忙)[\s,]*)+(?:除錯|偵錯|調試|評估|分析|審查|檢查|檢視|診斷|"
-    + VERBS_IN_CHINESE.removeprefix("(?:")
+    + _VERBS_IN_CHINESE.removeprefix("(?:")
     + r"(?!了|過|到|完|好了|什麼|甚麼|哪|多少|幾|得)|^(?:把|將(?!於|會|在))"
 )
 """Chinese verbs are nouns, too (`重構到哪了`): they outrank question words only in a request."""
-_WORK: Final = re.compile(rf"(?:{VERBS}|do|let){NO_NOUN}|{VERBS_IN_CHINESE}")
-_ORDER: Final = re.compile(VERBS + NO_NOUN)
-_BARE_VERB: Final = re.compile(rf"(?:{VERBS}|{VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
+_WORK: Final = re.compile(rf"(?:{_VERBS}|do|let){_NO_NOUN}|{_VERBS_IN_CHINESE}")
+_ORDER: Final = re.compile(_VERBS + _NO_NOUN)
+_BARE_VERB: Final = re.compile(rf"(?:{_VERBS}|{_VERBS_IN_CHINESE}(?:正|改|好|上|入|一下)?)[\s.!~]*")
 _LATER_ORDER: Final = re.compile(
     rf"[,;.!\n]\s*(?:(?:please|pls|then|so|and|請|麻煩|幫我|再|就)[\s,]*)*(?:{_ORDER.pattern}"
-    rf"|{VERBS_IN_CHINESE})"
+    rf"|{_VERBS_IN_CHINESE})"
 )
 _LOOKING: Final = re.compile(
     r"(?:show|check|review|verify|tell|give|report|look|view|see|display|summari[sz]e|get|print)\b"

@@ -13,7 +13,7 @@ import re
 from typing import Final, Literal
 
 from handoffd.protocol import provisos
-from handoffd.protocol.questions import VERBS_IN_CHINESE, begins_with_work, has_mark
+from handoffd.protocol.questions import begins_with_work, has_mark
 
 Restraint = Literal["stop", "wait"]
 
@@ -77,11 +77,9 @@ _NOT_NEEDED_ZH: Final = (
 _ACTS_ZH: Final = (
     rf"(?:再|先)*\s*(?:{_AGENT}|us-|[做跑動碰改推開急管]|繼續|執行|提交|合併|部署|核准|工作|啟動|$|[,.!])"
 )
-_CEASE: Final = r"(?:stop|quit|cease)"
 _DOING: Final = (
-    r"(?:add|ask|break|burn|build|chang|cod|commit|creat|delet|dispatch|do|edit|fix|format|generat|implement"
-    r"|install|loop|mak|merg|mess|modify|mov|overwrit|push|rebas|refactor|reformat|remov|renam|replac|retry"
-    r"|revert|rewrit|spend|start|talk|test|touch|try|updat|wast|work|writ)(?:t|m|g)?ing"
+    r"(?:chang|commit|creat|delet|dispatch|do|edit|install|mak|merg|mess|modify|mov|overwrit|push|refactor"
+    r"|remov|renam|rewrit|spend|touch|try|wast|work|writ)(?:t|g)?ing"
 )
 """What an agent does, and a product hardly ever: `stop deleting files`, not `stop logging passwords`."""
 _WAITS: Final = (
@@ -100,9 +98,8 @@ _WAITS: Final = (
     r"|先(?:等|放著|擱著|緩(?!存))|等(?:一下|等|一等|會(?!員)|我|他|她|你|到|明天|\s*bob|\s*cc|$)|稍(?:等|候)"
     r"|且慢|慢(?:著|點|一點)|暫緩|緩一緩|再(?:等|說(?!明)|想想|看看)|晚一?點(?:再|$|[,.!])|稍後(?:再|$|[,.!])"
     r"|(?:改天|明天|下次|以後)(?:再|$|[,.!])|算了|作罷|免了|不(?:了|做了|跑了|弄了)$|夠了|當我沒[說問]"
-    r"|沒事了?(?:$|[,.!])|沒關係|我(?:再)?想(?:想|一下)"
-    rf"|(?:take|have|need) (?:a|an|some|your) (?:\w+ )?(?:break|rest|pause|nap|day off)\b|{_CEASE} {_DOING}\b"
-    rf"|(?:就|先)?到(?:此|這)[裡邊]?(?:為止|就好)|(?:停止|不准再?|別再){VERBS_IN_CHINESE}"
+    r"|沒事了?(?:$|[,.!])|沒關係|我(?:再)?想(?:想|一下)|(?:就|先)?到(?:此|這)[裡邊]?(?:為止|就好)"
+    rf"|(?:stop|quit) {_DOING}\b|(?:take|have) (?:a|some|your) (?:break|rest|pause|nap|day off)\b"
     rf"|讓我(?:再)?想|我(?:改變主意|後悔)|什麼都(?:別|不要|不用)|忘了(?:它|吧)|(?:make|let"
     rf"|have) {_AGENT} (?:wait|rest|sleep)|休息(?:一下)?$|rest$|(?:收回|撤回)$)"
 )

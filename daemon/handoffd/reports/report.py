@@ -21,8 +21,6 @@ _TO_TYPE: Final[Mapping[str, str]] = {
     "skip": "retry", "continue": "continue", "note": "note",
 }  # fmt: skip
 """How what an unclear message comes near to is said."""
-_QUOTED: Final = 120
-"""Characters of a message that are shown again in what to type."""
 
 
 class Report:
@@ -147,21 +145,17 @@ class Report:
         *,
         passed_on: bool = False,
         command: str | None = None,
-        text: str | None = None,
     ) -> str:
         """Return that nothing was done, because the message is ambiguous.
 
         `passed_on`: an agent was told to do what it comes near to, and people do that. `command`: it names
-        that one of the command line. `text`: it may be work, and says so with none of its words.
+        that one of the command line.
         """
         if command is not None:
             shell = self.wording.say("type.shell", command=f"handoffd {command}")
             return _text([self.wording.say("action.of_terminal"), shell])
         if near == "pause":
             return _text([self.wording.say("action.held_back"), self.wording.say("type.pause")])
-        if near == "start_custom" and text is not None:
-            order = self.wording.say("type.order", text=" ".join(text.split())[:_QUOTED])
-            return _text([self.wording.say("action.no_order"), order])
         if near == "start_custom":
             return _text([self.wording.say("action.no_task"), self.wording.say("type.task")])
         if near is None:

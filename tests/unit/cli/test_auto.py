@@ -104,7 +104,7 @@ def test_words_without_quotes_start_nothing_in_a_folder_that_is_no_project(
 ) -> None:
     """The first of them may be meant as a name."""
     monkeypatch.chdir(tmp_path)
-    said = handoffd("auto", "add", "a", "footer", "--json")
+    said = handoffd("auto", "shpo", "add", "a", "footer", "--json")
     asked = handoffd("auto", "shpo", "start", "US-1", "--json")
 
     assert (1, "PROJECT_MISSING") == (said.code, said.json["result"]["code"])

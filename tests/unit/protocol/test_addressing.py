@@ -87,7 +87,7 @@ def test_a_project_is_named(text: str, name: str, kind: str) -> None:
     [
         ("fix the header of shop", "shop"),
         ("use CC to fix the login in shop", "shop"),
-        ("give the shop page a footer", None),
+        ("shop page needs a footer", None),
         ("add a link to the shop", None),
         ("rename workshop", None),
         ("fix shop-ui", None),

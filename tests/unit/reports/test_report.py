@@ -172,9 +172,6 @@ def test_what_is_unclear_is_asked_back() -> None:
     assert "In a terminal: handoffd usage" in EN.unclear(None, command="usage")
     assert EN.wording.say("type.help") in EN.unclear("abort", None)
     assert EN.wording.say("type.help") in EN.unclear(None)
-    assert "Type `CC, …`" in EN.unclear("start_custom")
-    assert "type `CC, dark mode`" in EN.unclear("start_custom", text="dark\nmode")
-    assert "「CC，深色模式」" in ZH.unclear("start_custom", text="深色模式")
 
 
 def test_a_pause_says_how_to_end_what_runs() -> None:
