@@ -12,6 +12,7 @@ daemons apart, and `add` asks those that run.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,32 +27,40 @@ log = structlog.get_logger(__name__)
 
 _ATTRIBUTE = "user.handoffd"
 _OWNS, _LEFT = b"owns", b"left"
+_FORM = re.compile(rb"(owns|left)\0([0-9]{1,20})\0([0-9]{1,20})\0(/[^\0]*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What a folder says: the state directory of its owner, or of the one that has removed it.
 
-    `inode` is the folder's that was marked: a copy carries the mark of another one.
+    `inode` is the folder's that was marked: a copy carries the mark of another one. `state_inode` is that of
+    the state directory, which may be moved, too.
     """
 
     state_dir: str
+    state_inode: int
     inode: int
     left: bool = False
 
     def to_bytes(self) -> bytes:
         """Return what is written to the folder."""
-        return b"\0".join((_LEFT if self.left else _OWNS, b"%d" % self.inode, os.fsencode(self.state_dir)))
+        numbers = b"%d\0%d" % (self.inode, self.state_inode)
+        return b"\0".join((_LEFT if self.left else _OWNS, numbers, os.fsencode(self.state_dir)))
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Mark | None:
         """Return the mark that was written; None for anything else, which an agent may have put there."""
-        parts = value.split(b"\0")
-        if len(parts) != 3 or parts[0] not in {_OWNS, _LEFT} or not parts[2].startswith(b"/"):
+        match = _FORM.fullmatch(value)
+        if match is None:
             return None
-        if not parts[1].isdigit() or len(parts[1]) > 20:
-            return None
-        return cls(state_dir=os.fsdecode(parts[2]), inode=int(parts[1]), left=parts[0] == _LEFT)
+        said, inode, state_inode, state_dir = match.groups()
+        return cls(
+            state_dir=os.fsdecode(state_dir),
+            state_inode=int(state_inode),
+            inode=int(inode),
+            left=said == _LEFT,
+        )
 
 
 def owner_of(root: str, state_dir: Path) -> str | None:
@@ -60,7 +69,7 @@ def owner_of(root: str, state_dir: Path) -> str | None:
     It is free when that one has removed it, or is gone with its state directory; and a copy is free.
     """
     mark = _read(root)
-    if mark is None or mark.left or _is_same(mark.state_dir, state_dir):
+    if mark is None or mark.left or _is_ours(mark, state_dir):
         return None
     try:
         is_marked = os.stat(root).st_ino == mark.inode
@@ -75,7 +84,7 @@ def owner_of(root: str, state_dir: Path) -> str | None:
 def former_owner(root: str, state_dir: Path) -> str | None:
     """Return the state directory of another daemon that has had the project last; None: we had, or nobody."""
     mark = _read(root)
-    return None if mark is None or _is_same(mark.state_dir, state_dir) else mark.state_dir
+    return None if mark is None or _is_ours(mark, state_dir) else mark.state_dir
 
 
 def own(root: str, state_dir: Path) -> None:
@@ -87,7 +96,7 @@ def leave(roots: Iterable[str], state_dir: Path) -> None:
     """Write that projects do not belong to the daemon of that state directory any more, where they did."""
     for root in roots:
         mark = _read(root)
-        if mark is not None and not mark.left and _is_same(mark.state_dir, state_dir):
+        if mark is not None and not mark.left and _is_ours(mark, state_dir):
             _write(root, state_dir, left=True)
 
 
@@ -110,16 +119,23 @@ def _read(root: str) -> Mark | None:
 
 def _write(root: str, state_dir: Path, *, left: bool) -> None:
     try:
-        mark = Mark(state_dir=str(state_dir), inode=os.stat(root).st_ino, left=left)
+        inode, state_inode = os.stat(root).st_ino, os.stat(state_dir).st_ino
+        mark = Mark(state_dir=str(state_dir), state_inode=state_inode, inode=inode, left=left)
         if mark != _read(root):
             os.setxattr(root, _ATTRIBUTE, mark.to_bytes())
     except OSError as error:  # a file system without such attributes, or a folder of another account
         log.debug("project not marked as ours", project=root, error=error.strerror)
 
 
-def _is_same(one: str, other: Path) -> bool:
-    if one == str(other):
+def _is_ours(mark: Mark, state_dir: Path) -> bool:
+    """Return whether the mark is of the daemon of that state directory, whatever path leads there now."""
+    if mark.state_dir == str(state_dir):
         return True
-    with suppress(OSError):
-        return os.path.samefile(one, other)
+    try:
+        return os.path.samefile(mark.state_dir, state_dir)
+    except FileNotFoundError:  # ours was moved here, or another one was uninstalled
+        with suppress(OSError):
+            return os.stat(state_dir).st_ino == mark.state_inode
+    except OSError:
+        return False
     return False

@@ -81,19 +81,30 @@ def test_the_owner_knows_itself_by_another_path(tmp_path: Path, root: str) -> No
     assert (None, None) == (owner_of(root, tmp_path / "first"), former_owner(root, tmp_path / "first"))
 
 
+def test_the_owner_knows_itself_after_its_state_was_moved(tmp_path: Path, root: str) -> None:
+    """Another one that is there by now, at the old path or at a new one, is not it."""
+    own(root, tmp_path / "first")
+    (tmp_path / "first").rename(tmp_path / "moved")
+
+    assert (None, None) == (owner_of(root, tmp_path / "moved"), former_owner(root, tmp_path / "moved"))
+    assert str(tmp_path / "first") == former_owner(root, tmp_path / "second")
+
+
 def test_a_state_directory_that_cannot_be_looked_at_is_one(tmp_path: Path, root: str) -> None:
     """As another account's: its daemon has the project until it leaves it."""
-    (tmp_path / "loop").symlink_to("loop")
-    own(root, tmp_path / "loop")
+    own(root, tmp_path / "first")
+    (tmp_path / "first").rmdir()
+    (tmp_path / "first").symlink_to("first")  # a loop: no more can be said of it
 
-    assert str(tmp_path / "loop") == owner_of(root, tmp_path / "second")
+    assert str(tmp_path / "first") == owner_of(root, tmp_path / "second")
 
 
 @pytest.mark.parametrize(
     "forged",
     [
-        b"", b"\0", b"owns", b"owns\0\0/x", b"owns\x001\0x", b"owns\x00-1\0/x", b"owns\x001\0/x\0",
-        b"has\x001\0/x", b"\xff\0\xfe", b"owns\0" + b"9" * 2000 + b"\0/x", b"owns\0\xb2\0/x", b"/" * 3000,
+        b"", b"\0", b"owns", b"owns\x001\0/x", b"owns\0\x001\0/x", b"owns\x001\x001\0x",
+        b"owns\x00-1\x001\0/x", b"owns\x001\x001\0/x\0", b"has\x001\x001\0/x", b"\xff\0\xfe",
+        b"owns\x001\0\xb2\0/x", b"owns\x001\0" + b"9" * 2000 + b"\0/x", b"/" * 3000,
     ],
 )  # fmt: skip
 def test_what_an_agent_wrote_there_means_nothing(tmp_path: Path, root: str, forged: bytes) -> None:
@@ -103,14 +114,15 @@ def test_what_an_agent_wrote_there_means_nothing(tmp_path: Path, root: str, forg
 
     own(root, tmp_path / "first")
 
-    mark = Mark(state_dir=str(tmp_path / "first"), inode=os.stat(root).st_ino)
+    inode, state_inode = os.stat(root).st_ino, os.stat(tmp_path / "first").st_ino
+    mark = Mark(state_dir=str(tmp_path / "first"), state_inode=state_inode, inode=inode)
     assert mark.to_bytes() == os.getxattr(root, ATTRIBUTE)
 
 
 @pytest.mark.parametrize("name", [b"/\xff\xfe", b"/\x1b[31m", b"/" + b"x" * 3000, b"/\n\r"])
 def test_a_forged_name_may_be_any_bytes(tmp_path: Path, root: str, name: bytes) -> None:
     """What is shown of it is harmless on a terminal."""
-    os.setxattr(root, ATTRIBUTE, b"owns\0%d\0%s" % (os.stat(root).st_ino, name))
+    os.setxattr(root, ATTRIBUTE, b"owns\0%d\x001\0%s" % (os.stat(root).st_ino, name))
 
     owner = owner_of(root, tmp_path / "second")
 
