@@ -185,10 +185,10 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
             yield f"warning: no tests are measured; {UNMEASURED}"
     if track is None:
-        if project["condition"] == "not_initialized":
-            from handoffd.engine.commands import command_for
+        from handoffd.engine.commands import mending
 
-            yield f"next: {plain(by_name(command_for(project['project'], 'init'), project))}"
+        if (following := mending(project["project"], project["condition"])) is not None:
+            yield f"next: {plain(by_name(following, project))}"
         return
     if track["waits_for"] and track["waits_for"] != project["detail"]:
         yield waits(shorten(track["waits_for"], width))

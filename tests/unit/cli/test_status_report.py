@@ -120,6 +120,14 @@ def test_a_project_that_cannot_be_worked_on_says_why() -> None:
     assert "    /srv/shop is gone" in _lines(sick)
 
 
+def test_a_project_of_which_nothing_is_known_yet_says_what_to_type() -> None:
+    """Here it was another daemon's from the beginning."""
+    lines = _lines(replace(project_view("/srv/shop"), condition="locked", detail="it belongs to another one"))
+
+    assert "    it belongs to another one" in lines
+    assert any(line.startswith("    next: handoffd remove /srv/shop #") for line in lines)
+
+
 def test_what_is_wrong_is_said_once_with_a_time_of_here() -> None:
     """What a file's first problem is, and since when, as the clock on the wall has it."""
     since = datetime(2026, 11, 22, 14, 19, 48, 951187, tzinfo=UTC)
