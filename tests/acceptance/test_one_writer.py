@@ -182,28 +182,33 @@ def test_a_project_that_comes_back_goes_on_from_what_was_done_there(tmp_path: Pa
 
 
 def test_an_attempt_in_flight_is_not_begun_again_when_the_project_comes_back(tmp_path: Path) -> None:
-    """Its daemon was killed, and another one has finished the story."""
+    """Its daemon was killed, and another one has gone on with the story: that is where it goes on from."""
     project = sample(tmp_path, executor="held")
-    with (
-        running(place(tmp_path, "a"), {"executors": AGENTS}) as first,
-        running(place(tmp_path, "b")) as second,
-    ):
+    agents = {"executors": AGENTS}
+    with running(place(tmp_path, "a"), agents) as first, running(place(tmp_path, "b"), agents) as second:
         first.verb("start", project, story="US-001")
-        first.wait_for(project, lambda t: t["phase"] == "executing")
+        first.wait_for(project, lambda t: t["phase"] == "executing", 60)
         first.kill()
         (project / ".ai/release-bdd").touch()
         eventually_sync(lambda: second.verb("add", project, take=True)["type"] == "added")
-        second.verb("abort", project)
+        second.verb("level", project, level=2)
+        second.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing", 60)
+        second.verb("pause", project)
+        (project / ".ai/release-sdd-delta").touch()
+        second.wait_at(project, "sdd-delta", "pass", 60)
         first.start()
         eventually_sync(lambda: view(first, project)["condition"] == "locked")
 
         second.verb("remove", project)
 
-        eventually_sync(lambda: view(first, project)["paused_by"] == "another handoffd")
-        assert first.track(project)["phase"] is None
-        assert 1 == len(starts(project))
+        first.wait_at(project, "sdd-delta", "pass", 60)
+        assert "another handoffd" == view(first, project)["paused_by"]
         came_back = f"was with another handoffd ({second.state_dir})"
         eventually_sync(lambda: any(came_back in notice["text"] for notice in first.told(project)))
+        first.verb("resume", project)
+        first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing", 60)
+        eventually_sync(lambda: len(starts(project)) == 3)
+        assert 3 == len(set(starts(project)))
 
 
 def test_a_project_that_was_moved_away_belongs_to_its_daemon(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class StoredRun:
         """
         if self.result != INTERRUPTED or self.exit is None:
             return self.result
-        if self.exit.by == "lost":
+        if self.exit.by in {"lost", "outside"}:
             return "lost"
         return "no_handoff" if self.exit.end is End.CLEAN else self.exit.end or INTERRUPTED
 

@@ -132,7 +132,8 @@ class Look:
                 track.begin(f"calm down at {track.key.track}", lambda: self._calm(wait_s))
             return
         self._edits.append(self._services.clock.monotonic())
-        await self._take_edit(track, seen, before.dispatch)
+        overtaken = standing.overtook(seen.mtime_ns)
+        await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
 
     def _storm(self) -> float:
         """Return for how many seconds no edit is taken, since there were so many of late."""
@@ -154,7 +155,13 @@ class Look:
         await track.standing.caught_up()
         self._again()
 
-    async def _take_edit(self, track: TrackSupervisor, seen: Seen, dispatch: Dispatch | None) -> None:
+    async def take_edit(
+        self, track: TrackSupervisor, seen: Seen, dispatch: Dispatch | None = None, *, overtaken: bool = False
+    ) -> None:
+        """Tell a track of a STATE.json that others have written, while `dispatch` was in flight.
+
+        `overtaken`: our latest decision is younger than it. Raises InvalidFile.
+        """
         try:
             parsed = await to_thread.run_sync(parse_state, seen.text)
         except InvalidFile:
@@ -173,7 +180,7 @@ class Look:
                 state=parsed.state,
                 policy=self._files.settings.external_edits,
                 dispatch=dispatch.id if dispatch is not None else None,
-                overtaken=track.standing.overtook(seen.mtime_ns),
+                overtaken=overtaken,
                 done=done,
                 tells=True,
             )

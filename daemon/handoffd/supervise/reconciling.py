@@ -22,7 +22,7 @@ from handoffd.inspection.repository import unfinished_in
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.lock import FileLock, has_stranger
 from handoffd.store.ownership import belongs, former_owner, own, owner_of
-from handoffd.store.projection import MAIN
+from handoffd.store.projection import MAIN, read_state
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
@@ -118,7 +118,10 @@ class Reconciler:
         if found.texts is not None and self._may_change:
             await self._take_files(found)
             await self._become_automatic()
-        await self._come_back()
+        if self._former is not None and self._files.loaded:
+            await self._come_back(self._former, found)
+            await self._look_around()
+            return
         for name, seen in found.states.items():
             await self._look.at(self._tracks[name], seen, before[name])
         if found.error is not None:
@@ -188,18 +191,23 @@ class Reconciler:
         if not take and (owner := owner_of(self._root, settings.state_dir)) is not None:
             raise belongs(self._root, owner)
 
-    async def _come_back(self) -> None:
+    async def _come_back(self, former: str, found: Found) -> None:
         """Have nothing go on from before another daemon had the project: what that did, only its files tell.
 
         The folder is marked as ours when that is recorded: a crash before changes nothing.
         """
-        if self._former is None or not self._files.loaded:
-            return
-        event = Restored(overtaken=True, by="another handoffd", owner=self._former)
-        for track in self._tracks.values():
-            ledger = track.track.ledger
-            if track.track.state is not None and (ledger.dispatch is not None or ledger.automatic):
+        event = Restored(overtaken=True, by="another handoffd", owner=former)
+        for name, track in self._tracks.items():
+            ledger, seen, ours = track.track.ledger, found.states.get(name), track.standing.digest
+            if track.track.state is None:
+                continue
+            if ledger.dispatch is not None or ledger.automatic:
                 await track.give(event)
+            if seen is not None and seen.digest != ours:
+                await self._look.take_edit(track, seen)
+                there = await to_thread.run_sync(read_state, Path(self._root), name)
+                track.standing.saw(None if there is None else there.digest)  # the event may be there by now
+                await track.standing.project()
         await self._reach.asked(partial(own, self._root, self._services.settings.state_dir))
         self._former = None
 

@@ -272,10 +272,22 @@ def test_a_tree_that_hides_and_will_not_stop_is_ended(root: Path) -> None:
     assert 7 < record.killed < 20
 
 
-def test_a_signal_to_everybody_is_a_stop(root: Path) -> None:
-    """At a shutdown of the machine the program may be dead before its shim has read a word."""
-    run_dir = begin(root, run_spec(root, "r1", "sleep", "600"))
+@pytest.mark.parametrize(
+    ("argv", "code", "number"),
+    [
+        (("sleep", "600"), None, signal.SIGTERM),
+        (("sh", "-c", "trap 'exit 143' TERM; echo ready; while :; do sleep 0.1; done"), 143, None),
+    ],
+    ids=["killed", "leaves by itself"],
+)
+def test_a_signal_to_everybody_is_a_stop(
+    root: Path, argv: tuple[str, ...], code: int | None, number: int | None
+) -> None:
+    """At a shutdown of the machine the program may have ended before its shim has read a word."""
+    run_dir = begin(root, run_spec(root, "r1", *argv))
     start = StartRecord.from_json(records.read(str(run_dir), "start.json") or "")
+    if number is None:
+        eventually_sync(lambda: (root / "runs/r1/output.log").read_text() == "ready\n")
     os.kill(start.shim_pid, signal.SIGSTOP)
     eventually_sync(lambda: getattr(proc.stat(start.shim_pid), "state", None) == "T")
     os.kill(start.pid, signal.SIGTERM)
@@ -285,7 +297,7 @@ def test_a_signal_to_everybody_is_a_stop(root: Path) -> None:
 
     record = finish(run_dir)
 
-    assert ("stop", signal.SIGTERM) == (record.by, record.signal)
+    assert ("stop", code, number) == (record.by, record.code, record.signal)
 
 
 def test_what_a_program_leaves_behind_is_ended(root: Path) -> None:

@@ -168,6 +168,17 @@ def test_a_hangup_asks_for_another_launcher() -> None:
         assert first != launcher_of(front)
 
 
+def test_hangups_in_a_row_are_one() -> None:
+    """The second may come while the process in front begins anew, and hears nothing yet."""
+    with service("wait") as front:
+        first = launcher_of(front)
+        for _ in range(50):
+            front.send_signal(signal.SIGHUP)
+
+        assert first != launcher_of(front)
+        assert front.poll() is None
+
+
 def test_the_next_launcher_is_of_the_program_that_is_installed_by_then(tmp_path: Path) -> None:
     """An upgrade has put another one into its place."""
     program = tmp_path / "launcher.py"

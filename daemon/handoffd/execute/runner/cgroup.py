@@ -100,6 +100,11 @@ def switch_on(place: str, controllers: Collection[str] = CONTROLLERS) -> bool:
     return False
 
 
+def is_ours(folder: str) -> bool:
+    """Tell whether a launcher has divided a group, or the one around it; else it is not for us to change."""
+    return os.path.isdir(f"{folder.removesuffix(_CONTROL)}/{LAUNCHERS}")
+
+
 def switch_off(folder_of_ours: str, controllers: Collection[str] = CONTROLLERS) -> None:
     """Let processes into the unit's group again; what the runs' groups took until now is kept with them.
 

@@ -256,7 +256,7 @@ def main(argv: list[str]) -> int:
     """
     if argv[1:] == ["--stopped"]:
         place = cgroup.of("self")  # which need not be ours, as the one around it is
-        if place is not None:
+        if place is not None and cgroup.is_ours(place):
             cgroup.switch_off(place)
         return 0
     arguments = [word for word in argv[1:] if word not in _FLAGS]

@@ -172,12 +172,12 @@ class Shim:
                 self._descend(spec.ladder)
                 return
             self._turn(deadline)
-        if self._signals.stop_asked and (self._family.result or 0) < 0:
-            self._by = "stop"  # both were told at once, as at a shutdown of the machine
         # What it left running may still be about to finish, and holds the pipe open.
         self._wait_until(
             self._family.ended + spec.drain_s, lambda: self._signals.stop_asked or self._all_over()
         )
+        if self._signals.stop_asked:
+            self._by = "stop"  # both were told at once, as at a shutdown of the machine
 
     def _descend(self, ladder: tuple[base.Rung, ...]) -> None:
         for rung in ladder:

@@ -100,6 +100,7 @@ def _begin_anew(code: int) -> NoReturn:
     if code:
         sys.stderr.write("handoffd launcher: it was ended; another one is started\n")
         sys.stderr.flush()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the new program listens: it is the latest one
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
