@@ -71,9 +71,12 @@ def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
     if facts.units is None:
         return
     daemon, launcher = facts.units
+    alone = "agents are started in the daemon's own unit then, and end with it"
     if trouble := launcher.trouble:
-        why = f"{trouble.why}; agents are started in the daemon's own unit then, and end with it"
-        yield warning(CHECK, trouble.what, why, trouble.action)
+        yield warning(CHECK, trouble.what, f"{trouble.why}; {alone}", trouble.action)
+    elif daemon.runs and not (launcher.runs or launcher.starts):
+        start = f"{daemon.service.systemctl} start {launcher.name}"
+        yield warning(CHECK, f"{launcher.name} does not run", alone, start)
     if idle := [unit.name for unit in (launcher, daemon) if not unit.enabled]:
         names = " ".join(idle)
         action = f"{daemon.service.systemctl} enable {names}"

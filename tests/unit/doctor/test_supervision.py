@@ -88,6 +88,15 @@ def test_units_that_are_well_are_nothing_to_tell_of() -> None:
     assert ["ok"] == [found.severity for found in check(facts(WELL, WELL))]
 
 
+def test_a_launcher_that_was_stopped_is_told_of_beside_a_daemon_that_runs() -> None:
+    """To systemd it is as a person wished; the agents would end with the daemon."""
+    (found,) = check(facts(WELL, {**WELL, "ActiveState": "inactive"}))
+
+    assert ("warning", "handoffd-launcher does not run") == (found.severity, found.what)
+    assert "systemctl --user start handoffd-launcher" == found.action
+    assert ["ok"] == [found.severity for found in check(facts({**WELL, "ActiveState": "inactive"}, WELL))]
+
+
 def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> None:
     """The daemon goes on without it."""
     failed = {**WELL, "ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "203"}
