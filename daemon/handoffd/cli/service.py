@@ -133,7 +133,7 @@ def status(context: click.Context, *, system: bool, account: str | None, as_json
         "linger": lingers(scope) if scope.account is None else None,
     }
     daemon = report["units"][0]
-    report["next"] = service_report.next_step(scope, daemon)
+    report["next"] = service_report.next_step(scope, *report["units"])
     _print(report, as_json, service_report.status_text(report))
     if daemon["active"] not in ("active", "reloading"):
         context.exit(NoDaemon.exit_code)

@@ -60,12 +60,13 @@ def summary(service: Service, name: str, properties: Mapping[str, str]) -> dict[
     }
 
 
-def next_step(scope: Scope, daemon: Mapping[str, Any]) -> str:
-    """Return the next command to type, given the daemon's summary."""
+def next_step(scope: Scope, daemon: Mapping[str, Any], launcher: Mapping[str, Any] | None = None) -> str:
+    """Return the next command to type, given the summaries of the units."""
     if not daemon["installed"]:
         return scope.command("install")
     if daemon["active"] == "active":
-        return scope.as_account("handoffd status")
+        mending = launcher["action"] if launcher is not None else None
+        return str(mending or scope.as_account("handoffd status"))
     if daemon["action"]:
         return str(daemon["action"])
     if daemon["restarts"]:

@@ -32,7 +32,9 @@ def test_the_next_command_follows_from_the_state() -> None:
         _SCOPE, summary(_SERVICE, "x", {**base, "NRestarts": "4"})
     )
     assert "systemctl --user start handoffd.service" == next_step(_SCOPE, summary(_SERVICE, "x", base))
-    assert "handoffd status" == next_step(_SCOPE, summary(_SERVICE, "x", {**base, "ActiveState": "active"}))
+    active = summary(_SERVICE, "x", {**base, "ActiveState": "active"})
+    assert "handoffd status" == next_step(_SCOPE, active, active)
+    assert failed["action"] == next_step(_SCOPE, active, failed)
 
 
 def test_a_unit_that_is_not_enabled_says_so() -> None:
