@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,24 @@ def test_an_attempt_in_flight_is_not_begun_again_when_the_project_comes_back(tmp
         first.wait_for(project, lambda t: t["step"] == "contract" and t["phase"] == "executing", 60)
         eventually_sync(lambda: len(starts(project)) == 3)
         assert 3 == len(set(starts(project)))
+
+
+def test_a_name_that_an_agent_has_forged_does_not_part_it_from_its_daemon(tmp_path: Path) -> None:
+    """While it works there, the project is its daemon's; a second agent would be begun beside it else."""
+    project = sample(tmp_path, executor="held")
+    with running(place(tmp_path, "a"), {"executors": AGENTS}) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_for(project, lambda t: t["phase"] == "executing", 60)
+        daemon.kill()
+        forged = b"owns\0%d\x001\0/tmp" % project.stat().st_ino
+        os.setxattr(project, "user.handoffd", forged)
+        daemon.start()
+
+        (project / ".ai/release-bdd").touch()
+
+        daemon.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing", 60)
+        assert 2 == len(set(starts(project))) == len(starts(project))
+        assert forged != os.getxattr(project, "user.handoffd")
 
 
 def test_a_project_that_was_moved_away_belongs_to_its_daemon(tmp_path: Path) -> None:

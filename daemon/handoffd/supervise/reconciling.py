@@ -139,7 +139,8 @@ class Reconciler:
 
     async def _hold(self, found: Found, *, take: bool = False) -> bool:
         """Return whether the lock of the folder that was found is ours now; False once this is over."""
-        if found.owner is not None and not (take or self.folder.held):
+        flying = any(track.track.ledger.dispatch is not None for track in self._tracks.values())
+        if found.owner is not None and not (take or flying or self.folder.held):
             raise belongs(self._root, found.owner)
         if (lock := self.folder.claim(found.lock, bare=self._is_bare(found))) is not None:
             held, former = await self._locked(partial(self._alone, lock, take=take))
@@ -175,8 +176,12 @@ class Reconciler:
         """
         held, state_dir = acquire(), self._services.settings.state_dir
         try:
-            self._refuse_others(held, take=take)
-            former = former_owner(self._root, state_dir)
+            # Nobody could have had the project while an agent of ours works there, whatever it has written.
+            former = None
+            if not self._is_at_work(held):
+                if not take and (owner := owner_of(self._root, state_dir)) is not None:
+                    raise belongs(self._root, owner)  # noqa: TRY301  (the lock is released below)
+                former = former_owner(self._root, state_dir)
             if former is None:
                 own(self._root, state_dir)
         except BaseException:
@@ -184,12 +189,12 @@ class Reconciler:
             raise
         return held, former
 
-    def _refuse_others(self, held: FileLock, *, take: bool) -> None:
+    def _is_at_work(self, held: FileLock) -> bool:
+        """Return whether an agent of ours works in the project. Raises Locked for one of another daemon."""
         worker, settings = held.worker(), self._services.settings
         if worker is not None and not is_member(worker, settings.runs_dir, settings.launcher_socket):
             raise has_stranger(Path(self._root), worker)
-        if not take and (owner := owner_of(self._root, settings.state_dir)) is not None:
-            raise belongs(self._root, owner)
+        return worker is not None
 
     async def _come_back(self, former: str, found: Found) -> None:
         """Have nothing go on from before another daemon had the project: what that did, only its files tell.
