@@ -77,12 +77,12 @@ def owner_of(root: str, state_dir: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return mark.state_dir  # another account's, which lets nobody look
+        return mark.state_dir  # another account's, which this one may not look into
     return mark.state_dir if is_marked else None
 
 
 def former_owner(root: str, state_dir: Path) -> str | None:
-    """Return the state directory of another daemon that has had the project last; None: we had, or nobody."""
+    """Return the state directory of another daemon that has had the project last; None: this one, or none."""
     mark = _read(root)
     return None if mark is None or _is_ours(mark, state_dir) else mark.state_dir
 

@@ -176,7 +176,7 @@ class Reconciler:
         """
         held, state_dir = acquire(), self._services.settings.state_dir
         try:
-            # Nobody could have had the project while an agent of ours works there, whatever it has written.
+            # While an agent of ours works there, no other daemon can have had it, whatever the mark says.
             former = None
             if not self._is_at_work(held):
                 if not take and (owner := owner_of(self._root, state_dir)) is not None:
