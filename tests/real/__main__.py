@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> int:
         prefix="handoffd-executors-", dir="/var/tmp", ignore_cleanup_errors=True
     ) as base:
         # A whole story is slow on a loaded machine, and waits with limits of its own.
-        options = ["-p", "no:cacheprovider", f"--basetemp={base}/tests", "-o", "faulthandler_timeout=1800"]
+        options = ["-p", "no:cacheprovider", f"--basetemp={base}/tests"]
+        options += ["--timeout=1800", "-o", "faulthandler_timeout=1860"]
         return int(pytest.main([*options, "tests/real", *arguments]))
 
 

@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"test-systemd: {error}\n")
         return 2
     # Several of these run installers, which are slow on a loaded machine, and wait with limits of their own.
-    options = ["-p", "no:cacheprovider", f"--basetemp={CACHE}/tests", "-o", "faulthandler_timeout=1800"]
+    options = ["-p", "no:cacheprovider", f"--basetemp={CACHE}/tests"]
+    options += ["--timeout=1800", "-o", "faulthandler_timeout=1860"]
     return int(pytest.main([*options, "tests/systemd", *arguments]))
 
 

@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> int:
     except NoMachine as error:
         sys.stderr.write(f"test-systemd-vm: {error}\n")
         return 2
-    options = ["-p", "no:cacheprovider", f"--basetemp={CACHE}/tests", "-o", "faulthandler_timeout=3600"]
+    options = ["-p", "no:cacheprovider", f"--basetemp={CACHE}/tests"]
+    options += ["--timeout=3600", "-o", "faulthandler_timeout=3660"]
     return int(pytest.main([*options, "-v", "tests/systemd/vm", *arguments]))
 
 
