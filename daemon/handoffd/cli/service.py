@@ -124,6 +124,7 @@ def status(context: click.Context, *, system: bool, account: str | None, as_json
     """Show whether both units run. Exit code 3: the daemon does not."""
     scope = _scope(context, system=system, account=account)
     scope.require_systemd("handoffd status  # asks a daemon that runs in a terminal")
+    scope.require_own("status")
     shown = scope.systemctl.show(scope.names)
     report = {
         **service_report.heading(scope, dry_run=False),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoffd.cli import unitfiles
-from handoffd.doctor.service import Service
+from handoffd.doctor.service import Service, of_machine
 from handoffd.doctor.systemctl import Commands, Systemctl
 from handoffd.errors import InvalidFile, Refused
 
@@ -139,10 +139,15 @@ class Scope:
 
     def as_account(self, command: str) -> str:
         """Return how a person types a command for the daemon of this scope."""
-        if self.account is None:
-            return command
-        places = f"HANDOFFD_STATE_DIR={self.state} HANDOFFD_RUNTIME_DIR={self.runtime}"
-        return f"sudo -u {self.account.pw_name} env {places} {command}"
+        return command if self.account is None else self.service.ask(command)
+
+    def require_own(self, verb: str) -> None:
+        """Refuse a person's scope without a unit where the machine has a service that was probably meant."""
+        if self.account is not None or (self.folder / self.names[1]).exists():
+            return
+        if (other := of_machine(self.machine.environment, self.machine.system_units)) is not None:
+            hint = f"sudo handoffd service {verb} --system --user {other.account}"
+            raise Refused(f"you have no service of your own; {other.unit} is the machine's", hint=hint)
 
     def require_systemd(self, hint: str | None) -> None:
         """Refuse where no systemd runs."""

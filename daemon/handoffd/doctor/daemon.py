@@ -54,7 +54,7 @@ class DaemonFacts:
     unit: Unit | None = None
     """The daemon's, where one is installed."""
     other: Service | None = None
-    """The machine's service of this account, which is not the one that was asked."""
+    """The machine's service, which is not the one that was asked."""
 
 
 def ask(socket: Path, answer_s: float) -> Asked:
@@ -126,8 +126,7 @@ def _missing(facts: DaemonFacts) -> Finding:
     if facts.unit is not None and facts.unit.starts:
         return warning(CHECK, "the daemon is being started", "it does not answer yet", "handoffd status")
     if (other := facts.other) is not None:
-        directories = f"{other.unit} is this account's service, and keeps its state and its socket elsewhere"
-        return warning(CHECK, "no daemon runs here", directories, other.ask("handoffd doctor"))
+        return warning(CHECK, "no daemon runs here", other.elsewhere, other.ask("handoffd doctor"))
     return warning(CHECK, "no daemon runs", why, facts.service.start)
 
 

@@ -40,7 +40,7 @@ from handoffd.doctor.patience import Begun
 from handoffd.doctor.service import (
     Service,
     installed,
-    of_this_account,
+    of_machine,
     path_in,
     service_of,
     unit_file_of,
@@ -168,7 +168,7 @@ def _daemon(
         entries=daemon.entries(subject.socket),
         holder=None if settings is None else _holder(settings),
         unit=None if units is None else units[0],
-        other=None if service.unit is not None else of_this_account(subject.environ),
+        other=None if service.unit is not None else of_machine(subject.environ),
     )
     return daemon.check(facts)
 

@@ -49,10 +49,16 @@ class Service:
         system = f" --system --user {self.account}" if self.account else ""
         return f"{'sudo ' if self.account else ''}handoffd service install{system}"
 
+    @property
+    def elsewhere(self) -> str:
+        """Why a command that names no directories does not reach the daemon of an account's unit."""
+        return f"{self.unit} is the service of {self.account}, and keeps its state and its socket elsewhere"
+
     def ask(self, command: str) -> str:
-        """Return how `command` is typed for the daemon of an account's unit."""
+        """Return how `command` is typed for the daemon of an account's unit, by the account or by another."""
         places = f"HANDOFFD_STATE_DIR=/var/lib/handoffd/{self.account}"
-        return f"env {places} HANDOFFD_RUNTIME_DIR=/run/handoffd/{self.account} {command}"
+        places += f" HANDOFFD_RUNTIME_DIR=/run/handoffd/{self.account}"
+        return f"{'' if self.account == _asker() else f'sudo -u {self.account} '}env {places} {command}"
 
     @property
     def log(self) -> str:
@@ -98,17 +104,24 @@ def installed(
     return Service(unit=_UNIT if _is_meant(unit_file_of(environ), environ, config) else None)
 
 
-def of_this_account(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> Service | None:
-    """Return the machine's service for the account that asks, unless `environ` names directories."""
+def of_machine(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> Service | None:
+    """Return the machine's service that a question was meant for; None if `environ` names directories.
+
+    That is the service of the account that asks, and for root, under whom none runs, the first there is.
+    """
     if any(environ.get(name) for name in _DIRECTORIES):
         return None
+    accounts = sorted(path.stem.partition("@")[2] for path in system_units.glob(f"{_UNIT}@?*.service"))
+    if os.geteuid() != 0:
+        accounts = [account for account in accounts if account == _asker()]
+    return Service(unit=f"{_UNIT}@{accounts[0]}", account=accounts[0]) if accounts else None
+
+
+def _asker() -> str | None:
     try:
-        account = pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return None
-    unit = f"{_UNIT}@{account}"
-    there = (system_units / f"{unit}.service").exists()
-    return Service(unit=unit, account=account) if there else None
 
 
 def _is_meant(unit_file: Path, environ: Mapping[str, str], config: str | None) -> bool:

@@ -25,13 +25,12 @@ class Absence:
 
 def absence(place: Place) -> Absence:
     """Return why no daemon answers, and what to type."""
-    from handoffd.doctor.service import installed, of_this_account
+    from handoffd.doctor.service import installed, of_machine
     from handoffd.doctor.unit import units_of
 
     service = installed(place.environ, place.config)
-    if service.unit is None and (other := of_this_account(place.environ)):
-        why = f"{other.unit} is this account's service, and keeps its state and its socket elsewhere"
-        return Absence(what=_SILENT, why=why, action=other.ask("handoffd status"))
+    if service.unit is None and (other := of_machine(place.environ)):
+        return Absence(what=_SILENT, why=other.elsewhere, action=other.ask("handoffd status"))
     units = units_of(service, place.environ)
     if units is None:
         return Absence(action=service.start)

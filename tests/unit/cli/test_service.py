@@ -656,6 +656,17 @@ def test_status_of_what_is_not_installed(bench: Bench) -> None:
     assert "handoffd service install" == report["next"]
 
 
+def test_status_of_ones_own_where_the_machine_has_one(bench: Bench) -> None:
+    """It is that of an account, which has to be named."""
+    (bench.machine.system_units / f"handoffd@{pwd.getpwuid(os.geteuid()).pw_name}.service").touch()
+    error = bench.error("status")
+    assert "you have no service of your own; handoffd@" in error.message
+    assert (error.hint or "").startswith("sudo handoffd service status --system --user ")
+
+    bench.report("install", "--no-start")
+    assert "Failed to connect to bus" in bench.error("status").message  # one's own is asked
+
+
 def test_status_where_systemd_does_not_answer(bench: Bench) -> None:
     """A shell without a session is told how to get one."""
     error = bench.error("status")

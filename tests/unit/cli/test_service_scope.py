@@ -68,7 +68,7 @@ def test_a_person_is_asked_for_nothing() -> None:
 
 def test_an_account_is_named_everywhere() -> None:
     """Its units are instances, under the machine's systemd."""
-    account = pwd.getpwuid(os.getuid())
+    account = next(entry for entry in pwd.getpwall() if entry.pw_uid != os.getuid())
     scope = Scope(account=account, machine=Machine(environment={}))
     name = account.pw_name
 

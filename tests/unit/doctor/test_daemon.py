@@ -72,7 +72,7 @@ def test_none_where_the_account_has_a_service_of_the_machine() -> None:
     other = Service(unit="handoffd@build", account="build")
     (found,) = check(facts(Asked(error=NoDaemon("none")), other=other))
     assert ("warning", "no daemon runs here") == (found.severity, found.what)
-    assert other.ask("handoffd doctor") == found.action
+    assert (other.elsewhere, other.ask("handoffd doctor")) == (found.why, found.action)
 
 
 def test_a_shell_without_a_session_finds_no_socket() -> None:

@@ -11,7 +11,7 @@ import pytest
 from handoffd.doctor.service import (
     Service,
     installed,
-    of_this_account,
+    of_machine,
     path_in,
     service_of,
     unit_file_of,
@@ -134,15 +134,29 @@ def test_an_accounts_directories_name_its_unit(tmp_path: Path, name: tuple[str, 
     assert Service(unit="handoffd@build", account="build") == installed(environ, system_units=tmp_path)
 
 
-def test_the_machines_service_of_who_asks_is_found_unless_directories_are_named(tmp_path: Path) -> None:
-    """With the way in which it is asked."""
+def test_the_machines_service_of_the_account_that_asks(tmp_path: Path) -> None:
+    """With the way in which the account asks it; directories that are named are another daemon's."""
     account = pwd.getpwuid(os.geteuid()).pw_name
-    assert of_this_account({}, tmp_path) is None
+    assert of_machine({}, tmp_path) is None
     (tmp_path / f"handoffd@{account}.service").touch()
-    service = of_this_account({}, tmp_path)
+    service = of_machine({}, tmp_path)
     assert service is not None
     state = f"HANDOFFD_STATE_DIR=/var/lib/handoffd/{account}"
     assert f"env {state} HANDOFFD_RUNTIME_DIR=/run/handoffd/{account} handoffd stop" == service.ask(
         "handoffd stop"
     )
-    assert of_this_account({"HANDOFFD_STATE_DIR": "/elsewhere"}, tmp_path) is None
+    assert of_machine({"HANDOFFD_STATE_DIR": "/elsewhere"}, tmp_path) is None
+
+
+def test_the_machines_service_of_another_account_is_roots_business(tmp_path: Path) -> None:
+    """Root has none of its own, and asks as the account, which may have no shell."""
+    for name in ("handoffd@.service", "handoffd@zoe.service", "handoffd@build.service"):
+        (tmp_path / name).touch()
+    service = of_machine({}, tmp_path)
+
+    if os.geteuid() != 0:
+        assert service is None
+        return
+    assert Service(unit="handoffd@build", account="build") == service
+    assert service.ask("handoffd status").startswith("sudo -u build env HANDOFFD_STATE_DIR=/var/lib/handoffd")
+    assert service.elsewhere.startswith("handoffd@build is the service of build, and keeps")
