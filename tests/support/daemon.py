@@ -212,7 +212,7 @@ class Daemon:
         track: Json = view["tracks"][0]
         return track
 
-    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 300) -> Json:
+    def wait_for(self, project: Path, done: Callable[[Json], bool], within_s: float = 120) -> Json:
         """Return the track once `done` says so."""
         latest: Json = {}
 
@@ -228,7 +228,7 @@ class Daemon:
             raise AssertionError(f"{error}\nlast seen: {json.dumps(latest, indent=1)}\n{log}") from error
         return latest
 
-    def wait_at(self, project: Path, step: str, status: str, within_s: float = 300) -> Json:
+    def wait_at(self, project: Path, step: str, status: str, within_s: float = 120) -> Json:
         """Return the track once it stands at `step` with `status`."""
         return self.wait_for(project, lambda t: (t["step"], t["status"]) == (step, status), within_s)
 
