@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -43,27 +44,15 @@ PRESETS = sorted(path.stem for path in (ROOT / "config" / "presets").glob("*.yam
 
 # --- lists that may only get shorter ------------------------------------------------------------------
 
-WITHOUT_UNIT_TEST: Mapping[str, str] = {
-    "app/daemon.py": "the composition root: tests/acceptance and tests/integration boot it whole",
-    "app/lending.py": "the same, without loops: tests/acceptance give verbs by it",
-    "app/parts.py": "the graph of both",
-    "store/records.py": "values without behaviour, tested with the journal",
-}
-"""Modules with code and no test file of their own, each with the reason."""
-
-TESTS_OF_NO_MODULE: Mapping[str, str] = {
-    "execute/stream/test_recordings.py": "what the real programs printed, read by the rules that ship",
-    "engine/test_machine.py": "the whole state machine at once, whatever sequence of events it is given",
-}
-"""Test files below tests/unit that mirror no module, each with the reason."""
-
-LONG_MODULES: Mapping[str, int] = {}
-"""Modules of more than 400 lines, with how many they may have."""
+EXCEPTIONS: Mapping[str, list[str]] = json.loads((ROOT / "tests/data/tree.json").read_text("utf-8"))
+"""Files below the floor, files that could live in their only importer, packages too small or too large."""
 
 LONG_FUNCTIONS: Mapping[str, int] = {}
 """Functions of more than 60 lines, with how many they may have."""
 
-MODULE_LINES, FUNCTION_LINES = 400, 60
+FLOOR, CEILING, FUSED, FUNCTION_LINES = 60, 600, 500, 60
+"""Lines of the shortest file and the longest, of two that should be one, of the longest function."""
+PACKAGE_FILES = range(3, 21)
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}
 
 
@@ -78,53 +67,74 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def has_code(module: Path) -> bool:
-    """Return whether a module defines anything that can be tested."""
-    return any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        for node in parsed(module).body
+def lines_of(module: Path) -> int:
+    """Return how long a module is."""
+    return len((PACKAGE / module).read_text("utf-8").splitlines())
+
+
+def imported(module: Path) -> set[Path]:
+    """Return the modules of the package that a module imports, wherever in its text."""
+    names = set()
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    paths = {Path(*name.split(".")[1:]).with_suffix(".py") for name in names if name.startswith("handoffd.")}
+    return paths & set(MODULES) - {module}
+
+
+def stands_alone(module: Path) -> bool:
+    """Return whether a module is a file for a reason of its own: a verb, a port, or a program."""
+    classes = [node for node in parsed(module).body if isinstance(node, ast.ClassDef)]
+    port = bool(classes) and all("Protocol" in map(ast.unparse, node.bases) for node in classes)
+    program = "__main__" in (PACKAGE / module).read_text("utf-8")
+    return module.stem == "__init__" or module.parts[0] == "cli" or port or program
+
+
+def test_no_file_is_a_sliver_or_too_long_to_find_anything_in() -> None:
+    """What is shorter is known, and the list may only shrink."""
+    lengths = {module: lines_of(module) for module in MODULES if module.stem != "__init__"}
+
+    assert [] == [str(module) for module, lines in lengths.items() if lines > CEILING]
+    assert {str(module) for module, lines in lengths.items() if lines < FLOOR} <= set(EXCEPTIONS["short"])
+
+
+def test_a_file_with_one_importer_lives_in_that_importer() -> None:
+    """Unless both together are too long, or it is a file for a reason of its own."""
+    importers: dict[Path, set[Path]] = {module: set() for module in MODULES}
+    for module in MODULES:
+        for other in imported(module):
+            importers[other].add(module)
+    single = {
+        str(module)
+        for module, users in importers.items()
+        if [module.parent] == [user.parent for user in users]
+        and not stands_alone(module)
+        and lines_of(module) + sum(map(lines_of, users)) <= FUSED
+    }
+
+    assert single <= set(EXCEPTIONS["one importer"])
+
+
+def test_a_package_is_a_room_and_no_cupboard_or_hall() -> None:
+    """Between 3 and 20 files, beside its `__init__`."""
+    files = Counter(module.parent for module in MODULES if module.stem != "__init__")
+
+    assert {str(package) for package, count in files.items() if count not in PACKAGE_FILES} <= set(
+        EXCEPTIONS["packages"]
     )
 
 
-def test_files_of(module: Path) -> set[Path]:
-    """Return where the test of a module may be: mirrored whole, or in the folder of its top package."""
-    *packages, _ = module.parts
-    of_package = packages[-1] if packages else "package"
-    stem = of_package if module.stem == "__init__" else module.stem
-    if module.stem == "__init__":
-        packages = packages[:-1]
-    return {Path(*folders, f"test_{stem}.py") for folders in (packages, packages[:1])}
+def test_tests_mirror_the_packages() -> None:
+    """The tests of a package are in the folder of its name, and nowhere else."""
+    packages = {module.parent for module in MODULES}
+    folders = {path.relative_to(UNIT).parent for path in UNIT.rglob("test_*.py")}
 
-
-test_files_of.__test__ = False  # type: ignore[attr-defined]  # no test, whatever its name says to pytest
-
-
-def test_every_module_with_code_has_its_test_file() -> None:
-    """Where one looks for a module's test is where it is."""
-    missing = {
-        str(module)
-        for module in MODULES
-        if has_code(module) and not any((UNIT / path).exists() for path in test_files_of(module))
+    assert folders <= packages
+    assert {package for package in packages if package.parts[:1] != ("app",)} <= folders | {Path()} | {
+        Path(name) for name in EXCEPTIONS["without unit tests"]
     }
-
-    assert sorted(WITHOUT_UNIT_TEST) == sorted(missing)
-
-
-def test_every_test_file_has_its_module() -> None:
-    """What was tested and is gone takes its test with it."""
-    mirrored = {path for module in MODULES for path in test_files_of(module)}
-    lost = {str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py")} - {
-        str(path) for path in mirrored
-    }
-
-    assert sorted(TESTS_OF_NO_MODULE) == sorted(lost)
-
-
-def test_no_module_is_longer_than_can_be_read_at_once() -> None:
-    """What is longer is known, and may only get shorter."""
-    lengths = {str(module): len((PACKAGE / module).read_text("utf-8").splitlines()) for module in MODULES}
-
-    assert LONG_MODULES == {module: lines for module, lines in lengths.items() if lines > MODULE_LINES}
 
 
 def test_no_function_is_longer_than_can_be_read_at_once() -> None:
