@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,15 @@ def ran(folder: Path, source: str, *options: str) -> str:
         (folder / f"test_after_{number:02}.py").write_text("def test_passes(): pass\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(REPOSITORY / "pyproject.toml"), str(folder)]
     command += ["-p", "no:cacheprovider", "-o", "testpaths=", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert 1 == done.returncode, done.stdout + done.stderr
     return done.stdout
 
