@@ -37,7 +37,7 @@ from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.table import shipped_layers
 from handoffd.logs import configure_logging
-from handoffd.notify.fanout import Notifier
+from handoffd.notify.notifier import Notifier
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State

@@ -12,10 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from handoffd.errors import StoreError
-from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Opening, Parcel
-from handoffd.notify.hours import Reason
+from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
-from handoffd.notify.outbox import Waiting
+from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Opening, Parcel, Reason
 
 NOTICE = Notice(
     id="main-7",

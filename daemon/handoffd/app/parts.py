@@ -14,7 +14,7 @@ from handoffd.credentials import opened
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
-from handoffd.notify.fanout import Notifier
+from handoffd.notify.notifier import Notifier
 from handoffd.settings import Settings
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal

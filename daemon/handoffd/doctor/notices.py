@@ -12,7 +12,7 @@ import anyio
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.openness import open_to_others, too_open
 from handoffd.notify.apprise import AppriseSink
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.ports import Undelivered
 from handoffd.settings_notify import NotifySettings, SinkSettings
 
 CHECK = "notices"

@@ -20,7 +20,7 @@ from handoffd.control.client import Json
 from handoffd.control.notices import trials_json
 from handoffd.control.service import Caller, Service
 from handoffd.logs import configure_logging
-from handoffd.notify.trial import try_sinks
+from handoffd.notify.sinks import try_sinks
 from handoffd.settings import LogSettings, Settings
 
 _T = TypeVar("_T")

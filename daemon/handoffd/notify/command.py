@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from handoffd.notify.notice import Notice
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.ports import Undelivered
 from handoffd.settings_notify import Forms
 
 ID_VARIABLE = "HANDOFFD_NOTICE_ID"

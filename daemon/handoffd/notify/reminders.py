@@ -1,15 +1,20 @@
 """Telling people again of what waits for them.
 
 What waits is in the box; here is only when each matter is due, in a heap, so that this costs by what waits
-and by nothing else. Whether a matter still waits is asked when it is due, and not before: nobody has to
-say that a gate was decided, with a daemon or without one.
+and by nothing else. Whether a matter still waits is asked when it is due, and not before: a gate may be
+decided with a daemon or without one, and need not be reported here.
+
+When a reminder is due follows from how long a matter has waited and what was told of it. How far that
+ladder was climbed is remembered as minutes, not as the number of a rung: so no rung is told of twice when
+the settings change meanwhile, and those that were passed while nothing could look (the machine slept, the
+clock was put forward) are told of as one.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -18,13 +23,49 @@ import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.box import STANDS, Box, Matter
-from handoffd.notify.ladder import Due, due, next_at
 from handoffd.notify.notice import Notice
+from handoffd.notify.ports import STANDS, Box, Matter
 from handoffd.settings_notify import RemindSettings
 
 log = structlog.get_logger(__name__)
 
+
+# --- when --------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What is to be told now. Everything up to `reached_min` is done with then."""
+
+    reached_min: float
+    remind: bool
+    escalate_to: tuple[str, ...] = ()
+    """Sinks that are told besides."""
+
+
+def due(since: datetime, now: datetime, reached_min: float, ladder: RemindSettings) -> Due | None:
+    """Return what is to be told of a matter that has waited since then; None: nothing yet."""
+
+    def is_new(rung_min: float) -> bool:
+        return reached_min < rung_min and since + timedelta(minutes=rung_min) <= now
+
+    rungs = [rung for rung in ladder.after_min if is_new(rung)]
+    escalations = [rung for rung in ladder.escalate if is_new(rung.after_min)]
+    if not rungs and not escalations:
+        return None
+    return Due(
+        reached_min=max((*rungs, *(rung.after_min for rung in escalations))),
+        remind=bool(rungs),
+        escalate_to=tuple(dict.fromkeys(name for rung in escalations for name in rung.to)),
+    )
+
+
+def next_at(since: datetime, reached_min: float, ladder: RemindSettings) -> datetime | None:
+    """Return when the next rung is reached; None after the last one."""
+    rungs = (*ladder.after_min, *(rung.after_min for rung in ladder.escalate))
+    later = [rung for rung in rungs if rung > reached_min]
+    return since + timedelta(minutes=min(later)) if later else None
+
+
+# --- what waits --------------------------------------------------------------------------------------
 LOOK_S = 60.0
 """The wall clock is looked at this often while something waits: it may be put, and machines sleep."""
 

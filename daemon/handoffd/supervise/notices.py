@@ -19,9 +19,9 @@ from handoffd.engine.effects import Notify
 from handoffd.engine.track import Track
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Problem
-from handoffd.notify.box import STANDS
-from handoffd.notify.fanout import Notifier
 from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Notifier
+from handoffd.notify.ports import STANDS
 from handoffd.protocol.story import expand
 from handoffd.store.records import PendingEffect
 

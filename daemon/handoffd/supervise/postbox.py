@@ -9,10 +9,9 @@ import structlog
 
 from handoffd.engine.track import TrackKey
 from handoffd.engine.waiting import still_waits
-from handoffd.notify.box import Expired, Held, Lot, Matter, Opened, Parcel
-from handoffd.notify.hours import Reason
+from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
-from handoffd.notify.outbox import Waiting
+from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Parcel, Reason
 from handoffd.store.journal import Journal
 from handoffd.store.records import Lapsed, Outgoing, StoredMatter
 

@@ -35,7 +35,7 @@ from handoffd.engine.views import (
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.registry import AUTO
 from handoffd.mending import remedies
-from handoffd.notify.line import GivenUp
+from handoffd.notify.sink_workers import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
 from handoffd.supervise.heartbeats import POLL

@@ -12,7 +12,7 @@ from handoffd.execute.prices import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
 from handoffd.metrics.recorder import Recorder, Uncounted
-from handoffd.notify.fanout import Notifier
+from handoffd.notify.notifier import Notifier
 from handoffd.settings import Settings
 from handoffd.store.journal import Journal
 from handoffd.supervise.accounts import Accounts

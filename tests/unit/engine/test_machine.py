@@ -81,7 +81,7 @@ from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Phase, Track
 from handoffd.engine.transitions import TRANSITIONS
 from handoffd.engine.waiting import still_waits
-from handoffd.notify.fanout import WAITING
+from handoffd.notify.notifier import WAITING
 from handoffd.protocol.handoff import Absent, Handoff, Reading, Stale
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Reason, Status

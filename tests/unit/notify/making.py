@@ -12,9 +12,9 @@ import anyio
 from tests.support.notices import NOTICE, MemoryBox
 
 from handoffd.clock import SystemClock
-from handoffd.notify.fanout import Notifier, terms_of
-from handoffd.notify.line import GivenUp
 from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Notifier, terms_of
+from handoffd.notify.sink_workers import GivenUp
 from handoffd.settings_notify import NotifySettings, RemindSettings
 
 QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05, remind=RemindSettings(after_min=()))

@@ -15,9 +15,8 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, Server, serving
 
-from handoffd.notify.apprise import ARGV, AppriseSink
-from handoffd.notify.sink import Undelivered
-from handoffd.notify.worker import Worker
+from handoffd.notify.apprise import ARGV, AppriseSink, Worker
+from handoffd.notify.ports import Undelivered
 from handoffd.settings_notify import AppriseSettings
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.notices import NOTICE
 
 from handoffd.notify.command import CommandSink
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.ports import Undelivered
 from handoffd.settings_notify import NotifySettings
 
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/tmp", "SECRET_KEY": "do not tell"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.support.notices import NOTICE
 
-from handoffd.notify.digest import MOST_LISTED, Cover, folded
-from handoffd.notify.wording import MOST_BYTES, message
+from handoffd.notify.digests import MOST_LISTED, Cover, folded
+from handoffd.notify.notice import MOST_BYTES, message
 
 COVER = Cover(id="digest-1", place="/state", at=NOTICE.at)
 BLOG = replace(

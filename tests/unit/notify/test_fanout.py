@@ -13,9 +13,8 @@ from tests.support.notices import NOTICE, MemoryBox, serving
 from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
-from handoffd.notify.box import Opened, Parcel
-from handoffd.notify.fanout import Notifier, terms_of
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.notifier import Notifier, terms_of
+from handoffd.notify.ports import Opened, Parcel, Undelivered
 from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
 
 

@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from handoffd.notify.hours import Reason, digest_at, is_stale, quiet_until, release_at
+from handoffd.notify.digests import digest_at, is_stale, quiet_until, release_at
+from handoffd.notify.ports import Reason
 from handoffd.settings_notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 BERLIN = "Europe/Berlin"
@@ -157,7 +158,7 @@ def test_a_moment_too_far_ahead_is_one_of_another_clock() -> None:
 def test_without_a_zone_the_machines_counts() -> None:
     """With its summer time."""
     code = (
-        "from datetime import datetime; from handoffd.notify.hours import quiet_until;"
+        "from datetime import datetime; from handoffd.notify.digests import quiet_until;"
         "from handoffd.settings_notify import QuietSettings;"
         "q = QuietSettings(start='22:00', end='07:00');"
         "print(*(quiet_until(q, datetime.fromisoformat(t)) for t in"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.support.notices import NOTICE
 
-from handoffd.notify.box import Opening, Parcel
-from handoffd.notify.intake import Intake
+from handoffd.notify.notifier import Intake
+from handoffd.notify.ports import Opening, Parcel
 
 SHOP, BLOG = ("/srv/shop", ""), ("/srv/blog", "")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.notify.ladder import Due, due, next_at
+from handoffd.notify.reminders import Due, due, next_at
 from handoffd.settings_notify import RemindSettings
 
 SINCE = datetime(2026, 1, 10, 8, tzinfo=UTC)

@@ -12,13 +12,12 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
 from handoffd.errors import StoreError
-from handoffd.notify.box import Parcel
-from handoffd.notify.fanout import terms_of
-from handoffd.notify.line import GivenUp, Line, attempt
+from handoffd.notify.delivery_policy import Waiting
+from handoffd.notify.http_sinks import WebhookSink
 from handoffd.notify.notice import Notice
-from handoffd.notify.outbox import Waiting
-from handoffd.notify.sink import Undelivered
-from handoffd.notify.webhook import WebhookSink
+from handoffd.notify.notifier import terms_of
+from handoffd.notify.ports import Parcel, Undelivered
+from handoffd.notify.sink_workers import GivenUp, Line, attempt
 from handoffd.settings_notify import NotifySettings, WebhookSettings
 
 NO_ROUTE = Undelivered("no route")

@@ -12,10 +12,9 @@ from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import QUICK, Recording
 
 from handoffd.clock import SystemClock
-from handoffd.notify.box import Parcel
-from handoffd.notify.fanout import terms_of
-from handoffd.notify.lines import Lines
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.notifier import terms_of
+from handoffd.notify.ports import Parcel, Undelivered
+from handoffd.notify.sink_workers import Lines
 from handoffd.settings_notify import SinkSettings
 
 ONE, OTHER = SinkSettings(command=("one",)), SinkSettings(command=("other",))

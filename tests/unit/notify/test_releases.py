@@ -13,8 +13,8 @@ from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, MemoryBox
 from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
 
-from handoffd.notify.fanout import Notifier, terms_of
-from handoffd.notify.line import Terms
+from handoffd.notify.notifier import Notifier, terms_of
+from handoffd.notify.sink_workers import Terms
 from handoffd.settings_notify import NotifySettings
 
 QUIET = {"start": "22:00", "end": "07:00", "timezone": "UTC"}

@@ -14,9 +14,9 @@ from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
 from tests.unit.notify.test_releases import QUIET, telling
 
 from handoffd.errors import StoreError
-from handoffd.notify.box import Matter
-from handoffd.notify.fanout import Notifier
 from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Notifier
+from handoffd.notify.ports import Matter
 from handoffd.notify.reminders import Reminders, span
 from handoffd.settings_notify import NotifySettings
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.notices import NOTICE
 
-from handoffd.notify.routing import sinks_for
+from handoffd.notify.notifier import sinks_for
 from handoffd.settings_notify import NotifySettings
 
 SINKS = ("mail", "phone")

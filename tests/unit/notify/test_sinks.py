@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.command import CommandSink
-from handoffd.notify.ntfy import NtfySink
-from handoffd.notify.sinks import sinks_of
-from handoffd.notify.webhook import WebhookSink
+from handoffd.notify.http_sinks import NtfySink, WebhookSink
+from handoffd.notify.sinks import sink_of
 from handoffd.settings_notify import NotifySettings
 
 
@@ -18,8 +17,8 @@ def test_each_form_has_its_sink_and_each_sink_its_name() -> None:
     }  # fmt: skip
     own = {f"my-{form}": {form: value} for form, value in forms.items()}
 
-    made = sinks_of(NotifySettings.model_validate({**forms, "sinks": own}), {})
+    settings = NotifySettings.model_validate({**forms, "sinks": own}).named()
+    made = [sink_of(name, sink, {}) for name, sink in settings.items()]
     kinds = (CommandSink, WebhookSink, NtfySink, AppriseSink)
     assert [*forms, *own] == [sink.name for sink in made]
     assert [*kinds, *kinds] == [type(sink) for sink in made]
-    assert [] == sinks_of(NotifySettings(), {})

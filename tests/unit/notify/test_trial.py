@@ -10,7 +10,7 @@ from tests.support.notices import serving
 
 from handoffd.clock import SystemClock
 from handoffd.errors import NotFound
-from handoffd.notify.trial import Trial, try_sinks
+from handoffd.notify.sinks import Trial, try_sinks
 from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.notices import NOTICE
 
-from handoffd.notify.wording import MOST_BYTES, MOST_HEADLINE, headline, message
+from handoffd.notify.notice import MOST_BYTES, MOST_HEADLINE, headline, message
 
 
 def test_a_message_has_all_that_a_tired_person_needs() -> None:

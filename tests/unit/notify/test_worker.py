@@ -13,7 +13,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 
-from handoffd.notify.worker import MOST_BYTES, Worker, WorkerFailed
+from handoffd.notify.apprise import MOST_BYTES, Worker, WorkerFailed
 
 ECHO = """
 import json, os, sys

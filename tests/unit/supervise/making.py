@@ -22,8 +22,8 @@ from tests.support.runs import end_processes
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
-from handoffd.notify.fanout import Notifier, terms_of
 from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
 from handoffd.settings import CapSettings, ExecuteSettings, SchedulingSettings, Settings

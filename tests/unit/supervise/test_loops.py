@@ -31,7 +31,7 @@ from handoffd.engine.requests import Approved, Initialised, Noted, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
-from handoffd.notify.line import GivenUp
+from handoffd.notify.sink_workers import GivenUp
 from handoffd.protocol.state import Status
 from handoffd.settings import ProjectCaps
 from handoffd.store.lock import acquire, project_lock_path

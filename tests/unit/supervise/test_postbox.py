@@ -19,9 +19,8 @@ from tests.unit.store.making import KEY, opened, record
 from tests.unit.supervise.making import track_of
 
 from handoffd.clock import SystemClock
-from handoffd.notify.box import Expired, Held, Matter, Opened, Opening, Parcel
-from handoffd.notify.fanout import Notifier
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.notifier import Notifier
+from handoffd.notify.ports import Expired, Held, Matter, Opened, Opening, Parcel, Undelivered
 from handoffd.protocol.state import Status
 from handoffd.store.journal import Journal
 from handoffd.supervise.postbox import Postbox

@@ -34,7 +34,7 @@ from handoffd.engine.requests import Aborted, Initialised, Noted, Started
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
-from handoffd.notify.line import GivenUp
+from handoffd.notify.sink_workers import GivenUp
 from handoffd.settings import WatchSettings
 from handoffd.supervise.accounts import Accounts
 from handoffd.supervise.roster import Roster

@@ -1,10 +1,10 @@
 """Sends each notice to the sinks it is for, and lets none of them hold up anything else.
 
-Whoever decides that a person must be told only hands the notice in. It is recorded first, for each
-sink apart, and then each sink's own line sends it: at least once, under an id that stays the same.
+The code that decides that a person must be told only hands the notice in. It is recorded first, for each
+sink apart, and then each sink's own worker sends it: at least once, under an id that stays the same.
 So a webhook that hangs delays neither the command nor the daemon, and a crash loses nothing.
 
-What a sink is not to be told yet (quiet hours, digests, bursts) is recorded as held back; `releases`
+What a sink is not to be told yet (quiet hours, digests, bursts) is recorded as held back; `digests`
 folds it into one notice when the time has come. What waits for a person is told again by `reminders`.
 """
 
@@ -13,32 +13,29 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import islice
 
 import anyio
 import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.box import Box, Held, Lane, Matter, Opening, Parcel
-from handoffd.notify.burst import Bursts
-from handoffd.notify.hours import Reason, quiet_until
-from handoffd.notify.intake import Intake
-from handoffd.notify.ladder import Due
-from handoffd.notify.line import GivenUp, Terms
-from handoffd.notify.lines import Lines
+from handoffd.notify.delivery_policy import Pauses
+from handoffd.notify.digests import Releases, quiet_until
 from handoffd.notify.notice import Notice, sign_of
-from handoffd.notify.outbox import Pauses
-from handoffd.notify.releases import Releases
-from handoffd.notify.reminders import Reminders, reminders_of
-from handoffd.notify.routing import GroupOf, sinks_for
-from handoffd.notify.sink import Sink
-from handoffd.notify.sinks import sink_of
-from handoffd.notify.trial import try_sinks
-from handoffd.settings_notify import NotifySettings, SinkSettings
+from handoffd.notify.ports import Box, Held, Lane, Matter, Opening, Parcel, Reason, Sink
+from handoffd.notify.reminders import Due, Reminders, reminders_of
+from handoffd.notify.sink_workers import GivenUp, Lines, Terms
+from handoffd.notify.sinks import sink_of, try_sinks
+from handoffd.settings_notify import GROUP, BurstSettings, NotifySettings, RouteSettings, SinkSettings
 
 log = structlog.get_logger(__name__)
+
 
 _BATCH = 200
 """How many notices are recorded at once."""
@@ -349,3 +346,127 @@ def _held_in(parcels: Sequence[Parcel]) -> list[Held]:
         for parcel in parcels
         for sink, reason in parcel.held.items()
     ]
+
+
+# --- what was handed in and is not recorded yet, in its order ----------------------------------------
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing waits for a person any more in a lane."""
+
+    lane: Lane
+
+
+class Intake:
+    """A queue of both. That a lane is over is in it once, however often it is said."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Parcel | Over] = deque()
+        self._latest: dict[Lane, bool] = {}
+        """For each lane whether something waits in it, by what was put in last."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, parcel: Parcel) -> None:
+        """Take a notice in."""
+        self._queue.append(parcel)
+        if parcel.opens is not None:
+            self._latest[parcel.opens.lane] = True
+
+    def put_over(self, lane: Lane, waits: Callable[[], bool]) -> bool:
+        """Take in that a lane is over; return whether that may be news.
+
+        `waits` tells whether something waits in it by what was taken out before.
+        """
+        latest = self._latest.get(lane)
+        if latest is False or (latest is None and not waits()):
+            return False
+        self._queue.append(Over(lane))
+        self._latest[lane] = False
+        return True
+
+    def parcels(self, most: int) -> list[Parcel]:
+        """Return the first notices; none when a lane that is over comes before."""
+        found = []
+        for one in islice(self._queue, most):
+            if not isinstance(one, Parcel):
+                break
+            found.append(one)
+        return found
+
+    def overs(self) -> list[Lane]:
+        """Return the first lanes that are over; none when a notice comes before."""
+        found = []
+        for one in self._queue:
+            if not isinstance(one, Over):
+                break
+            found.append(one.lane)
+        return found
+
+    def take(self, count: int) -> None:
+        """Take the first out: they are recorded."""
+        for _ in range(count):
+            self._queue.popleft()
+        if not self._queue:
+            self._latest.clear()
+
+    def take_those_of_no_order(self) -> list[Parcel]:
+        """Take out the notices that nobody would repeat."""
+        taken = [one for one in self._queue if isinstance(one, Parcel) and one.order is None]
+        self._queue = deque(one for one in self._queue if isinstance(one, Over) or one.order is not None)
+        return taken
+
+
+# --- bursts ------------------------------------------------------------------------------------------
+class Bursts:
+    """How many notices of one kind a sink was given lately; what goes beyond that is folded into one.
+
+    Counts by sink and kind. Times are seconds of a clock that only goes forward."""
+
+    def __init__(self) -> None:
+        self._lately: dict[tuple[str, str], deque[float]] = {}
+
+    def admit(self, sink: str, kind: str, now_s: float, settings: BurstSettings) -> bool:
+        """Return whether one more may be told by itself, and count it then."""
+        lately = self._lately.setdefault((sink, kind), deque())
+        while lately and now_s - lately[0] >= settings.within_s:
+            lately.popleft()
+        if len(lately) >= settings.most:
+            return False
+        lately.append(now_s)
+        return True
+
+
+# --- routes: the first that fits decides, as in the rules of a firewall ------------------------------
+GroupOf = Callable[[str], str | None]
+"""Returns the group of the project at a root."""
+
+
+def sinks_for(
+    notice: Notice, settings: NotifySettings, sinks: Iterable[str], group_of: GroupOf
+) -> tuple[str, ...]:
+    """Return those of `sinks` that are told of a notice. What no route fits goes to all of them."""
+    if notice.kind not in settings.events:
+        return ()
+    return _routed(notice, settings.routes, sinks, group_of)
+
+
+def _routed(
+    notice: Notice, routes: Sequence[RouteSettings], sinks: Iterable[str], group_of: GroupOf
+) -> tuple[str, ...]:
+    route = next((route for route in routes if _fits(route, notice, group_of)), None)
+    return tuple(sinks) if route is None else tuple(name for name in sinks if name in route.to)
+
+
+def _fits(route: RouteSettings, notice: Notice, group_of: GroupOf) -> bool:
+    if route.kinds is not None and notice.kind not in route.kinds:
+        return False
+    if route.projects is None:
+        return True
+    return any(_means(pattern, notice, group_of) for pattern in route.projects)
+
+
+def _means(pattern: str, notice: Notice, group_of: GroupOf) -> bool:
+    if pattern.startswith(GROUP):
+        return group_of(notice.project) == pattern.removeprefix(GROUP)
+    return any(fnmatchcase(name, pattern) for name in (notice.name, notice.project))

@@ -1,8 +1,8 @@
-"""What the fan-out asks of whoever keeps notices until they are delivered: the journal, in the daemon.
+"""What the notifier asks of others: a box that keeps notices, and sinks that take them.
 
-`lived_s` in these methods is a clock that goes on from one life of the daemon to the next and stands
-still between them. Ages are measured by it: neither a jump of the wall clock nor a machine that was
-off makes a notice old.
+The box is the journal, in the daemon. `lived_s` in its methods is a clock that goes on from one life of the
+daemon to the next and does not move between them. Ages are measured by it: neither a jump of the wall clock
+nor a machine that was off makes a notice old.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
-from handoffd.notify.hours import Reason
+from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
-from handoffd.notify.outbox import Waiting
+
+Reason = Literal["quiet", "digest", "burst"]
+"""Why a notice is held back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +146,28 @@ class Box(Protocol):
 
     async def expire(self, sink: str, age_s: float, lived_s: float) -> tuple[Expired, ...]:
         """Give up what has waited for a sink for `age_s` or longer, by the clock of the daemon's lives."""
+
+
+# --- sinks -------------------------------------------------------------------------------------------
+class Undelivered(Exception):
+    """A notice did not get through. Not `worth_retrying`: this sink will never take this very notice.
+
+    The message is logged, so it must hold nothing secret.
+    """
+
+    def __init__(self, why: str, *, worth_retrying: bool = True) -> None:
+        super().__init__(why)
+        self.why = why
+        self.worth_retrying = worth_retrying
+
+
+class Sink(Protocol):
+    """A way to reach a person."""
+
+    name: str
+
+    async def deliver(self, notice: Notice) -> None:
+        """Deliver one notice within the sink's own time limit, or raise Undelivered."""
+
+    def close(self) -> None:
+        """Let go of what it holds while it has nothing to do; the next delivery takes it up again."""

@@ -1,4 +1,4 @@
-"""One POST to a web address that is a secret.
+"""Sinks that are told by one POST: a webhook, and a topic of an ntfy server.
 
 Standard library only, in a worker thread. The address is a secret (most services put the key into its
 path or query): only scheme and host are ever told, and no library error whose text may quote the
@@ -8,17 +8,101 @@ rest. Redirects are not followed: they would turn the POST into a GET, or lead e
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import ssl
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio
 import anyio.to_thread
 
-from handoffd.notify.sink import Undelivered
+from handoffd.notify.notice import Notice, headline, message
+from handoffd.notify.ports import Undelivered
+from handoffd.settings_notify import NtfySettings, WebhookSettings
 
+# --- a URL of the user -------------------------------------------------------------------------------
+ID_HEADER = "Idempotency-Key"
+_ABOUT_THIS_NOTICE = frozenset({400, 413, 415, 422})
+"""Answers about this very notice. All others may be mended: a server, an address, a key."""
+
+
+class WebhookSink:
+    """Posts the notice as JSON; any answer of the 200s is a delivery."""
+
+    def __init__(self, settings: WebhookSettings, name: str = "webhook") -> None:
+        self.name = name
+        self._settings = settings
+
+    async def deliver(self, notice: Notice) -> None:
+        """Post `notice`; raises Undelivered with the place and the reason."""
+        address = self._settings.url.get_secret_value()
+        body = notice.as_json().encode("utf-8", "replace")
+        status = await post(address, body, {ID_HEADER: notice.id}, self._settings.timeout_s)
+        judge(address, status, _ABOUT_THIS_NOTICE)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+# --- ntfy: notices on telephones, with a priority by kind --------------------------------------------
+PRIORITIES: Final[Mapping[str, int]] = {
+    "needs_human": 4, "timeout": 4, "blocked": 4, "reminder": 4, "escalation": 5, "done": 3, "warning": 3,
+}  # fmt: skip
+"""Of the five that ntfy knows; 3 is its usual one, 5 breaks through what a telephone holds back."""
+
+_TAGS: Final[Mapping[str, str]] = {
+    "needs_human": "raised_hand", "timeout": "hourglass", "blocked": "no_entry", "reminder": "bell",
+    "escalation": "rotating_light", "done": "white_check_mark", "warning": "warning", "digest": "memo",
+}  # fmt: skip
+_TOO_LARGE = frozenset({413})
+_KEYS = frozenset({401, 403})
+
+
+class NtfySink:
+    """Publishes the notice in words, as JSON, so that nothing of it has to fit into a header.
+
+    ntfy has no keys against repetition: a notice that is sent again is shown again.
+    """
+
+    def __init__(self, settings: NtfySettings, name: str = "ntfy") -> None:
+        self.name = name
+        self._settings = settings
+
+    async def deliver(self, notice: Notice) -> None:
+        """Publish `notice`; raises Undelivered with the place and the reason."""
+        settings = self._settings
+        body = json.dumps(published(notice, settings), ensure_ascii=False).encode("utf-8", "replace")
+        token = settings.token
+        headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
+        status = await post(settings.server, body, headers, settings.timeout_s)
+        if status in _KEYS:
+            raise Undelivered(
+                f"{place_of(settings.server)} answered {status}: it wants a (better) notify token"
+            )
+        judge(settings.server, status, _TOO_LARGE)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+def published(notice: Notice, settings: NtfySettings) -> dict[str, Any]:
+    """Return what ntfy is given, as plain JSON values."""
+    given = {**PRIORITIES, **{str(kind): priority for kind, priority in settings.priority.items()}}
+    tag = _TAGS.get(notice.kind)
+    body: dict[str, Any] = {
+        "topic": settings.topic.get_secret_value(),
+        "title": headline(notice),
+        "message": message(notice),
+        "priority": given.get(notice.kind, 3),
+        "tags": [*([tag] if tag else []), *settings.tags],
+    }
+    return body if settings.click is None else {**body, "click": settings.click}
+
+
+# --- one POST ----------------------------------------------------------------------------------------
 _LATER_S = 5.0
 
 

@@ -1,0 +1,302 @@
+"""What is held back (quiet hours, digests, bursts), and the digests that take its place in time.
+
+The box has what is held back, and folds it in one transaction: a crash before leaves it held, a
+crash after leaves the digest waiting for its sink. So there is one digest, and never none.
+
+A time of the day means what the clock on the wall of that zone shows, also on the days on which it is
+put forward or back; lengths are true ones, between two instants.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import anyio
+import structlog
+
+from handoffd.clock import Clock
+from handoffd.errors import StoreError
+from handoffd.notify.notice import ITEM, Notice, and_more, cut
+from handoffd.notify.ports import Box, Held, Reason
+from handoffd.notify.reminders import LOOK_S
+from handoffd.settings_notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+
+log = structlog.get_logger(__name__)
+
+
+MOST_READ: Final = 200
+"""Notices of a digest whose texts are read; it lists fewer."""
+
+ASKING: Final = frozenset({"needs_human", "timeout", "blocked", "reminder", "escalation"})
+"""The kinds of notices of a track that ask somebody to decide."""
+
+Key = tuple[str, Reason]
+
+
+class Releases:
+    """Sinks and why they are not told yet. `released` hears of a sink that has a digest to get."""
+
+    def __init__(
+        self,
+        box: Box,
+        clock: Clock,
+        lived_s: Callable[[], float],
+        released: Callable[[str], None],
+        *,
+        place: str,
+        retry_s: float,
+    ) -> None:
+        self._box = box
+        self._clock = clock
+        self._lived_s = lived_s
+        self._released = released
+        self._place = place
+        self._retry_s = retry_s
+        self._settings = NotifySettings()
+        self._sinks: Mapping[str, SinkSettings] = {}
+        self._since: dict[Key, datetime] = {}
+        self._due: dict[Key, datetime] = {}
+        self._news = anyio.Event()
+
+    def configure(self, settings: NotifySettings, sinks: Mapping[str, SinkSettings]) -> None:
+        """Go on by other settings."""
+        self._settings, self._sinks = settings, sinks
+        self._due = {}
+        self._news.set()
+
+    def add(self, held: Iterable[Held]) -> None:
+        """Take what is recorded as held back."""
+        for one in held:
+            self._since.setdefault((one.sink, one.reason), one.since)
+            self._news.set()
+
+    def upcoming(self) -> Mapping[Key, datetime]:
+        """Return when each sink is told of what is held back for each reason."""
+        now = self._clock.now()
+        return {key: self._moment(key, now) for key in self._since if key[0] in self._sinks}
+
+    async def run(self) -> None:
+        """Release what is due, until cancelled."""
+        while True:
+            self._news = anyio.Event()
+            try:
+                pause_s = await self._look()
+            except StoreError as error:
+                log.warning("digests wait for the journal", error=error.message)
+                pause_s = self._retry_s
+            with anyio.move_on_after(pause_s):
+                await self._news.wait()
+
+    async def _look(self) -> float:
+        """Release what is due; return after how many seconds to look again."""
+        now = self._clock.now()
+        for key in [key for key in self._since if key[0] in self._sinks]:
+            if self._moment(key, now) > now:
+                continue
+            # What was due may have come into quiet hours meanwhile: an earlier daemon held it back.
+            again = release_at(key[1], self._sinks[key[0]], self._settings, self._since[key], now)
+            if again > now:
+                self._due[key] = again
+                continue
+            await self._release(key, now)
+        moments = [self._moment(key, now) for key in self._since if key[0] in self._sinks]
+        if not moments:
+            return float("inf")  # nothing is held back, perhaps for days
+        return min(max((min(moments) - now).total_seconds(), 0.0), LOOK_S)
+
+    def _moment(self, key: Key, now: datetime) -> datetime:
+        moment = self._due.get(key)
+        if moment is None or is_stale(moment, now, self._settings):
+            sink = self._sinks[key[0]]
+            self._since[key] = min(self._since[key], now)
+            moment = self._due[key] = release_at(key[1], sink, self._settings, self._since[key], now)
+        return moment
+
+    async def _release(self, key: Key, now: datetime) -> None:
+        # What is held back from here on is added again, and may be in this digest or in the next one.
+        since = self._since.pop(key)
+        self._due.pop(key, None)
+        try:
+            await self._fold(*key, now)
+        except StoreError:
+            self._since[key] = since
+            raise
+
+    async def _fold(self, sink: str, reason: Reason, now: datetime) -> None:
+        lot = await self._box.lot(sink, reason, MOST_READ)
+        if lot is not None and lot.notices:
+            # By chance, because the daemons of a team have the same hours, sinks and numbers.
+            name = f"{reason}-{sink}-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"
+            notices = [await self._as_it_stands(notice) for notice in lot.notices]
+            digest = folded(notices, lot.count, reason, Cover(id=name, place=self._place, at=now))
+            await self._box.fold(sink, reason, lot.upto, digest, self._lived_s())
+            log.info("notices told as one", sink=sink, reason=reason, count=lot.count)
+            self._released(sink)
+
+    async def _as_it_stands(self, notice: Notice) -> Notice:
+        """Return a notice without what to type if what it tells of waits no more.
+
+        Hours may have passed: the same command would decide on something else now.
+        """
+        if notice.kind not in ASKING or not notice.track:
+            return notice
+        if await self._box.outlook(notice.of or notice.id) is not None:
+            return notice
+        return replace(notice, text=f"{notice.text} (that is over by now)", action=None)
+
+
+# --- when: functions of the settings and the time ----------------------------------------------------
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = timedelta(days=1)
+_LONGEST_QUIET_DAYS = 8
+_SLACK = timedelta(hours=2)
+"""By so much a day may be longer than 24 h when clocks are changed, and some."""
+
+
+def quiet_until(quiet: QuietSettings | None, now: datetime) -> datetime | None:
+    """Return when the quiet hours end that are now; None when there are none now."""
+    if quiet is None:
+        return None
+    until = _window_end(quiet, now)
+    for _ in range(_LONGEST_QUIET_DAYS):  # one that begins when another ends goes on
+        longer = None if until is None else _window_end(quiet, until)
+        if longer is None:
+            break
+        until = longer
+    return until
+
+
+def _window_end(quiet: QuietSettings, now: datetime) -> datetime | None:
+    zone = _zone(quiet.timezone)
+    start, end = time.fromisoformat(quiet.start), time.fromisoformat(quiet.end)
+    today = now.astimezone(zone).date()
+    for day in (today - _DAY, today):
+        if quiet.days is not None and _DAYS[day.weekday()] not in quiet.days:
+            continue
+        last = day if end > start else day + _DAY
+        if _instant(day, start, zone) <= now < (over := _instant(last, end, zone)):
+            return over
+    return None
+
+
+def digest_at(digest: DigestSettings, since: datetime) -> datetime:
+    """Return when that is told which is collected since then."""
+    if digest.every_h is not None:
+        return since + timedelta(hours=digest.every_h)
+    assert digest.at is not None  # checked with the settings
+    zone, at = _zone(digest.timezone), time.fromisoformat(digest.at)
+    day = since.astimezone(zone).date()
+    moments = (_instant(day + _DAY * ahead, at, zone) for ahead in range(3))
+    return next(moment for moment in moments if moment > since)
+
+
+def release_at(
+    reason: Reason, sink: SinkSettings, settings: NotifySettings, since: datetime, now: datetime
+) -> datetime:
+    """Return when that is told to a sink which has been held back since then; `now` when it is due.
+
+    A `since` that is later than `now` counts as now: the clock was put back. What no setting holds back
+    any more is due.
+    """
+    since = min(since, now)
+    moment = now
+    if reason == "burst":
+        moment = since + timedelta(seconds=settings.burst.within_s)
+    elif reason == "digest" and settings.digest is not None and sink.digest:
+        moment = digest_at(settings.digest, since)
+    if sink.quiet and (until := quiet_until(settings.quiet, max(moment, now))) is not None:
+        moment = until
+    return max(moment, now)
+
+
+def is_stale(moment: datetime, now: datetime, settings: NotifySettings) -> bool:
+    """Return whether a moment is further ahead than any can be: the clock was put back meanwhile."""
+    every_h = settings.digest.every_h if settings.digest is not None else None
+    longest = timedelta(hours=every_h or 0, days=_LONGEST_QUIET_DAYS) + _SLACK
+    return moment - now > longest
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    """Return a zone by its name; None for the machine's."""
+    return None if name is None else ZoneInfo(name)
+
+
+def _instant(day: date, at: time, zone: tzinfo | None) -> datetime:
+    """Return when a clock shows `at` on a day, the first time if it does twice."""
+    naive = datetime.combine(day, at)
+    there = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
+    return there.astimezone(UTC)
+
+
+# --- one notice instead of many: by project, each with what to type ----------------------------------
+MOST_LISTED = 40
+"""Notices that a digest lists; of more, it says how many. A sink with less room for words shows fewer."""
+_MOST_NAMED = 3
+_MOST_LINE = 220
+
+_WHY: dict[Reason, str] = {
+    "quiet": "they came about during the quiet hours (notify.quiet)",
+    "digest": "they are collected by your settings (notify.digest)",
+    "burst": "more came about at once than are told one by one (notify.burst)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cover:
+    """What is written on a digest: its id, the folder that it names as its project, and when it was made."""
+
+    id: str
+    place: str
+    at: datetime
+
+
+def folded(notices: Sequence[Notice], count: int, reason: Reason, cover: Cover) -> Notice:
+    """Return the notice that stands for `count` others, of which these are the first.
+
+    A single one stays what it is. Of several about one and the same matter (a gate, and reminders of it) the
+    last is listed.
+    """
+    assert notices
+    if count == 1:
+        return replace(notices[0], id=cover.id)
+    matters = _last_of_each_matter(notices)
+    listed = matters[:MOST_LISTED]
+    more = len(matters) - len(listed) + count - len(notices)
+    return Notice(
+        id=cover.id, at=cover.at, project=cover.place, name="handoffd", story=None, step="", kind="digest",
+        text=f"{count} notices: {_projects(notices, count)}", why=_WHY[reason], action="handoffd status",
+        count=count, lines=_lines(listed, more), more=more,
+    )  # fmt: skip
+
+
+def _last_of_each_matter(notices: Sequence[Notice]) -> list[Notice]:
+    last = {notice.of or notice.id: notice for notice in notices}
+    return [notice for notice in notices if last[notice.of or notice.id] is notice]
+
+
+def _projects(notices: Sequence[Notice], count: int) -> str:
+    """Return the first few projects, with how many notices are about them where that is known."""
+    names = [notice.name for notice in notices]
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    shown = [f"{name} ({number})" for name, number in counts.items()][:_MOST_NAMED]
+    rest = len(counts) > len(shown) or count > len(notices)
+    return cut(", ".join(shown), _MOST_LINE) + (" and others" if rest else "")
+
+
+def _lines(shown: Sequence[Notice], more: int) -> tuple[str, ...]:
+    lines: list[str] = []
+    for root, name in dict.fromkeys((notice.project, notice.name) for notice in shown):
+        lines.append(f"{cut(name, 60)}:")
+        lines += [_line(notice) for notice in shown if (notice.project, notice.name) == (root, name)]
+    return (*lines, and_more(more)) if more else tuple(lines)
+
+
+def _line(notice: Notice) -> str:
+    about = " ".join(part for part in (notice.story, notice.step) if part)
+    told = cut(f"{about}: {notice.text}" if about else notice.text, _MOST_LINE)
+    return f"{ITEM}{told} > {notice.action}" if notice.action else f"{ITEM}{told}"
