@@ -32,9 +32,9 @@ from handoffd.protocol.handoff_text import handoff_pieces
 from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import DONE, RuleBook
-from handoffd.protocol.schema import schemas
 from handoffd.protocol.state import Reason, State, Status
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.schema import schemas
 
 PACKAGE = ROOT / "daemon" / "handoffd"
 UNIT = ROOT / "tests" / "unit"

@@ -28,6 +28,7 @@ from tests.benchmarks.fleet import STORY, table
 from tests.benchmarks.measures import summary
 from tests.benchmarks.rows import Row, ratio
 
+from handoffd.app.logs import configure_logging
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
 from handoffd.engine.events import Advanced, Event, ExecutorExited, Exit
@@ -36,12 +37,11 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.table import shipped_layers
-from handoffd.logs import configure_logging
 from handoffd.notify.notifier import Notifier
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
-from handoffd.settings import LogSettings, SchedulingSettings, Settings
+from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
 from handoffd.store.atomic import replace_text
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record

@@ -23,9 +23,9 @@ import anyio
 from handoffd.app import daemon, parts
 from handoffd.cli.run import _reap_without_threads
 from handoffd.clock import SystemClock
-from handoffd.configure import load
 from handoffd.metrics.counted import Counted
-from handoffd.settings import Settings
+from handoffd.settings.loading import load
+from handoffd.settings.model import Settings
 
 TICK_S = 0.005
 

@@ -25,7 +25,7 @@ import anyio
 from tests.benchmarks.fleet import idle_projects
 from tests.benchmarks.measures import machine, summary
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.watcher import Watcher
 
 Json = dict[str, Any]

@@ -23,8 +23,8 @@ import handoffd
 from handoffd.cli import unitfiles
 from handoffd.cli.hardening import hardening_lines, without_namespaces
 from handoffd.cli.unitfiles import Installation, UnitFile
-from handoffd.resources import shared
-from handoffd.settings import ExecuteSettings
+from handoffd.settings.model import ExecuteSettings
+from handoffd.settings.paths import shared
 
 NAMES = ("handoffd.service", "handoffd-launcher.service", "handoffd@.service", "handoffd-launcher@.service")
 DAEMONS = ("handoffd.service", "handoffd@.service")

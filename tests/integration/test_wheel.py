@@ -57,7 +57,7 @@ def test_every_shipped_file_is_inside(unpacked: Path) -> None:
 def test_the_package_of_the_wheel_runs(unpacked: Path) -> None:
     """`--version`, the step table and the executors come from the wheel's own files."""
     version = python(unpacked, "-m", "handoffd", "--version")
-    where = python(unpacked, "-c", "import handoffd.resources as r; print(r.shared('config'))")
+    where = python(unpacked, "-c", "import handoffd.settings.paths as r; print(r.shared('config'))")
     rules = python(unpacked, "-m", "handoffd", "rules", "show", str(unpacked), "--json")
 
     assert handoffd.__version__ in version.stdout, version.stderr

@@ -17,7 +17,7 @@ from tests.chaos.stories import Odds
 from tests.support.eventually import eventually_sync
 
 from handoffd.errors import HandoffdError
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 REPOSITORY = Path(__file__).parents[2]
 GENTLE = Odds(lost=0, fail=0.012, elsewhere=0.004, asks=0.004, odd=0.05, refusals=False)

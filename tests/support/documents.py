@@ -40,7 +40,7 @@ from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rulebook import Layer, build_rulebook, sensitive_view
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -24,7 +24,7 @@ from handoffd.protocol.handoff import Absent, FileMark, Found, Handoff, HandoffM
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason, State, Status, TestCounts
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 T0 = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
 DISPATCH = "20260131T220000-00000000"

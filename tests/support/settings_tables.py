@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 from tests.support.markdown import plain, table
 
-from handoffd.configure import sensitive
 from handoffd.protocol import yamltext
-from handoffd.resources import shared
-from handoffd.settings import ProjectSettings
+from handoffd.settings.loading import sensitive
+from handoffd.settings.model import ProjectSettings
+from handoffd.settings.paths import shared
 
 
 def daemon_settings() -> str:

@@ -18,22 +18,22 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.app.logs import configure_logging
 from handoffd.app.memory import GIVE_BACK_EVERY_S, give_back, share_heaps
 from handoffd.app.parts import door_of, parts
 from handoffd.clock import SystemClock
-from handoffd.configure import Given
 from handoffd.control.peer import inside_executor
 from handoffd.control.server import ControlServer
 from handoffd.control.service import Service
-from handoffd.credentials import opened
 from handoffd.errors import HandoffdError
 from handoffd.inspection.templates import warmed
-from handoffd.logs import configure_logging
 from handoffd.metrics.counted import Counted
 from handoffd.metrics.exposition import exposition
 from handoffd.schedule.lag import follow as follow_lag
 from handoffd.schedule.poller import Scheduler
-from handoffd.settings import Settings
+from handoffd.settings.loading import Given
+from handoffd.settings.model import Settings
+from handoffd.settings.secrets import opened
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.gauges import gauges
 from handoffd.supervise.heartbeats import POLL, beats_of, stuck

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from handoffd.app.parts import parts, services_of
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.store.journal import Journal
 from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.roster import Roster

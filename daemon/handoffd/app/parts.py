@@ -10,12 +10,12 @@ import anyio
 
 from handoffd.clock import SystemClock
 from handoffd.control.tcp import TcpDoor
-from handoffd.credentials import opened
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.notify.notifier import Notifier
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
+from handoffd.settings.secrets import opened
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path

@@ -10,7 +10,7 @@ import click
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, shorten, table
 from handoffd.entrance.place import Place
-from handoffd.mending import remedies
+from handoffd.errors import remedies
 
 
 @click.group()
@@ -56,7 +56,7 @@ def show(place: Place, as_json: bool) -> None:
 
 
 def _load(place: Place, further: Any = None) -> Any:
-    from handoffd.configure import load
+    from handoffd.settings.loading import load
 
     with remedies("/"):  # what is not a variable or a flag is named in full
         return load({"config": place.config}, place.environ, further=further)

@@ -12,9 +12,9 @@ from handoffd.entrance.place import Place
 from handoffd.errors import InvalidFile
 
 if TYPE_CHECKING:
-    from handoffd.configure import Given
     from handoffd.doctor.examination import Subject
-    from handoffd.settings import Settings
+    from handoffd.settings.loading import Given
+    from handoffd.settings.model import Settings
 
 
 @click.command()
@@ -43,8 +43,8 @@ def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
 
 
 def _subject(place: Place) -> Subject:
-    from handoffd.configure import Given
     from handoffd.doctor.examination import Subject
+    from handoffd.settings.loading import Given
     from handoffd.supervise.mentioned import misfits
 
     given = Given(flags={"config": place.config}, environ=place.environ)
@@ -65,7 +65,7 @@ def _subject(place: Place) -> Subject:
 
 def _loaded(given: Given, further: Any = None) -> Any:
     """Return the settings, or what is wrong with them."""
-    from handoffd.mending import remedies
+    from handoffd.errors import remedies
 
     try:
         with remedies("/"):  # what is not a variable or a flag is named in full

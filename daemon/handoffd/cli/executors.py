@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from handoffd.execute.executor import Executor
     from handoffd.execute.installed import Installation
     from handoffd.execute.registry import ExecutorBook
-    from handoffd.settings import Settings
+    from handoffd.settings.model import Settings
 
 _HEAD = (
     "EXECUTOR",
@@ -88,8 +88,8 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
 
 def _book(place: Place) -> tuple[Settings, ExecutorBook]:
     """Return the settings, and the executors as they change them. Raises InvalidFile."""
+    from handoffd.errors import remedies
     from handoffd.execute.registry import Layer, load_book, shipped_layer
-    from handoffd.mending import remedies
 
     settings = place.settings()
     with remedies("/"):

@@ -151,8 +151,8 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
 
 def _quiet() -> None:
     """Leave the daemon's own log out: what matters is in the answer."""
-    from handoffd.logs import configure_logging
-    from handoffd.settings import LogSettings
+    from handoffd.app.logs import configure_logging
+    from handoffd.settings.model import LogSettings
 
     configure_logging(LogSettings(format="text", level="error"), stream=sys.stderr, environment={})
 

@@ -229,7 +229,7 @@ def _next(error: HandoffdError) -> str | None:
     """Return what to type next; a file that is wrong is opened, also where nobody said how."""
     if error.hint is not None or not isinstance(error, InvalidFile):
         return error.hint
-    from handoffd.mending import with_remedy
+    from handoffd.errors import with_remedy
 
     return with_remedy(error, os.getcwd()).hint
 

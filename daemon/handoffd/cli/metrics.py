@@ -21,7 +21,7 @@ def metrics(place: Place, dashboard: bool, alerts: bool) -> None:
     Prometheus itself asks the loopback port (`control.tcp`), or a file that a timer writes for node_exporter.
     """
     if dashboard or alerts:
-        from handoffd.resources import shared
+        from handoffd.settings.paths import shared
 
         name = "dashboard.json" if dashboard else "alerts.yaml"
         click.echo(shared("config", "prometheus", name).read_text(encoding="utf-8"), nl=False)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handoffd.cli.asking import json_option
-from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError
-from handoffd.mending import remedies
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError, remedies
 
 if TYPE_CHECKING:
     from handoffd.protocol.rules import RuleBook
@@ -134,7 +133,7 @@ def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
 
 def _settings() -> dict[str, Any]:
     """Return the person's own settings, as far as they matter here: who is told, in which language."""
-    from handoffd.configure import load
+    from handoffd.settings.loading import load
 
     with remedies("/"):
         settings = load().settings

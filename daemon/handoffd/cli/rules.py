@@ -12,8 +12,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import plain, table
 from handoffd.entrance.place import Place
-from handoffd.errors import NotFound
-from handoffd.mending import remedies
+from handoffd.errors import NotFound, remedies
 
 
 @click.group()

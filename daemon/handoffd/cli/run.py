@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from handoffd.entrance.place import Place
-from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile
-from handoffd.mending import with_remedy
+from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, with_remedy
 
 
 @click.command()
@@ -49,7 +48,7 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
     import anyio
 
     from handoffd.app.daemon import serve
-    from handoffd.logs import configure_logging
+    from handoffd.app.logs import configure_logging
 
     configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
     _reap_without_threads()
@@ -61,7 +60,7 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
 
 def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
     """Return what the settings are read by, and what was read. Raises ConfigurationError."""
-    from handoffd.configure import Given
+    from handoffd.settings.loading import Given
     from handoffd.supervise.mentioned import misfits
 
     dotted = {name.replace("log_", "log."): value for name, value in flags.items()}

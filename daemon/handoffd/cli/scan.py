@@ -100,7 +100,7 @@ def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) 
     from handoffd.inspection.discovery import discover, resolved_base
     from handoffd.inspection.wanted import of_workspace
     from handoffd.inspection.workspace import listed
-    from handoffd.settings import WorkspaceSettings
+    from handoffd.settings.model import WorkspaceSettings
 
     path = os.path.abspath(os.path.expanduser(folder))
     wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth, exclude=exclude))

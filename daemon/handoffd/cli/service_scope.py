@@ -19,7 +19,7 @@ from handoffd.doctor.systemctl import Commands, Systemctl
 from handoffd.errors import InvalidFile, Refused
 
 if TYPE_CHECKING:
-    from handoffd.configure import Loaded
+    from handoffd.settings.loading import Loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Scope:
         """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
         if self.account is not None:
             return self.machine.system_state / self.account.pw_name
-        from handoffd.directories import default_state_dir
+        from handoffd.settings.paths import default_state_dir
 
         loaded, environment = self._loaded(), self._environment
         if loaded is not None:
@@ -91,7 +91,7 @@ class Scope:
 
     def _loaded(self) -> Loaded | None:
         """Return the person's settings; None when they cannot be used, which others tell of."""
-        from handoffd.configure import load
+        from handoffd.settings.loading import load
 
         try:
             return load({}, self._environment)

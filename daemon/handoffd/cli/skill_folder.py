@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import handoffd
 from handoffd.errors import NotFound
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 from handoffd.store.digest import digest_of
 from handoffd.store.projection import read_project_file, write_project_file
 from handoffd.store.rooted import open_parent

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import handoffd
 from handoffd.errors import NotFound, Refused
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 MARK = "# Written by `handoffd service install`; `handoffd service uninstall` removes it."
 

@@ -21,7 +21,7 @@ from handoffd.control.client import Json
 from handoffd.control.ports import Supervision
 from handoffd.engine.commands import command_for, mending
 from handoffd.engine.views import ProjectView
-from handoffd.errors import NotFound, Refused, StoreError
+from handoffd.errors import NotFound, Refused, StoreError, remedies
 from handoffd.inspection import sessions
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.papers import Quote, Subject, quoted
@@ -29,7 +29,6 @@ from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequis
 from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import folders_called, list_projects, looks_like_project, others_in
-from handoffd.mending import remedies
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 

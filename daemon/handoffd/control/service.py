@@ -32,11 +32,10 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.results import Result
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.errors import HandoffdError, NotFound, Refused, remedies
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.naming import project_name
-from handoffd.mending import remedies
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
 from handoffd.store.journal import Journal

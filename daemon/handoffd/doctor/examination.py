@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import handoffd
-from handoffd.directories import home as default_home
 from handoffd.doctor import (
     account,
     daemon,
@@ -51,7 +50,8 @@ from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.execute.witness import Witness
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
+from handoffd.settings.paths import home as default_home
 from handoffd.store.holders import holder_of
 from handoffd.store.lock import daemon_lock_path
 from handoffd.watch.demand import demand

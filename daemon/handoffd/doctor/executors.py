@@ -16,7 +16,7 @@ from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import found_at, look, program_of
 from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in, no_agent
-from handoffd.settings import ExecutorChoice
+from handoffd.settings.model import ExecutorChoice
 
 CHECK = "executors"
 

@@ -13,7 +13,7 @@ from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.openness import open_to_others, too_open
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import NotifySettings, SinkSettings
+from handoffd.settings.notify import NotifySettings, SinkSettings
 
 CHECK = "notices"
 APPRISE_S = 30.0

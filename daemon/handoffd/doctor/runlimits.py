@@ -10,7 +10,7 @@ from pathlib import Path
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.execute.runner import cgroup
-from handoffd.settings import ExecuteSettings
+from handoffd.settings.model import ExecuteSettings
 
 CHECK = "supervision"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from handoffd.directories import default_files, default_runtime_dir, default_state_dir, home
+from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir, home
 
 _DIRECTORIES = ("HANDOFFD_STATE_DIR", "HANDOFFD_RUNTIME_DIR")
 SYSTEM_UNITS = Path("/etc/systemd/system")

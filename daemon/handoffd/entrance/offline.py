@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import anyio
 
 from handoffd.app.lending import Offline, offline, reading
+from handoffd.app.logs import configure_logging
 from handoffd.clock import SystemClock
 from handoffd.control.client import Json
 from handoffd.control.notices import trials_json
 from handoffd.control.service import Caller, Service
-from handoffd.logs import configure_logging
 from handoffd.notify.sinks import try_sinks
-from handoffd.settings import LogSettings, Settings
+from handoffd.settings.model import LogSettings, Settings
 
 _T = TypeVar("_T")
 

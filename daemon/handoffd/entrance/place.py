@@ -14,12 +14,12 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from handoffd.control.client import ANSWER_S, Client
-from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.entrance.naming import called
 from handoffd.errors import InvalidFile
+from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 
 if TYPE_CHECKING:
-    from handoffd.settings import Settings
+    from handoffd.settings.model import Settings
 
 SOCKET = "control.sock"
 _MOST_BYTES = 64 * 1024
@@ -49,7 +49,7 @@ class Place:
 
     def settings(self) -> Settings:
         """Return the daemon's settings. Raises InvalidFile."""
-        from handoffd.configure import load
+        from handoffd.settings.loading import load
 
         try:
             return load({"config": self.config}, self.environ).settings

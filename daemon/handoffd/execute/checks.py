@@ -20,7 +20,7 @@ from handoffd.execute.environment import run_variables
 from handoffd.execute.measuring import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.protocol.story import check_story_id, qualified
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 REPORT = "report"
 OUTPUT = "output.log"

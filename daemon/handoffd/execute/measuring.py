@@ -27,7 +27,7 @@ from handoffd.execute.reports.report import (
     bounded_message,
     unusable,
 )
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 MAX_EXCLUDED = 50
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict
 
 from handoffd.engine.usage import Usage
 from handoffd.protocol import yamltext
-from handoffd.resources import shared
-from handoffd.settings import Price
+from handoffd.settings.model import Price
+from handoffd.settings.paths import shared
 
 _MILLION = 1_000_000
 _BEFORE_NAME = re.compile(r"[/.]")

@@ -21,8 +21,8 @@ from handoffd.execute.contradictions import contradictions, keys_of
 from handoffd.execute.executor import Executor, Idle
 from handoffd.execute.installed import is_own
 from handoffd.protocol import yamltext
-from handoffd.resources import shared
-from handoffd.settings import ExecutorChoice
+from handoffd.settings.model import ExecutorChoice
+from handoffd.settings.paths import shared
 
 AUTO: Final = "auto"
 """Stands for any agent that is installed, in the place of a name."""

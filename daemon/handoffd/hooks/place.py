@@ -1,6 +1,6 @@
 """Where the daemon keeps its things, found in a fraction of the time the settings take to be read.
 
-The same rules as `handoffd.directories`, in plain strings; the tests hold the two together. A settings
+The same rules as `handoffd.settings.paths`, in plain strings; the tests hold the two together. A settings
 file is understood as far as one absolute path on a line of its own; one that says more is for its reader.
 """
 

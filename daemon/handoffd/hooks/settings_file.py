@@ -11,9 +11,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from handoffd.errors import InvalidFile, Problem, Refused
+from handoffd.errors import InvalidFile, Problem, Refused, remedies, with_remedy
 from handoffd.hooks.entries import EMPTY, Found, commands, is_ours, with_ours, without_ours
-from handoffd.mending import remedies, with_remedy
 from handoffd.store.atomic import replace_at, replace_text
 from handoffd.store.rooted import open_file, open_parent
 

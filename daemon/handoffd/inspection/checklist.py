@@ -19,7 +19,7 @@ from handoffd.protocol import yamltext
 from handoffd.protocol.prompt_text import line
 from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.story import check_story_id
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 from handoffd.store.projection import read_project_file, write_project_file
 
 CHECKLIST = ".ai/CHECKLIST.md"

@@ -19,7 +19,7 @@ from typing import Any, Final
 from handoffd.errors import InvalidFile
 from handoffd.execute.checks import read_bounded
 from handoffd.protocol.yamltext import load
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 MANIFEST: Final = "package.json"
 MAX_MANIFEST_BYTES: Final = 1024 * 1024

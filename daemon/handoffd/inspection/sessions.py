@@ -20,7 +20,7 @@ from handoffd.inspection.templates import templates_for
 from handoffd.protocol.prompt import PromptTemplates, render_template
 from handoffd.protocol.prompt_text import code, identifier, line, listed
 from handoffd.protocol.rules import Language
-from handoffd.settings import ProjectSettings
+from handoffd.settings.model import ProjectSettings
 
 REVIEW = "review_session.j2"
 TRIAGE = "triage.j2"

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from handoffd.execute.checks import read_bounded
 from handoffd.inspection.node_suites import Tests, folders_in, suite_of_package
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 MOST_NAMES: Final = 20_000
 MOST_FOLDERS: Final = 300

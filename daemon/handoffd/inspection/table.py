@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from handoffd.configure import load_project
 from handoffd.errors import InvalidFile, Problem
 from handoffd.inspection.templates import templates_for
 from handoffd.protocol.rulebook import Layer, build_rulebook
 from handoffd.protocol.rules import RuleBook
-from handoffd.resources import shared
-from handoffd.settings import ProjectSettings
+from handoffd.settings.loading import load_project
+from handoffd.settings.model import ProjectSettings
+from handoffd.settings.paths import shared
 from handoffd.store.projection import read_project_file
 
 RULES = ".ai/step-rules.yaml"

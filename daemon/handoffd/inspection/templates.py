@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rules import Language
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 from handoffd.store.projection import read_project_file
 from handoffd.store.rooted import open_parent
 

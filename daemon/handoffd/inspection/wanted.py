@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from handoffd.settings import Settings, WorkspaceSettings
+from handoffd.settings.model import Settings, WorkspaceSettings
 
 MOST_LEVELS = 8
 """So far below its base a pattern reaches, whatever `**` stands for."""

@@ -24,7 +24,7 @@ from handoffd.notify import apprise_worker
 from handoffd.notify.command import known_environment
 from handoffd.notify.notice import Notice, headline, message
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import AppriseSettings
+from handoffd.settings.notify import AppriseSettings
 
 ARGV: Final = (sys.executable, "-I", str(Path(apprise_worker.__file__).resolve()))
 FIRST_S: Final = 15.0

@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import Forms
+from handoffd.settings.notify import Forms
 
 ID_VARIABLE = "HANDOFFD_NOTICE_ID"
 """Names the notice for programs that do not read JSON; the same when it is sent again."""

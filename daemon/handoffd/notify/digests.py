@@ -24,7 +24,7 @@ from handoffd.errors import StoreError
 from handoffd.notify.notice import ITEM, Notice, and_more, cut
 from handoffd.notify.ports import Box, Held, Reason
 from handoffd.notify.reminders import LOOK_S
-from handoffd.settings_notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 log = structlog.get_logger(__name__)
 

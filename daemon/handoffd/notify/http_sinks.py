@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from handoffd.notify.notice import Notice, headline, message
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import NtfySettings, WebhookSettings
+from handoffd.settings.notify import NtfySettings, WebhookSettings
 
 # --- a URL of the user -------------------------------------------------------------------------------
 ID_HEADER = "Idempotency-Key"

@@ -32,7 +32,7 @@ from handoffd.notify.ports import Box, Held, Lane, Matter, Opening, Parcel, Reas
 from handoffd.notify.reminders import Due, Reminders, reminders_of
 from handoffd.notify.sink_workers import GivenUp, Lines, Terms
 from handoffd.notify.sinks import sink_of, try_sinks
-from handoffd.settings_notify import GROUP, BurstSettings, NotifySettings, RouteSettings, SinkSettings
+from handoffd.settings.notify import GROUP, BurstSettings, NotifySettings, RouteSettings, SinkSettings
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from handoffd.clock import Clock
 from handoffd.errors import StoreError
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import STANDS, Box, Matter
-from handoffd.settings_notify import RemindSettings
+from handoffd.settings.notify import RemindSettings
 
 log = structlog.get_logger(__name__)
 

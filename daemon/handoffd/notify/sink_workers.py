@@ -25,7 +25,7 @@ from handoffd.errors import StoreError
 from handoffd.notify.delivery_policy import Pauses, Queue, Send, joined, next_step, not_taken, taken, without
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Box, Expired, Sink, Undelivered
-from handoffd.settings_notify import SinkSettings
+from handoffd.settings.notify import SinkSettings
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ from handoffd.notify.http_sinks import NtfySink, WebhookSink
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Sink
 from handoffd.notify.sink_workers import attempt
-from handoffd.settings_notify import FORMS, NotifySettings, SinkSettings
+from handoffd.settings.notify import FORMS, NotifySettings, SinkSettings
 
 
 def sink_of(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> Sink:

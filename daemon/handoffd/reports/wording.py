@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 
 from handoffd.protocol import yamltext
 from handoffd.protocol.rules import Language
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 MAX_VALUE: Final = 300

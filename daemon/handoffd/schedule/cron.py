@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from apscheduler.triggers.cron import CronTrigger
 
-from handoffd.crontab import Crontab, parse
+from handoffd.settings.schedule import Crontab, parse
 
 _INSTANT: Final = timedelta(microseconds=1)
 _FIRST_LOOK: Final = timedelta(minutes=2)

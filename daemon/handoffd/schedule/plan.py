@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from handoffd.schedule.due import jitter
-from handoffd.timetable import ScheduledStart, SharedStart
+from handoffd.settings.schedule import ScheduledStart, SharedStart
 
 GROUP: Final = "group:"
 """Stands before the name of a group of the settings, in place of projects."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from handoffd.engine.track import TrackKey
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 
 GROWS_S: Final = 20.0
 """After so long an executor is taken to have the memory that it needs; until then it grows evenly."""

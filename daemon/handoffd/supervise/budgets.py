@@ -36,7 +36,7 @@ from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.notify.notice import Notice
 from handoffd.protocol.state import Status
-from handoffd.settings import CapSettings, ProjectCaps
+from handoffd.settings.model import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
 from handoffd.supervise.notices import cap_notice, unpriced_notice
 

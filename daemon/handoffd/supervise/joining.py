@@ -13,9 +13,8 @@ import anyio
 from anyio import to_thread
 
 from handoffd.engine.commands import command_for, mending
-from handoffd.errors import Foreign, HandoffdError, Locked, Refused
+from handoffd.errors import Foreign, HandoffdError, Locked, Refused, remedies
 from handoffd.inspection.discovery import unfit
-from handoffd.mending import remedies
 from handoffd.store.holders import Holder, supervised_elsewhere
 from handoffd.store.records import Newcomer
 from handoffd.supervise.membership import Membership

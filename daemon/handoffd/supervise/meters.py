@@ -16,7 +16,7 @@ from handoffd.clock import Clock, SystemClock
 from handoffd.engine.usage import Usage
 from handoffd.execute.meter import Live, Meter, Source
 from handoffd.execute.stream.reading import Seen
-from handoffd.settings import ExecuteSettings
+from handoffd.settings.model import ExecuteSettings
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from handoffd.engine.track import Dispatch, Track, TrackKey
 from handoffd.engine.views import SlotKind
-from handoffd.settings import ProjectSettings, SchedulingSettings
+from handoffd.settings.model import ProjectSettings, SchedulingSettings
 
 
 class Pool(NamedTuple):

@@ -14,13 +14,13 @@ import structlog
 from anyio import to_thread
 
 from handoffd.clock import Clock
-from handoffd.configure import held
 from handoffd.errors import InvalidFile, Problem
 from handoffd.inspection.table import RULES, SETTINGS, Texts, book_of, read_texts, settings_in, shipped_layers
 from handoffd.inspection.templates import templates_for
 from handoffd.protocol.rulebook import Layer, merge_trusted
 from handoffd.protocol.rules import RuleBook
-from handoffd.settings import ProjectSettings
+from handoffd.settings.loading import held
+from handoffd.settings.model import ProjectSettings
 from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
 from handoffd.store.projection import write_project_file

@@ -28,7 +28,7 @@ from handoffd.execute.process import Run, claimed
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.store.backup import Progress, discard
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal

@@ -32,9 +32,8 @@ from handoffd.engine.views import (
     SlotsView,
     Tried,
 )
-from handoffd.errors import Refused, StoreError
+from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
-from handoffd.mending import remedies
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.store.projection import MAIN
 from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from handoffd.configure import load_project
 from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import InvalidFile
 from handoffd.inspection.table import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Planned
+from handoffd.settings.loading import load_project
+from handoffd.settings.schedule import ScheduledStart, SharedStart
 from handoffd.store.schedules import StoredSchedule
-from handoffd.timetable import ScheduledStart, SharedStart
 
 
 class OwnSchedules:

@@ -13,7 +13,7 @@ from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.notifier import Notifier
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.store.journal import Journal
 from handoffd.supervise.accounts import Accounts
 from handoffd.supervise.budgets import Budgets

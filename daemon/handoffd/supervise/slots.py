@@ -19,7 +19,7 @@ import structlog
 from handoffd.clock import Clock, SystemClock
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import SlotsView
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise import capacity
 from handoffd.supervise.admission import Admission, Closed, Facts
 from handoffd.supervise.pools import Bid, Entry, Pool, entry_of, limits_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handoffd.engine.track import Ledger
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, Settings
 
 
 def goes_on_by_itself(ledger: Ledger, project: ProjectSettings, daemon: Settings) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import Place
 
 

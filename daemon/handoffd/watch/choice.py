@@ -6,7 +6,7 @@ import errno
 
 import structlog
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Backend
 from handoffd.watch.demand import reads_inotify
 from handoffd.watch.inotify import Inotify

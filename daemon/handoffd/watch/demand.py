@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from math import ceil
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 
 LIMIT_REACHED = "the limit of file watches is reached (fs.inotify.max_user_watches, max_user_instances)"
 

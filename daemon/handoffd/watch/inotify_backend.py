@@ -15,7 +15,7 @@ from itertools import islice
 import anyio
 from anyio.abc import TaskGroup
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Listener
 from handoffd.watch.demand import LIMIT_REACHED
 from handoffd.watch.folders import AI_FOLDER, NAMES, NOWHERE, Place, place_of

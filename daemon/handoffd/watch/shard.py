@@ -22,7 +22,7 @@ import anyio.from_thread
 import anyio.to_thread
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.demand import LIMIT_REACHED
 from handoffd.watch.folders import AI_FOLDER, NAMES, Place
 

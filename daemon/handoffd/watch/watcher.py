@@ -21,7 +21,7 @@ from types import MappingProxyType
 import anyio
 import structlog
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Backend
 from handoffd.watch.choice import backend_of
 from handoffd.watch.folders import Place

@@ -19,7 +19,7 @@ import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Listener
 from handoffd.watch.demand import LIMIT_REACHED, ROOTS_PER_SHARD
 from handoffd.watch.folders import Place, place_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.commands import Commands
 
-from handoffd.settings_notify import EXAMPLE_TOPIC
+from handoffd.settings.notify import EXAMPLE_TOPIC
 
 
 def test_show_tells_every_setting_and_its_source(

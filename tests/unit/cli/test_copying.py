@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from handoffd.cli.copying import copy_project, skip_tests
-from handoffd.configure import load_project
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
-from handoffd.settings import ProjectSettings
+from handoffd.settings.loading import load_project
+from handoffd.settings.model import ProjectSettings
 
 
 def settings_of(project: Path) -> ProjectSettings:

@@ -9,7 +9,7 @@ import pytest
 
 from handoffd.cli.hardening import Fitted, fitted, hardening_lines, kernel_obstacle
 from handoffd.cli.service_scope import Machine, Scope
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.configure import load_project
 from handoffd.control.initialising import (
     BEGIN,
     END,
@@ -17,6 +16,7 @@ from handoffd.control.initialising import (
 )
 from handoffd.errors import Refused
 from handoffd.inspection.suites import Suites
+from handoffd.settings.loading import load_project
 
 
 def test_people_s_files_are_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from handoffd.doctor.examination import Subject, examine
 from handoffd.doctor.finding import Finding
 from handoffd.errors import InvalidFile, Problem
-from handoffd.settings import ExecuteSettings, Settings
+from handoffd.settings.model import ExecuteSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.store.lock import acquire, daemon_lock_path
 from handoffd.watch.demand import LIMIT_REACHED

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from handoffd.doctor.inotify import Holder, Limit, holders, limits
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import place_of
 from handoffd.watch.shard import open_watch
 

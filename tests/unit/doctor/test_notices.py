@@ -10,7 +10,7 @@ import pytest
 
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.notices import SinkFacts, check, gather, silent
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 
 def found(environ: dict[str, str] | None = None, **values: Any) -> list[tuple[str, str, str | None]]:

@@ -12,7 +12,7 @@ import pytest
 from handoffd.doctor.runlimits import LimitFacts, check, gather
 from handoffd.doctor.service import Service
 from handoffd.execute.runner import cgroup
-from handoffd.settings import ExecuteSettings
+from handoffd.settings.model import ExecuteSettings
 
 TERMINAL, PERSON = Service(unit=None), Service(unit="handoffd")
 MACHINE = Service(unit="handoffd@bo", account="bo")

@@ -12,7 +12,7 @@ from tests.support.commands import Commands, environment, program
 from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.errors import Locked, StoreError
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.store.lock import acquire, daemon_lock_path
 
 

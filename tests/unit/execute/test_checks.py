@@ -27,7 +27,7 @@ from handoffd.execute.comparison import baseline_of
 from handoffd.execute.measuring import TestOutput, evidence_of, files_to_exclude, measured, merge
 from handoffd.execute.reports.report import TestReport
 from handoffd.inspection.suites import find_suites
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 SECOND = 1_000_000_000
 

@@ -23,7 +23,7 @@ from handoffd.execute.measuring import (
     post_check_of,
 )
 from handoffd.execute.reports.report import LoadError, TestReport, unusable
-from handoffd.settings import TestSettings
+from handoffd.settings.model import TestSettings
 
 DATA = Path(__file__).parents[2] / "data" / "reports"
 ROOT = "/home/me/shop"

@@ -19,7 +19,7 @@ from handoffd.execute.prices import PriceTable
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.runner import ring
 from handoffd.execute.stream.reading import Seen, StreamReader
-from handoffd.settings import Price
+from handoffd.settings.model import Price
 
 HEAD, TAIL = 1000, 8000
 RECORDINGS = Path(__file__).parents[2] / "data" / "streams"

@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.engine.usage import Usage
 from handoffd.execute.prices import PriceTable, cost_of, load_prices, shipped_families
-from handoffd.settings import Price
+from handoffd.settings.model import Price
 
 CHEAP, DEAR = Price(input=1, output=2), Price(input=10, output=20)
 USED = Usage(

@@ -12,7 +12,7 @@ from handoffd.hooks.checks import TESTED_STEPS, concluded, may_be_checked
 from handoffd.inspection.suites import Suites
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 
 def test_the_tested_steps_are_those_of_the_shipped_table() -> None:

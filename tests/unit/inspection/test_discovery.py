@@ -12,7 +12,7 @@ import pytest
 from handoffd.inspection import discovery
 from handoffd.inspection.discovery import discover, resolved_base, unfit
 from handoffd.inspection.wanted import Wanted, of_workspace, wanted_of
-from handoffd.settings import Settings, WorkspaceSettings
+from handoffd.settings.model import Settings, WorkspaceSettings
 
 
 def project(root: Path, file: str = "STATE.json") -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handoffd.inspection.wanted import MOST_LEVELS, Wanted, of_workspace, wanted_of
-from handoffd.settings import Settings, WorkspaceSettings
+from handoffd.settings.model import Settings, WorkspaceSettings
 
 
 def wanted(**sections: Any) -> tuple[Wanted, ...]:

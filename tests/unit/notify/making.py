@@ -15,7 +15,7 @@ from handoffd.clock import SystemClock
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.notify.sink_workers import GivenUp
-from handoffd.settings_notify import NotifySettings, RemindSettings
+from handoffd.settings.notify import NotifySettings, RemindSettings
 
 QUICK = NotifySettings(backoff_s=0.01, backoff_max_s=0.05, remind=RemindSettings(after_min=()))
 

@@ -17,7 +17,7 @@ from tests.support.notices import NOTICE, Server, serving
 
 from handoffd.notify.apprise import ARGV, AppriseSink, Worker
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import AppriseSettings
+from handoffd.settings.notify import AppriseSettings
 
 pytestmark = pytest.mark.slow
 

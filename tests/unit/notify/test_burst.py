@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handoffd.notify.notifier import Bursts
-from handoffd.settings_notify import BurstSettings
+from handoffd.settings.notify import BurstSettings
 
 THREE = BurstSettings(most=3, within_s=60)
 

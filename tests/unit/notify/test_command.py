@@ -16,7 +16,7 @@ from tests.support.notices import NOTICE
 
 from handoffd.notify.command import CommandSink
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/tmp", "SECRET_KEY": "do not tell"}
 

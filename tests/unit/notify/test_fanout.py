@@ -15,7 +15,7 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 from handoffd.clock import SystemClock
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.notify.ports import Opened, Parcel, Undelivered
-from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
+from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
 
 async def test_every_sink_gets_every_notice_in_order() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from handoffd.notify.digests import digest_at, is_stale, quiet_until, release_at
 from handoffd.notify.ports import Reason
-from handoffd.settings_notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
+from handoffd.settings.notify import DigestSettings, NotifySettings, QuietSettings, SinkSettings
 
 BERLIN = "Europe/Berlin"
 SINK = SinkSettings.model_validate({"command": ["true"]})
@@ -159,7 +159,7 @@ def test_without_a_zone_the_machines_counts() -> None:
     """With its summer time."""
     code = (
         "from datetime import datetime; from handoffd.notify.digests import quiet_until;"
-        "from handoffd.settings_notify import QuietSettings;"
+        "from handoffd.settings.notify import QuietSettings;"
         "q = QuietSettings(start='22:00', end='07:00');"
         "print(*(quiet_until(q, datetime.fromisoformat(t)) for t in"
         " ('2026-01-10T21:30:00+00:00', '2026-07-10T20:30:00+00:00')))"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handoffd.notify.reminders import Due, due, next_at
-from handoffd.settings_notify import RemindSettings
+from handoffd.settings.notify import RemindSettings
 
 SINCE = datetime(2026, 1, 10, 8, tzinfo=UTC)
 LADDER = RemindSettings.model_validate(

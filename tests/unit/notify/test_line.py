@@ -18,7 +18,7 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import terms_of
 from handoffd.notify.ports import Parcel, Undelivered
 from handoffd.notify.sink_workers import GivenUp, Line, attempt
-from handoffd.settings_notify import NotifySettings, WebhookSettings
+from handoffd.settings.notify import NotifySettings, WebhookSettings
 
 NO_ROUTE = Undelivered("no route")
 DAY_S = 24 * 3600.0

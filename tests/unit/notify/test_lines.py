@@ -15,7 +15,7 @@ from handoffd.clock import SystemClock
 from handoffd.notify.notifier import terms_of
 from handoffd.notify.ports import Parcel, Undelivered
 from handoffd.notify.sink_workers import Lines
-from handoffd.settings_notify import SinkSettings
+from handoffd.settings.notify import SinkSettings
 
 ONE, OTHER = SinkSettings(command=("one",)), SinkSettings(command=("other",))
 

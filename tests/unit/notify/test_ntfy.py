@@ -10,7 +10,7 @@ from tests.support.notices import NOTICE, Server, serving
 
 from handoffd.notify.http_sinks import NtfySink, published
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import NtfySettings
+from handoffd.settings.notify import NtfySettings
 
 
 def sink(server: Server, **values: Any) -> NtfySink:

@@ -15,7 +15,7 @@ from tests.unit.notify.making import NIGHT, NOON, Recording, WallClock
 
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.notify.sink_workers import Terms
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 QUIET = {"start": "22:00", "end": "07:00", "timezone": "UTC"}
 OFF: dict[str, Any] = {"remind": {"after_min": []}}

@@ -18,7 +18,7 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import Matter
 from handoffd.notify.reminders import Reminders, span
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 LADDER = {"after_min": [60, 240], "escalate": [{"after_min": 120, "to": ["boss"]}]}
 GATE = replace(NOTICE, id="gate", at=NOON)

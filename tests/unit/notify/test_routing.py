@@ -9,7 +9,7 @@ import pytest
 from tests.support.notices import NOTICE
 
 from handoffd.notify.notifier import sinks_for
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 SINKS = ("mail", "phone")
 

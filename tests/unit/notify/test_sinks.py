@@ -6,7 +6,7 @@ from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.command import CommandSink
 from handoffd.notify.http_sinks import NtfySink, WebhookSink
 from handoffd.notify.sinks import sink_of
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 
 
 def test_each_form_has_its_sink_and_each_sink_its_name() -> None:

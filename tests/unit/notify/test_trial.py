@@ -11,7 +11,7 @@ from tests.support.notices import serving
 from handoffd.clock import SystemClock
 from handoffd.errors import NotFound
 from handoffd.notify.sinks import Trial, try_sinks
-from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
+from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
 
 async def tried(only: str | None = None, **values: Any) -> tuple[Trial, ...]:

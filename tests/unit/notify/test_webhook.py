@@ -16,7 +16,7 @@ from tests.support.notices import NOTICE, serving
 
 from handoffd.notify.http_sinks import WebhookSink
 from handoffd.notify.ports import Undelivered
-from handoffd.settings_notify import WebhookSettings
+from handoffd.settings.notify import WebhookSettings
 
 
 @contextmanager

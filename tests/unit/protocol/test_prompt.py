@@ -25,7 +25,7 @@ from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.state import Reason, TestCounts
 from handoffd.protocol.story import expand
 from handoffd.protocol.yamltext import load
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 LANGUAGES: tuple[Language, ...] = ("en", "zh-TW")
 DISPATCH = "20261121T073312-4f9a1c"

@@ -10,7 +10,7 @@ import pytest
 from handoffd.errors import InvalidFile
 from handoffd.protocol.rulebook import Layer, Setting, build_rulebook, explain, merge_trusted, sensitive_view
 from handoffd.protocol.rules import RuleBook
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 OWN = ".ai/step-rules.yaml"
 TEST_FILES = (

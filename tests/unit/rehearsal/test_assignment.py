@@ -13,7 +13,7 @@ from handoffd.rehearsal.assignment import Assignment, BadAssignment, understand
 from handoffd.rehearsal.handover import Counts
 from handoffd.rehearsal.memory import facts
 from handoffd.rehearsal.workspace import Workspace
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 BLOCK = """---
 story: {story}

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal import sample
-from handoffd.settings import ProjectSettings
+from handoffd.settings.model import ProjectSettings
 
 
 def test_it_is_created_whole_and_committed(tmp_path: Path) -> None:

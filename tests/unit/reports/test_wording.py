@@ -19,7 +19,7 @@ from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.state import Reason
 from handoffd.reports.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.accounts import Wait
 from handoffd.supervise.admission import Admission, Facts
 from handoffd.supervise.machine import OUT_OF_DESCRIPTORS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handoffd.schedule.plan import Planned, planned
-from handoffd.timetable import ScheduledStart, SharedStart
+from handoffd.settings.schedule import ScheduledStart, SharedStart
 
 NAMES = {
     "/srv/work/shop": "shop", "/srv/work/blog": "weblog", "/srv/work/deep/er": "er", "/srv/twin": "/srv/twin",

@@ -26,8 +26,8 @@ from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
-from handoffd.settings import CapSettings, ExecuteSettings, SchedulingSettings, Settings
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
+from handoffd.settings.notify import NotifySettings
 from handoffd.store.journal import Journal
 from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.loops import REST_AFTER_S

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handoffd.engine.track import TrackKey
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.admission import GROWS_S, LOOK_S, Admission, Facts
 
 NOW = 1000.0

@@ -26,7 +26,7 @@ from handoffd.engine.usage import Usage
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
-from handoffd.settings import CapSettings, ProjectCaps
+from handoffd.settings.model import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
 from handoffd.supervise.budgets import Budgets, Flight, caps_in_force
 

@@ -11,7 +11,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, daemon, house, make_project, unwritable
 
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.roster import Roster
 

@@ -10,7 +10,7 @@ from tests.unit.supervise.making import NoWatch, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.metrics.gauge import Gauge
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.gauges import gauges
 
 

@@ -13,7 +13,7 @@ from tests.unit.supervise.test_machine import fail
 
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
-from handoffd.settings_notify import NotifySettings
+from handoffd.settings.notify import NotifySettings
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.health import LASTING_S, Health
 from handoffd.supervise.notices import settle

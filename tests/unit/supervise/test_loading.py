@@ -14,7 +14,7 @@ from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.protocol.state import Status
-from handoffd.settings import ProjectCaps
+from handoffd.settings.model import ProjectCaps
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.loading import by_project, load, make, row_of
 from handoffd.supervise.register import Register

@@ -33,7 +33,7 @@ from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.protocol.state import Status
-from handoffd.settings import ProjectCaps
+from handoffd.settings.model import ProjectCaps
 from handoffd.store.lock import acquire, project_lock_path
 from handoffd.supervise.budgets import Flight
 from handoffd.supervise.loops import Loops, _Loop

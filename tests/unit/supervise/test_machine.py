@@ -13,7 +13,7 @@ from tests.unit.supervise.making import House, bid, house, make_project, unwrita
 from tests.unit.supervise.test_descriptors import room_for
 
 from handoffd.errors import HandoffdError, StoreError
-from handoffd.settings import ExecuteSettings, SchedulingSettings
+from handoffd.settings.model import ExecuteSettings, SchedulingSettings
 from handoffd.store.faults import DISK_FULL, storage_error
 from handoffd.supervise.admission import Facts
 from handoffd.supervise.machine import (

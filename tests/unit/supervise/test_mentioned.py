@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.configure import load
 from handoffd.errors import InvalidFile, Problem
+from handoffd.settings.loading import load
 from handoffd.supervise.mentioned import misfits
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.supervise.making import bid, dispatch_of, track_of
 
 from handoffd.engine.track import Track, TrackKey
-from handoffd.settings import ProjectSettings, SchedulingSettings
+from handoffd.settings.model import ProjectSettings, SchedulingSettings
 from handoffd.supervise.pools import (
     ALL,
     Bid,

@@ -11,11 +11,11 @@ import pytest
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, house
 
-from handoffd.configure import Further, Given, Loaded, load
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile
 from handoffd.notify.notice import Notice
-from handoffd.settings import ExecuteSettings, Settings, WatchSettings
+from handoffd.settings.loading import Further, Given, Loaded, load
+from handoffd.settings.model import ExecuteSettings, Settings, WatchSettings
 from handoffd.supervise.reloading import Reloading, live_part, marks, needs_restart, usable
 
 

@@ -10,8 +10,8 @@ import anyio
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at, daemon, house, make_project
 
-from handoffd.configure import Given
 from handoffd.errors import StoreError
+from handoffd.settings.loading import Given
 from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.reloading import Reloading
 from handoffd.supervise.renewal import Renewal

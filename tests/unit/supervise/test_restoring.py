@@ -19,7 +19,7 @@ from handoffd.execute.base import CLAIM, Claim
 from handoffd.execute.runner import proc
 from handoffd.protocol.document import render_state
 from handoffd.protocol.state import Status
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
 from handoffd.store.backup import back_up, inspect
 from handoffd.store.lock import acquire, daemon_lock_path
 from handoffd.store.projection import write_state

@@ -35,7 +35,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.sink_workers import GivenUp
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.supervise.accounts import Accounts
 from handoffd.supervise.roster import Roster
 from handoffd.watch.watcher import Watcher

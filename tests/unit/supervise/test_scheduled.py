@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from handoffd.engine.requests import Started
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
+from handoffd.settings.schedule import ScheduledStart
 from handoffd.store.schedules import Fire, StoredSchedule
 from handoffd.supervise.scheduled import OwnSchedules, own_starts, schedule_view, started
-from handoffd.timetable import ScheduledStart
 
 SHOP = "/srv/shop"
 DUE = datetime(2026, 1, 31, 2, tzinfo=UTC)

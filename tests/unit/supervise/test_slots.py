@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import MovableClock, bid
 
 from handoffd.engine.track import TrackKey
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.admission import Facts
 from handoffd.supervise.slots import FORESEEN, FRESH_S, Slots
 

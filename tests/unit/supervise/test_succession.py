@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.engine.track import Ledger
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.supervise.succession import goes_on_by_itself
 
 

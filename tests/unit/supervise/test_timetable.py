@@ -17,12 +17,12 @@ from handoffd.control.service import Service
 from handoffd.engine.requests import Aborted, Initialised, Paused, Started
 from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
-from handoffd.settings import ScheduleSettings
+from handoffd.settings.model import ScheduleSettings
+from handoffd.settings.schedule import SharedStart
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.scheduled import OwnSchedules
 from handoffd.supervise.services import Services
 from handoffd.supervise.timetable import Timetable
-from handoffd.timetable import SharedStart
 
 SHOP = "/srv/shop"
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)

@@ -31,7 +31,7 @@ from handoffd.engine.track import Phase
 from handoffd.errors import Refused, StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
-from handoffd.settings import LimitSettings
+from handoffd.settings.model import LimitSettings
 from handoffd.supervise.project import Project
 from handoffd.supervise.track import TrackSupervisor
 

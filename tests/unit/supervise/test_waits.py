@@ -6,7 +6,7 @@ import pytest
 from tests.unit.supervise.making import bid
 
 from handoffd.engine.track import TrackKey
-from handoffd.settings import SchedulingSettings
+from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.pools import Bid, entry_of, limits_in
 from handoffd.supervise.runqueue import RunQueue, foreseen
 from handoffd.supervise.waits import Line, ordinal

@@ -13,7 +13,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import project, publish
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Backend
 from handoffd.watch.folders import Place, folder_identity
 from handoffd.watch.inotify_backend import InotifyBackend

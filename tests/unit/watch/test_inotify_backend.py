@@ -18,7 +18,7 @@ from tests.unit.watch.test_backend import running as running_alone
 from tests.unit.watch.test_inotify import packed
 from tests.unit.watch.watching import Hints, project, publish, touch_name_that_is_no_utf8, watching
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.inotify import IN_IGNORED, Event
 from handoffd.watch.inotify_backend import InotifyBackend
 
@@ -318,7 +318,7 @@ import subprocess, sys, anyio
 from pathlib import Path
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import publish, watching
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.demand import LIMIT_REACHED
 import structlog
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import Place, place_of
 from handoffd.watch.shard import Fault, Watch, bearable, open_watch
 
@@ -160,7 +160,7 @@ def test_a_path_that_is_no_utf8_is_an_obstacle(tmp_path: Path) -> None:
 
 _AT_THE_LIMIT = """
 import sys
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import place_of
 from handoffd.watch.demand import LIMIT_REACHED
 from handoffd.watch.shard import open_watch

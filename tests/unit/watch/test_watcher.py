@@ -15,7 +15,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import Hints, project, publish, watching
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Listener
 from handoffd.watch.folders import NOWHERE, place_of
 from handoffd.watch.watcher import Watcher

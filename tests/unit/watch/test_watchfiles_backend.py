@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import project, publish, touch_name_that_is_no_utf8, watching
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.watchfiles_backend import WatchfilesBackend
 
 UNSWEPT = WatchSettings(backend="watchfiles", sweep_s=3600)

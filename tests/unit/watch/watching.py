@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from tests.support.eventually import eventually
 
-from handoffd.settings import WatchSettings
+from handoffd.settings.model import WatchSettings
 from handoffd.watch.watcher import Watcher
 
 

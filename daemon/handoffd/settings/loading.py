@@ -20,13 +20,13 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from handoffd.credentials import STAND_IN, Vault, fetched, named_files
-from handoffd.directories import default_files, default_runtime_dir, default_state_dir
 from handoffd.errors import InvalidFile, Problem
-from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
 from handoffd.protocol import yamltext
-from handoffd.settings import ProjectCaps, ProjectSettings, Settings
-from handoffd.validation import problems_of, section_of
+from handoffd.settings.checks import problems_of, section_of
+from handoffd.settings.model import ProjectCaps, ProjectSettings, Settings
+from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
+from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files
+from handoffd.settings.sources import DEFAULT, Merge, Source, source_of, without_empty_keys
 
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"

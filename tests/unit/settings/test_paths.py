@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.directories import default_files, default_runtime_dir, default_state_dir
+from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 
 HOME = {"HOME": "/home/ann"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings_notify import EXAMPLE_TOPIC, NotifySettings
+from handoffd.settings.notify import EXAMPLE_TOPIC, NotifySettings
 
 NTFY = {"topic": "shop-4711"}
 NIGHT = {"start": "22:00", "end": "07:00"}

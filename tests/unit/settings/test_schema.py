@@ -11,9 +11,9 @@ from tests.support.generate import ROOT, drifted, main
 from handoffd.protocol.document import render_state
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_shapes import RULEBOOK, Family, Table
-from handoffd.protocol.schema import schemas
 from handoffd.protocol.state import Reason, State, Status
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.schema import schemas
 
 FOLDER = ROOT / "config" / "schema"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.resources import shared
+from handoffd.settings.paths import shared
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Every setting there is, as frozen values with units in their names; nothing here reads a file.
 
-`configure.py` fills these from files, the environment and flags. No other component looks at
+`loading` fills these from files, the environment and flags. No other component looks at
 the environment: each is handed its own section.
 """
 
@@ -16,10 +16,10 @@ from typing import Annotated, Literal
 from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from handoffd.sections import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret, Size
-from handoffd.sections import Section as _Section
-from handoffd.settings_notify import NotifySettings
-from handoffd.timetable import ScheduledStart, SharedStart, must_differ
+from handoffd.settings.notify import NotifySettings
+from handoffd.settings.schedule import ScheduledStart, SharedStart, must_differ
+from handoffd.settings.section import LONGEST_S, AbsolutePath, Interval, Minutes, Seconds, Secret, Size
+from handoffd.settings.section import Section as _Section
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 """The name of an environment variable."""

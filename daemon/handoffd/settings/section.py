@@ -6,15 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 
 
 class Section(BaseModel):
@@ -42,7 +34,7 @@ def _reference(name: str) -> dict[str, object]:
 Secret = Annotated[
     SecretStr, WithJsonSchema({"anyOf": [{"type": "string"}, _reference("credential"), _reference("file")]})
 ]
-"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see credentials.py."""
+"""Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see `secrets`."""
 
 _SIZE = re.compile(r"([0-9]{1,15})([KMGT])?")
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.errors import InvalidFile, Problem, Refused
-from handoffd.mending import remedies, with_remedy
+from handoffd.errors import InvalidFile, Problem, Refused, remedies, with_remedy
 
 
 def remedy(*problems: Problem, folder: str = "/") -> str | None:

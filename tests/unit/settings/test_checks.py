@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from handoffd.errors import Problem
-from handoffd.settings import ProjectSettings, Settings
-from handoffd.validation import problems_of, section_of
+from handoffd.settings.checks import problems_of, section_of
+from handoffd.settings.model import ProjectSettings, Settings
 
 PLACES = {"state_dir": "/s", "runtime_dir": "/r"}
 

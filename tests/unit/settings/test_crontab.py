@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.crontab import Crontab, parse
+from handoffd.settings.schedule import Crontab, parse
 
 
 def test_five_fields_are_sets_of_numbers() -> None:

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from handoffd.sections import AbsolutePath, Hours, Minutes, Seconds, Secret, Section
+from handoffd.settings.section import AbsolutePath, Hours, Minutes, Seconds, Secret, Section
 
 _Routed = Literal["needs_human", "timeout", "blocked", "done", "warning", "reminder"]
 NoticeKind = Literal[_Routed, "escalation"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from handoffd.sections import AbsolutePath, Section, Size
+from handoffd.settings.section import AbsolutePath, Section, Size
 
 
 class Some(Section):

@@ -1,8 +1,8 @@
-"""Where handoffd keeps its things when nobody says otherwise.
+"""Where the daemon is: the folders in which handoffd keeps its things, and where what ships with it is.
 
-Standard library only: the verbs that must start fast look here for the socket, without reading
-the settings. systemd's own variables come first, then the XDG base directories; a relative
-path in one of those is ignored, as their specification asks.
+Standard library only: the verbs that must start fast look here for the socket, without reading the settings.
+systemd's own variables come first, then the XDG base directories; a relative path in one of those is ignored,
+as their specification asks.
 """
 
 from __future__ import annotations
@@ -48,3 +48,16 @@ def _by_systemd(environ: Mapping[str, str], name: str) -> Path | None:
 def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
     value = environ.get(name, "")
     return Path(value) if value.startswith("/") else None
+
+
+# --- what ships --------------------------------------------------------------------------------------
+_PACKAGE = Path(__file__).resolve().parents[1]
+"""In a wheel `config/` and `systemd/` are in `share/` below it; in a checkout at the top of the tree."""
+
+
+def shared(*parts: str) -> Path:
+    """Return the path of a shipped file or folder, such as `shared("config", "step-rules.yaml")`."""
+    for base in (_PACKAGE / "share", _PACKAGE.parents[1]):
+        if (base / "config").is_dir():
+            return base.joinpath(*parts)
+    raise FileNotFoundError(f"the files shipped with handoffd are missing beside {_PACKAGE}")

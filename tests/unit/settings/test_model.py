@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.settings import (
+from handoffd.settings.model import (
     ExecuteSettings,
     ProjectSettings,
     RetentionSettings,
@@ -16,7 +16,7 @@ from handoffd.settings import (
     Settings,
     WatchSettings,
 )
-from handoffd.settings_notify import NotifySettings, WebhookSettings
+from handoffd.settings.notify import NotifySettings, WebhookSettings
 
 SETTINGS = Settings(state_dir=Path("/state"), runtime_dir=Path("/run/h"))
 

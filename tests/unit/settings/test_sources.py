@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handoffd.layers import DEFAULT, Merge, Source, source_of, without_empty_keys
-from handoffd.settings import Settings
+from handoffd.settings.model import Settings
+from handoffd.settings.sources import DEFAULT, Merge, Source, source_of, without_empty_keys
 
 FIRST, SECOND = Source(kind="file", name="f", line=3), Source(kind="flag", name="--x")
 

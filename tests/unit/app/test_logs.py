@@ -14,8 +14,8 @@ from typing import Any, TextIO
 import pytest
 import structlog
 
-from handoffd.logs import configure_logging, form_for
-from handoffd.settings import LogSettings
+from handoffd.app.logs import configure_logging, form_for
+from handoffd.settings.model import LogSettings
 
 
 class Terminal(io.StringIO):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from handoffd.configure import Given, Loaded, differing, held, load, load_project, sensitive
 from handoffd.errors import InvalidFile
-from handoffd.resources import shared
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.loading import Given, Loaded, differing, held, load, load_project, sensitive
+from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.paths import shared
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from handoffd.settings import LogSettings
+from handoffd.settings.model import LogSettings
 
 REDACTED = "[redacted]"
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Reason, State
-from handoffd.settings import ProjectSettings, Settings
+from handoffd.settings.model import ProjectSettings, Settings
 
 Schema = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from handoffd.credentials import STAND_IN, Vault, fetched, named_files, opened
+from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files, opened
 
 Problems = list[tuple[str, str, tuple[str, ...]]]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from handoffd.directories import home
 from handoffd.errors import Problem
-from handoffd.settings import Settings
-from handoffd.validation import section_of
+from handoffd.settings.checks import section_of
+from handoffd.settings.model import Settings
+from handoffd.settings.paths import home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from handoffd.timetable import ScheduledStart, SharedStart, expanded, must_differ
+from handoffd.settings.schedule import ScheduledStart, SharedStart, expanded, must_differ
 
 SUNDAY = datetime(2027, 1, 3, 3, 5)  # noqa: DTZ001  (only its digits are looked at)
 
