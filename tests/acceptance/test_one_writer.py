@@ -136,21 +136,22 @@ def test_two_daemons_of_one_workspace_share_nothing(tmp_path: Path) -> None:
     """The first to come has the project. The other one says so, and takes nothing there for an edit."""
     project = sample(tmp_path)
     both = {"workspaces": [str(project.parent)]}
-    with running(place(tmp_path, "a"), both) as first, running(place(tmp_path, "b"), both) as second:
+    with running(place(tmp_path, "a"), both) as first:
         eventually_sync(lambda: first.get("/v1/status")["projects"])
-        first.verb("trust", project)
-        first.verb("start", project, story="US-001")
-        first.wait_at(project, "review", "needs_human")
-        eventually_sync(lambda: view(second, project)["condition"] == "locked")
+        with running(place(tmp_path, "b"), both) as second:
+            first.verb("trust", project)
+            assert "error" != first.verb("start", project, story="US-001")["type"]
+            first.wait_at(project, "review", "needs_human")
+            eventually_sync(lambda: view(second, project)["condition"] == "locked")
 
-        refused = second.verb("approve", project, story="US-001")
-        first.verb("approve", project, story="US-001")
+            refused = second.verb("approve", project, story="US-001")
+            first.verb("approve", project, story="US-001")
 
-        assert "LOCKED" == refused["code"]
-        first.wait_at(project, "done", "pass")
-        assert [] == second.runs(project)
-        kinds = {event["kind"] for event in first.get("/v1/events", project=str(project))["events"]}
-        assert "state_edited" not in kinds
+            assert "LOCKED" == refused["code"]
+            first.wait_at(project, "done", "pass")
+            assert [] == second.runs(project)
+            kinds = {event["kind"] for event in first.get("/v1/events", project=str(project))["events"]}
+            assert "state_edited" not in kinds
 
 
 @pytest.mark.parametrize("back", ["removed there", "taken back"])
@@ -226,7 +227,8 @@ def test_a_name_that_an_agent_has_forged_does_not_part_it_from_its_daemon(tmp_pa
         (project / ".ai/release-bdd").touch()
 
         daemon.wait_for(project, lambda t: t["step"] == "sdd-delta" and t["phase"] == "executing", 60)
-        assert 2 == len(set(starts(project))) == len(starts(project))
+        eventually_sync(lambda: len(starts(project)) == 2)
+        assert 2 == len(set(starts(project)))
         assert forged != os.getxattr(project, "user.handoffd")
 
 
