@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from tests.support.generate import ROOT, drifted
 from tests.support.jsonschemas import complaints
 
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.verbs import VERBS
 from handoffd.engine.effects import Effect
 from handoffd.engine.events import Event
 from handoffd.engine.results import Result

@@ -15,7 +15,7 @@ from tests.support.daemon import REPOSITORY, Daemon, Json, sample
 from tests.support.eventually import eventually_sync
 from tests.support.jsonschemas import complaints
 
-from handoffd.control.api.table import ENDPOINTS
+from handoffd.api.http.application import ENDPOINTS
 
 _ARMED = """
 import os, signal, sqlite3

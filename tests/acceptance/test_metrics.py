@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.daemon import REPOSITORY, Daemon, sample
 
-from handoffd.control.token import ensured
+from handoffd.api.http.auth import ensured
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 PROMETHEUS = REPOSITORY / "config" / "prometheus"

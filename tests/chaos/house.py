@@ -23,7 +23,7 @@ from tests.chaos import sink
 from tests.chaos.projects import Project, make
 from tests.chaos.stories import ROUGH, Odds
 
-from handoffd.control.client import Client
+from handoffd.api.client import Client
 from handoffd.errors import HandoffdError
 
 Json = dict[str, Any]

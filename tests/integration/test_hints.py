@@ -12,8 +12,8 @@ import pytest
 from tests.support.generate import ROOT
 from tests.support.typed import typed
 
-from handoffd.control.verbs import usage
-from handoffd.control.vocabulary import VERBS, VerbSpec
+from handoffd.api.arguments import usage
+from handoffd.api.verbs import VERBS, VerbSpec
 from handoffd.engine.commands import command_for
 from handoffd.protocol.state import Reason
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.support.markdown import table
 
-from handoffd.control.api.endpoint import Endpoint
-from handoffd.control.api.problems import PROBLEMS, Problem
-from handoffd.control.api.table import ENDPOINTS
+from handoffd.api.http.application import ENDPOINTS
+from handoffd.api.http.endpoint import Endpoint
+from handoffd.api.http.problems import PROBLEMS, Problem
 
 
 def endpoints() -> str:

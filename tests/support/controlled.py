@@ -12,13 +12,12 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from tests.support.supervision import MemoryRenewing, MemorySupervision
 
+from handoffd.api.client import Client
+from handoffd.api.http.limits import Limits
+from handoffd.api.http.server import ControlServer, TcpDoor
+from handoffd.api.ports import Desk, Try
+from handoffd.api.service import Service
 from handoffd.clock import SystemClock
-from handoffd.control.bounds import Limits
-from handoffd.control.client import Client
-from handoffd.control.ports import Desk, Try
-from handoffd.control.server import ControlServer
-from handoffd.control.service import Service
-from handoffd.control.tcp import TcpDoor
 from handoffd.store.journal import Journal
 from handoffd.store.records import Committed, Record
 

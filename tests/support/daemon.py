@@ -25,7 +25,7 @@ import psutil
 from tests.support.eventually import eventually_sync
 from tests.support.leaks import FOLDERS
 
-from handoffd.control.peer import peer_of
+from handoffd.api.peer import peer_of
 from handoffd.rehearsal.sample import create
 
 Json = dict[str, Any]

@@ -25,8 +25,8 @@ from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
 from tests.support.systemd_cases import cases
 
-from handoffd.control.verbs import EVENTS
-from handoffd.control.vocabulary import VERBS, VerbSpec
+from handoffd.api.arguments import EVENTS
+from handoffd.api.verbs import VERBS, VerbSpec
 from handoffd.engine.effects import Effect
 from handoffd.engine.ends import POLICIES, End, OwnEnd, Then
 from handoffd.engine.events import Fact, Verb

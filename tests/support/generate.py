@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.documents import documents, filled
 
-from handoffd.control.api.table import described
+from handoffd.api.http.application import described
 from handoffd.settings.schema import schemas
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from handoffd.api.verbs import VERBS
 from handoffd.cli.main import cli
 from handoffd.cli.verbs import sorted_out
-from handoffd.control.vocabulary import VERBS
 
 
 @dataclass(frozen=True, slots=True)

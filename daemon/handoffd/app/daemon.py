@@ -18,13 +18,13 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.api.http.server import ControlServer
+from handoffd.api.peer import inside_executor
+from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.memory import GIVE_BACK_EVERY_S, give_back, share_heaps
 from handoffd.app.parts import door_of, parts
 from handoffd.clock import SystemClock
-from handoffd.control.peer import inside_executor
-from handoffd.control.server import ControlServer
-from handoffd.control.service import Service
 from handoffd.errors import HandoffdError
 from handoffd.inspection.templates import warmed
 from handoffd.metrics.counted import Counted

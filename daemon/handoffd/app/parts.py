@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from handoffd.api.http.server import TcpDoor
 from handoffd.clock import SystemClock
-from handoffd.control.tcp import TcpDoor
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from handoffd.control.client import Json
+from handoffd.api.client import Json
 from handoffd.errors import StoreError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from handoffd.api.client import Json
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain
-from handoffd.control.client import Json
 from handoffd.entrance.asking import either
 from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
+from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.backlog_report import report
 from handoffd.cli.verbs import verb_command
-from handoffd.control.vocabulary import VERBS
 from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
 

@@ -12,8 +12,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from handoffd.control.client import Client
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.client import Client
+from handoffd.api.verbs import VERBS
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
 from handoffd.protocol.state import Reason

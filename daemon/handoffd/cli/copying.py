@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from handoffd.control.initialising import SETTINGS, prepare_project
+from handoffd.api.init_project import SETTINGS, prepare_project
 from handoffd.errors import HandoffdError
 from handoffd.protocol.yamltext import MAX_BYTES
 from handoffd.store.projection import read_project_file, write_project_file

@@ -11,9 +11,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from handoffd.control.lifesign import Silent
+from handoffd.api.unix_socket import BadAnswerError, NoAnswerError, Silent, read
 from handoffd.entrance.naming import called
-from handoffd.hooks.asking import BadAnswerError, NoAnswerError, read
 from handoffd.hooks.place import folders
 
 LIMIT_S = 60.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from handoffd.api.client import Json
 from handoffd.cli import inspection_report as report
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.control.client import Json
 from handoffd.entrance.inspecting import inspect
 from handoffd.entrance.place import Place
 

@@ -35,8 +35,8 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
 
     Of PROJECT, or of all projects. The daemon may run. Exit code 1 when anything is not as it should be.
     """
+    from handoffd.api.verification import Verification
     from handoffd.cli.journal_report import verified
-    from handoffd.control.verification import Verification
     from handoffd.store.recordings import Recordings
 
     word = project or named
@@ -62,9 +62,9 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     """
     import anyio
 
+    from handoffd.api.verification import Verification
     from handoffd.cli.journal_report import repaired
     from handoffd.clock import SystemClock
-    from handoffd.control.verification import Verification
     from handoffd.store.lock import acquire, daemon_lock_path
     from handoffd.store.recordings import Recordings
     from handoffd.store.repairing import repair as repair_journal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
+from handoffd.api.verification import Finding, Report
 from handoffd.cli.wording import moment, plain, shorten, start_command
-from handoffd.control.verification import Finding, Report
 from handoffd.store.backup import Copy
 from handoffd.store.repairing import Repaired
 from handoffd.supervise.restoring import Restoration

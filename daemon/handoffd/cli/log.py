@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from handoffd.api.client import Json, Stream
 from handoffd.cli.asking import insisted, project_argument
-from handoffd.control.client import Json, Stream
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NoDaemon
 
 if TYPE_CHECKING:
+    from handoffd.api.run_output import RunLog
     from handoffd.cli.transcript import Line
-    from handoffd.control.runlog import RunLog
     from handoffd.execute.stream.format import StreamFormat
 
 _RUN_HEADER = "X-Handoffd-Run"
@@ -126,7 +126,7 @@ def _found(place: Place, project: str | None, run: str | None) -> RunLog:
 
 
 def _kept(found: RunLog, *, follow: bool) -> Iterator[bytes]:
-    from handoffd.control.runlog import LOOK_S, Tail
+    from handoffd.api.run_output import LOOK_S, Tail
 
     tail = Tail(found)
     while True:

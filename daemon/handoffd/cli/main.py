@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import handoffd
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.verbs import VERBS
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile, NoDaemon
 

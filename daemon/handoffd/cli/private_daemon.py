@@ -22,7 +22,7 @@ from shlex import quote
 from types import FrameType
 from typing import Any
 
-from handoffd.control.client import Client
+from handoffd.api.client import Client
 from handoffd.errors import HandoffdError, NoDaemon
 
 START_S = 30.0

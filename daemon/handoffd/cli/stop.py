@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import click
 
+from handoffd.api.client import Client
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import start_command
-from handoffd.control.client import Client
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
 

@@ -18,7 +18,7 @@ def token(place: Place, rotate: bool, as_json: bool) -> None:
 
     Whoever has it can do over TCP what you can, but for the verbs that are for people (control.tcp.gates).
     """
-    from handoffd.control.token import ensured, rotated
+    from handoffd.api.http.auth import ensured, rotated
 
     settings = place.settings()
     if settings.control.tcp is not None and settings.control.tcp.token is not None:

@@ -13,7 +13,7 @@ from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NotFound
 
 if TYPE_CHECKING:
-    from handoffd.control.client import Client, Json
+    from handoffd.api.client import Client, Json
     from handoffd.doctor.finding import Finding
 
 

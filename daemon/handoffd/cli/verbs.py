@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from handoffd.api.verbs import Parameter, VerbSpec
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.verb_report import report
 from handoffd.cli.wording import no_daemon
-from handoffd.control.vocabulary import Parameter, VerbSpec
 from handoffd.entrance.asking import give
 from handoffd.entrance.place import Place
 

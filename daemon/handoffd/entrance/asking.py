@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from handoffd.control.client import Client, Json
+from handoffd.api.client import Client, Json
 from handoffd.entrance.place import Place
 from handoffd.errors import Foreign, Locked, NoDaemon
 

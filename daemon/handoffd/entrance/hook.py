@@ -53,7 +53,7 @@ def answer_hook(config: str | None, environ: Mapping[str, str]) -> int:
     except NotAnEventError as error:
         return _apologise(str(error))
     except Exception as error:
-        from handoffd.hooks.asking import BadAnswerError
+        from handoffd.api.unix_socket import BadAnswerError
 
         expected = isinstance(error, BadAnswerError)
         return _apologise(str(error) if expected else f"{type(error).__name__}: {error}")
@@ -123,7 +123,7 @@ class _House:
 
     def _ask(self, path: str, root: str) -> dict[str, object] | None:
         """Ask the daemon until its checks have ended; it lets a caller go before they have."""
-        from handoffd.hooks.asking import ask
+        from handoffd.api.unix_socket import ask
         from handoffd.hooks.checks import concluded
 
         body: dict[str, object] = {"project": root, "by": "a hook"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from handoffd.control.client import Json
+from handoffd.api.client import Json
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 
 if TYPE_CHECKING:
-    from handoffd.control.inspecting import Inspecting
+    from handoffd.api.folders import Inspecting
 
 
 def inspect(
@@ -32,7 +32,7 @@ def inspect(
             return offline.look(settings, ask)
         import anyio
 
-        from handoffd.control.inspecting import Inspecting
+        from handoffd.api.folders import Inspecting
 
         return anyio.run(ask, Inspecting(None, settings.language))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from handoffd.control.client import Json
+from handoffd.api.client import Json
 from handoffd.entrance.asking import Answer, account, either
 from handoffd.entrance.place import Place
 
@@ -20,9 +20,9 @@ def say(
     by = account()
 
     def without() -> Json:
-        from handoffd.control.messages import Messages, only_reads
-        from handoffd.control.places import Spoken
-        from handoffd.control.service import Caller
+        from handoffd.api.chat import Messages, only_reads
+        from handoffd.api.chat_target import Spoken
+        from handoffd.api.service import Caller
         from handoffd.entrance import offline
 
         caller, spoken = Caller(pid=os.getpid(), by=by), Spoken(project=project, here=here)

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import anyio
 
+from handoffd.api.client import Json
+from handoffd.api.reads import trials_json
+from handoffd.api.service import Caller, Service
 from handoffd.app.lending import Offline, offline, reading
 from handoffd.app.logs import configure_logging
 from handoffd.clock import SystemClock
-from handoffd.control.client import Json
-from handoffd.control.notices import trials_json
-from handoffd.control.service import Caller, Service
 from handoffd.notify.sinks import try_sinks
 from handoffd.settings.model import LogSettings, Settings
 

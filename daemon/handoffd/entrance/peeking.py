@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handoffd.api.client import Json
+from handoffd.api.init_project import is_bootstrapped
+from handoffd.api.reads import peek_json
 from handoffd.clock import SystemClock
-from handoffd.control.client import Json
-from handoffd.control.initialising import is_bootstrapped
-from handoffd.control.reads import peek_json
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Advanced, Event, StateEdited

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
 
-from handoffd.control.client import ANSWER_S, Client
+from handoffd.api.client import ANSWER_S, Client
 from handoffd.entrance.naming import called
 from handoffd.errors import InvalidFile
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir

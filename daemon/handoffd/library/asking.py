@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from handoffd.control.client import Json
+from handoffd.api.client import Json
 from handoffd.entrance import offline, peeking
 from handoffd.entrance.asking import either, give
 from handoffd.entrance.place import Place

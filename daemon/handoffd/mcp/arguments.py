@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from handoffd.control.vocabulary import MAX_TEXT, Parameter
+from handoffd.api.verbs import MAX_TEXT, Parameter
 from handoffd.errors import Refused
 from handoffd.protocol.state import Reason
 

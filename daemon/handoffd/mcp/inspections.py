@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, get_args
 
-from handoffd.control.service import Service
+from handoffd.api.service import Service
 from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
 from handoffd.mcp.arguments import PROJECT, takes

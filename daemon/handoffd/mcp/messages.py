@@ -10,7 +10,7 @@ import os
 from shlex import join
 from typing import Final
 
-from handoffd.control.service import Caller
+from handoffd.api.service import Caller
 from handoffd.entrance.asking import Answer, account, either
 from handoffd.entrance.place import Place
 from handoffd.errors import Refused
@@ -74,8 +74,8 @@ def _sent(place: Place, given: Json, *, supervised_only: bool) -> Answer:
     project, text, by = project_of(given), given["text"], f"{account()} via mcp"
 
     def without() -> Json:
-        from handoffd.control.messages import Messages, only_reads
-        from handoffd.control.places import Spoken
+        from handoffd.api.chat import Messages, only_reads
+        from handoffd.api.chat_target import Spoken
         from handoffd.entrance import offline
 
         caller = Caller(pid=os.getpid(), by=by)

@@ -19,8 +19,8 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 import handoffd
-from handoffd.control.verbs import usage
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.arguments import usage
+from handoffd.api.verbs import VERBS
 from handoffd.entrance.absence import closing, explained
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NoDaemon, NotFound, Refused

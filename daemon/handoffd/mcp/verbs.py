@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from handoffd.control.vocabulary import VERBS, Parameter, VerbSpec
+from handoffd.api.verbs import VERBS, Parameter, VerbSpec
 from handoffd.engine.commands import command_for
 from handoffd.entrance.asking import Answer, account, either, give
 from handoffd.entrance.place import Place

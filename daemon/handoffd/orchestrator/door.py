@@ -10,14 +10,14 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from handoffd.control.client import Client
+from handoffd.api.client import Client
 from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.orchestrator.statefile import BadState, NoState, read_state
 
 if TYPE_CHECKING:
-    from handoffd.control.service import Service
+    from handoffd.api.service import Service
 
 Json = dict[str, Any]
 
@@ -103,7 +103,7 @@ class Door:
         return offline.alone(self._place.settings(), work)
 
     def _caller(self) -> Any:
-        from handoffd.control.service import Caller
+        from handoffd.api.service import Caller
 
         return Caller(pid=os.getpid(), by=self._by)
 

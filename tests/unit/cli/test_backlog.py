@@ -8,7 +8,7 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.verbs import VERBS
 
 
 def test_the_stories_that_wait_are_shown(control: Controlled, handoffd: Commands) -> None:

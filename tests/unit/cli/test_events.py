@@ -17,9 +17,9 @@ from tests.support.recorded import story
 from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import KEY, NOW, record, track
 
+from handoffd.api.http.limits import Limits
 from handoffd.cli.events import explained, line
 from handoffd.cli.wording import moment
-from handoffd.control.bounds import Limits
 from handoffd.protocol.state import Status
 
 

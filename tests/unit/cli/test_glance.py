@@ -14,10 +14,9 @@ from tests.support.commands import Commands, environment, program
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view, track_view
 
+from handoffd.api.unix_socket import NoAnswerError, Silent
 from handoffd.cli.glance import glance, tell
 from handoffd.cli.wording import unstyled
-from handoffd.control.lifesign import Silent
-from handoffd.hooks.asking import NoAnswerError
 from handoffd.store.lock import acquire, daemon_lock_path
 
 

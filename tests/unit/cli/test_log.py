@@ -21,8 +21,8 @@ from tests.support.eventually import eventually_sync
 from tests.support.runs import run_spec
 from tests.unit.store.making import NOW, dispatch, opened, record, track
 
+from handoffd.api.client import Client
 from handoffd.cli.log import last_lines
-from handoffd.control.client import Client
 from handoffd.engine.events import Advanced
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound

@@ -22,11 +22,11 @@ from tests.support.supervision import MemorySupervision
 from tests.unit.store.making import record
 
 import handoffd as package
+from handoffd.api.http.application import application
+from handoffd.api.service import Service
+from handoffd.api.verbs import VERBS
 from handoffd.cli.main import LAZY, PROGRAMS, SECTIONS, cli
 from handoffd.clock import SystemClock
-from handoffd.control.routes import application
-from handoffd.control.service import Service
-from handoffd.control.vocabulary import VERBS
 
 
 def test_the_help_names_every_command_once(handoffd: Commands) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
+from handoffd.api.service import renewed_json
 from handoffd.cli.reload import report
-from handoffd.control.renewing import renewed_json
 from handoffd.engine.views import Renewed, SettingsView
 from handoffd.errors import Problem
 

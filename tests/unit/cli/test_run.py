@@ -15,8 +15,8 @@ from tests.support.children import ending
 from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
 
+from handoffd.api.client import Client
 from handoffd.cli.run import told
-from handoffd.control.client import Client
 from handoffd.errors import Locked, NoDaemon
 
 

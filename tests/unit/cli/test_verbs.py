@@ -8,7 +8,7 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.verbs import VERBS
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
     Aborted,

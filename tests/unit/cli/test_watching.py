@@ -19,8 +19,8 @@ from tests.support.commands import environment
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
+from handoffd.api.http.limits import Limits
 from handoffd.cli.watching import changes, patiently, watch
-from handoffd.control.bounds import Limits
 from handoffd.entrance.asking import Answer
 from handoffd.errors import HandoffdError, NotFound
 

@@ -11,8 +11,8 @@ from tests.support.everything import AT_REST, events, rules, tracks
 from tests.support.playbook import T0, dispatched, state_at, track_at, without_step
 from tests.support.typed import Typed, typed
 
-from handoffd.control.verbs import EVENTS, checked
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.arguments import EVENTS, checked
+from handoffd.api.verbs import VERBS
 from handoffd.engine.advice import next_command, way_on
 from handoffd.engine.commands import addressed
 from handoffd.engine.decide import decide

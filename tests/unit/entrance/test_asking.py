@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.control.client import Client, Json
+from handoffd.api.client import Client, Json
 from handoffd.engine.requests import Noted
 from handoffd.entrance.asking import Answer, account, either, give
 from handoffd.entrance.place import Place

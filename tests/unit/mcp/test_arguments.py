@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from handoffd.control.vocabulary import Parameter
+from handoffd.api.verbs import Parameter
 from handoffd.errors import Refused
 from handoffd.mcp.arguments import PROJECT, checked, schema_of, takes
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.control.vocabulary import VERBS
+from handoffd.api.verbs import VERBS
 from handoffd.engine.requests import Noted, RolledBack, Started
 from handoffd.entrance.asking import account
 from handoffd.entrance.place import Place

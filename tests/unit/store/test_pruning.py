@@ -15,7 +15,7 @@ import pytest
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
 from tests.unit.store.making import NOW, opened
 
-from handoffd.control.verification import Report, Verification
+from handoffd.api.verification import Report, Verification
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import TrackKey

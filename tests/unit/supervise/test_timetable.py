@@ -13,7 +13,7 @@ import anyio
 import pytest
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
 
-from handoffd.control.service import Service
+from handoffd.api.service import Service
 from handoffd.engine.requests import Aborted, Initialised, Paused, Started
 from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError

@@ -1,0 +1,486 @@
+"""What has happened, as the API tells it: events and runs as plain JSON, events as they come and in words.
+
+Numbers (`seq`) rise and are never used again, so a reader that was away asks on from the last one it saw.
+Where that cannot be honoured, a line of type `gap` says so instead of silence.
+
+An event in words says what is in the journal already. It leaves out what it does not find, because journals
+of older releases say less. The rule that decided and the reason (`grounds`, `why`) are the engine's own
+words.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, Final
+
+import anyio
+from pydantic import TypeAdapter
+
+from handoffd.clock import rfc3339
+from handoffd.engine.caps import UNITS, amount
+from handoffd.engine.commands import addressed as for_project
+from handoffd.engine.events import Exit
+from handoffd.engine.measurements import TestEvidence
+from handoffd.engine.usage import TOKEN_KINDS, Usage, footprint_in_words, usage_in_words
+from handoffd.errors import StoreError
+from handoffd.store.journal import Journal
+from handoffd.store.records import Backlog, Standing, StoredEvent, StoredRun
+
+Json = dict[str, Any]
+
+Names = Mapping[str, str]
+"""What projects are called in commands, by root."""
+NOBODY: Final[Names] = {}
+
+MOST_EVENTS = 1000
+BATCH: Final = 100
+"""Events that are held for one follower: many of them follow, and some read slowly."""
+_EXIT: Final = TypeAdapter(Exit)
+_TESTS: Final = TypeAdapter(TestEvidence)
+
+
+def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
+    """Return one event: when, what, why, and where the track stood before and after."""
+    return {
+        "type": "event",
+        "seq": event.seq,
+        "at": rfc3339(event.at),
+        "project": event.key.project,
+        "name": named(event.key.project, names),
+        "track": event.key.track,
+        "kind": event.kind,
+        "what": happened(event),
+        "rules": [{"rule": ground.rule, "value": ground.value} for ground in event.grounds],
+        "why": event.why,
+        "next": follows(event),
+        "before": _standing(event.before),
+        "after": _standing(event.after),
+        "event": event.event,
+        "result": addressed(event.result, event.key.project),
+        "orders": list(event.orders),
+    }
+
+
+def addressed(result: Json, root: str) -> Json:
+    """Return a result of the engine with its project's root in it: the engine knows no paths."""
+    told = {name: result.get(name) for name in ("caller_instruction", "message", "next_command")}
+    return {**result, **{name: for_project(text, root) for name, text in told.items() if text is not None}}
+
+
+def named(root: str, names: Names) -> str:
+    """Return what a project is called; one that nobody supervises any more, by its folder."""
+    return names.get(root) or PurePath(root).name
+
+
+def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None) -> Json:
+    """Return one dispatch, from the decision to the verdict. What has not happened yet is None.
+
+    `so_far` is what a run that is not over has used.
+    """
+    used = run.exit.usage if run.exit is not None else so_far
+    took = None if run.exit is None else run.exit.footprint
+    return {
+        "run": run.id,
+        "project": run.key.project,
+        "name": named(run.key.project, names),
+        "track": run.key.track,
+        "story": run.story,
+        "step": run.step,
+        "attempt": run.attempt,
+        "executor": run.executor,
+        "decided_at": rfc3339(run.decided_at),
+        "started_at": _time(run.started_at),
+        "ended_at": _time(run.ended_at),
+        "seconds": None if run.exit is None else round(run.exit.seconds, 3),
+        "exit": None if run.exit is None else _EXIT.dump_python(run.exit, mode="json"),
+        "usage": None if used is None or used == Usage() else usage_json(used),
+        "model": None if run.exit is None else run.exit.model,
+        "memory_peak": None if took is None else took.memory_peak,
+        "tasks_peak": None if took is None else took.tasks_peak,
+        "tests": None if run.tests is None else _tests_json(run.tests),
+        "result": run.outcome,
+        "why": run.why,
+    }
+
+
+def usage_json(usage: Usage) -> Json:
+    """Return a usage: its four counts, all together, the cost or None, and who reckoned that."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "tokens": usage.tokens,
+        "cost_usd": None if usage.cost_usd is None else round(usage.cost_usd, 6),
+        "priced": usage.priced,
+    }
+
+
+def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
+    """Return what one sink has not taken. `next_try_s`: seconds until it is tried again, if it rests."""
+    return {
+        "sink": backlog.sink,
+        "undelivered": backlog.undelivered,
+        "oldest": _time(backlog.oldest),
+        "failed_tries": backlog.tries,
+        "last_error": backlog.last_error,
+        "next_try_s": None if next_try_s is None else round(next_try_s, 1),
+        "given_up": backlog.given_up,
+    }
+
+
+def _tests_json(tests: TestEvidence) -> Json:
+    """Return what a test run proved, its three numbers first."""
+    dumped: Json = _TESTS.dump_python(tests, mode="json", by_alias=True)
+    return {**dumped.pop("counts"), **dumped}
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+async def latest(journal: Journal, project: str | None, count: int) -> list[StoredEvent]:
+    """Return the last `count` events, oldest first; of one root or of all."""
+    width = count if project is None else 4 * count
+    while True:
+        after = max(0, journal.newest - width)
+        found = await journal.events(after, project, max(width, count))
+        if len(found) >= count or after == 0:
+            return list(found[-count:])
+        width *= 4
+
+
+async def gap(journal: Journal, after: int) -> Json | None:
+    """Return the marker for events above `after` that are not to be had; None when all are."""
+    if after > journal.newest:
+        # Numbers only rise: the reader's come from a journal that is not this one.
+        return {"type": "gap", "after": after, "next": 1, "why": "the journal is another one, or older"}
+    first = await journal.events(after, None, 1)
+    if first and first[0].seq > after + 1:
+        return {"type": "gap", "after": after, "next": first[0].seq, "why": "older events are not kept"}
+    return None
+
+
+async def follow(
+    journal: Journal,
+    after: int,
+    project: str | None,
+    closing: anyio.Event,
+    names: Callable[[], Names] = lambda: NOBODY,
+) -> AsyncIterator[Json]:
+    """Yield events above `after` as they are committed, gaps marked, until `closing` or the journal's end."""
+    missing = await gap(journal, after)
+    if missing is not None:
+        yield missing
+        after = missing["next"] - 1
+    left_out = deque(one for one in await journal.left_out() if one.after >= after)
+    while True:
+        newest = journal.newest  # before asking: what is committed meanwhile is asked for next time
+        batch = await journal.events(after, project, BATCH)
+        called = names()
+        for event in batch:
+            while left_out and left_out[0].next <= event.seq:
+                yield {"type": "gap", **left_out.popleft()._asdict()}
+            yield event_json(event, called)
+        full = len(batch) == BATCH
+        after = batch[-1].seq if full else max(newest, batch[-1].seq if batch else 0)
+        if not full and not await _newer(journal, after, closing):
+            return
+
+
+async def _newer(journal: Journal, seq: int, closing: anyio.Event) -> bool:
+    """Return True once there is an event above `seq`, False when there will be none."""
+    grown = False
+    async with anyio.create_task_group() as tasks:
+
+        async def leave() -> None:
+            await closing.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(leave)
+        try:
+            await journal.newer_than(seq)
+            grown = True
+        except StoreError:
+            grown = False  # the journal was closed
+        tasks.cancel_scope.cancel()
+    return grown and not closing.is_set()
+
+
+def _standing(standing: Standing | None) -> Json | None:
+    return None if standing is None else {"step": standing[0], "status": standing[1]}
+
+
+def happened(event: StoredEvent) -> str:
+    """Return the fact in one sentence, with the data that was decided on."""
+    tell = _FACTS.get(event.kind)
+    told = tell(event.event) if tell else event.kind.replace("_", " ")
+    by = event.event.get("by")
+    return f"{told}, by {by}" if by else told
+
+
+def follows(event: StoredEvent) -> str:
+    """Return what comes next, and for what reason it is that."""
+    if event.result.get("type") == "error" and event.before == event.after:
+        return f"nothing changed: {event.result.get('message')}" + _orders(event, "; ")
+    ordered = _orders(event)
+    if ordered and any(order.get("kind") in _LASTING for order in event.orders):
+        return ordered
+    rest = _rest(event)
+    return f"{ordered}; {rest}" if ordered else rest
+
+
+# --- an event in words: what happened ------------------------------------------------------------
+def _exited(fact: Json) -> str:
+    return f"{fact['dispatch']} {_end(fact['exit'])}; {_reading(fact['reading'])}"
+
+
+def _end(end: Json) -> str:
+    by = {
+        "deadline": "was ended at its deadline",
+        "stop": "was ended, as ordered",
+        "lost": "vanished, nobody saw how",
+        "outside": "was ended from outside",
+    }
+    if end["by"] in by:
+        told = by[end["by"]]
+    elif end["signal"] is not None:
+        told = f"was killed by signal {end['signal']}"
+    else:
+        told = f"exited with code {end['code']}"
+    kind = f" ({end['end'].replace('_', ' ')})" if end.get("end") not in _PLAIN_ENDS else ""
+    used = end.get("usage") or {}
+    spent = usage_in_words(sum(used.get(kind) or 0 for kind in TOKEN_KINDS), used.get("cost_usd"))
+    took = " and ".join(part for part in (f"{end['seconds']:.0f} s" if end["seconds"] else "", spent) if part)
+    after = f" after {took}" if took else ""
+    took_of_it = end.get("footprint") or {}
+    most = footprint_in_words(took_of_it.get("memory_peak"), took_of_it.get("tasks_peak"))
+    failed = ", its stream says that it failed" if end["stream_error"] else ""
+    return told + kind + after + (f" (at most {most})" if most else "") + failed
+
+
+_PLAIN_ENDS: Final = {None, "clean", "failed"}
+"""Classes that code and stream tell by themselves."""
+
+
+def _reading(reading: Json) -> str:
+    match reading["kind"]:
+        case "found":
+            return f"it handed over {_claim(reading['handoff'])}"
+        case "stale":
+            return f"only a stale hand-off is there: {reading['why']}"
+        case "malformed":
+            return f"its hand-off cannot be read: {reading['problem']['message']}"
+    return "it left no hand-off"
+
+
+def _claim(claim: Json) -> str:
+    status = claim["status"] or "no status (old format)"
+    reason = f" with reason {claim['reason']}" if claim["reason"] else ""
+    count = len(claim["files_changed"])
+    files = f", it says {count} file{'' if count == 1 else 's'} changed" if count else ""
+    return f"{status}{reason}{_counts(claim['tests'], ', it says ')}{files}"
+
+
+def _counts(tests: Json | None, before: str = "") -> str:
+    if tests is None:
+        return ""
+    return f"{before}{tests.get('pass', 0)} tests pass and {tests.get('fail', 0)} fail"
+
+
+def _checked(fact: Json) -> str:
+    tests, post = fact["tests"], fact["post_check"]
+    told = [_measured(tests)] if tests is not None else []
+    if post is not None:
+        ended = "passed" if post["passed"] else "did not end in time" if post["timed_out"] else "failed"
+        told.append(
+            f"post_check could not be run: {post['fault']}" if post["fault"] else f"post_check {ended}"
+        )
+    return f"{fact['dispatch']} was checked: {', '.join(told) or 'nothing was to be checked'}"
+
+
+def _measured(tests: Json) -> str:
+    if tests["fault"]:
+        return f"the tests could not be run: {tests['fault']}"
+    if tests["timed_out"]:
+        return "the tests did not end in time"
+    if not tests["verified"]:
+        return "the test command " + ("failed" if tests["failing"] else "succeeded")
+    news = f", {tests['new_failing']} of the failing are new" if tests["new_failing"] else ""
+    return _counts(tests["counts"]) + news
+
+
+def _started(fact: Json) -> str:
+    how = [word for word in ("queue", "force") if fact[word]]
+    then = f" and then {', '.join(fact['then'])}" if fact.get("then") else ""
+    due = f", as it was due at {fact['due']}" if fact.get("due") else ""
+    return f"{fact['task_type']} {fact['story']}{then} was asked for{due}" + (
+        f" ({', '.join(how)})" if how else ""
+    )
+
+
+def _auto_continue(fact: Json) -> str:
+    said = {True: "by itself", False: "when it is asked for", None: "as the settings say"}[fact["on"]]
+    return f"the next story of the backlog is to start {said}"
+
+
+def _rejected(fact: Json) -> str:
+    reason = f" for {fact['reason']}" if fact["reason"] else ""
+    return f"the human step was rejected{reason}{_note(fact)}"
+
+
+def _note(fact: Json) -> str:
+    return f", with the note {fact['note']!r}" if fact["note"] else ""
+
+
+def _turn(fact: Json) -> str:
+    unmet = f"; not done yet: {', '.join(fact['unmet'])}" if fact["unmet"] else ""
+    passed_over = "".join(f"; {why}" for why in fact.get("passed_over") or ())
+    return f"it was the track's turn, with executor {fact['executor']}{passed_over}{unmet}"
+
+
+def _cap(finding: Json) -> str:
+    """Return the cap that something is about: `$4.00 for each attempt`."""
+    whose = {"attempt": "each attempt", "daemon": "all projects", "day": "a day"}
+    scope = finding["scope"]
+    return f"{amount(finding['cap'], finding['unit'])} for {whose.get(scope, f'the {scope}')}"
+
+
+def _raised(fact: Json) -> str:
+    whose = {"attempt": "of each attempt", "project": "of the project"}.get(fact["scope"], "of the story")
+    given = [amount(fact[unit], unit) for unit in UNITS if fact[unit] is not None]
+    return f"the budget {whose} was raised to {' and '.join(given)}"
+
+
+def _edited(fact: Json) -> str:
+    state = fact["state"]
+    return f"STATE.json was changed from outside, to {state['step']} {state['status']}"
+
+
+def _restored(fact: Json) -> str:
+    over = "; the attempt in flight then was overtaken" if fact["overtaken"] else ""
+    if owner := fact.get("owner"):
+        return f"the project came back from another handoffd ({owner}){over}"
+    return f"the journal was restored from a backup{over}"
+
+
+_FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "initialised": lambda fact: f"the project got its first STATE as {fact['project']}",
+    "started": _started,
+    "approved": lambda fact: f"the human step was approved{_note(fact)}",
+    "rejected": _rejected,
+    "retried": lambda _: "another try was asked for",
+    "skipped": lambda _: "the step was skipped",
+    "aborted": lambda _: "the track was aborted",
+    "paused": lambda _: "the track was paused",
+    "resumed": lambda _: "the track was resumed",
+    "noted": lambda fact: f"a note was given: {fact['text']!r}",
+    "rolled_back": lambda fact: f"a roll back to {fact['step']} was asked for",
+    "reopened": lambda fact: f"the story was reopened at {fact['step']}{_note(fact)}",
+    "edit_confirmed": lambda _: "the held edit of STATE.json was confirmed",
+    "executor_chosen": lambda fact: (
+        f"its executor was chosen: {', else '.join(fact['executor']) or 'as set'}"
+    ),
+    "limit_lifted": lambda fact: f"the limit of {fact['account']} was lifted",
+    "budget_raised": _raised,
+    "prompt_taken": lambda fact: f"the prompt of the next turn was asked for, as {fact['dispatch']}",
+    "level_chosen": lambda fact: f"level {fact['level']} was chosen",
+    "continued": lambda _: "the next story of the backlog was asked for",
+    "backlog_moved": lambda fact: f"{fact['story']} was given another place in the backlog",
+    "backlog_edited": lambda fact: f"{fact['story']} was changed in the backlog",
+    "backlog_removed": lambda fact: f"{', '.join(fact['stories'])} went out of the backlog",
+    "auto_continue_chosen": _auto_continue,
+    "post_checked": lambda fact: f"post_check was run and {'passed' if fact['passed'] else 'failed'}",
+    "advanced": _turn,
+    "dispatch_failed": lambda fact: f"a dispatch could not be prepared: {fact['message']}",
+    "baseline_measured": lambda fact: (
+        f"the tests before {fact['dispatch']} could not be run: {fact['fault']}"
+        if fact["fault"]
+        else f"the tests were run before {fact['dispatch']}"
+    ),
+    "executor_started": lambda fact: f"{fact['dispatch']} runs as process {fact['pid']}",
+    "spawn_refused": lambda fact: f"{fact['dispatch']} could not be started: {fact['error']}",
+    "handoff_settled": lambda fact: f"{fact['dispatch']} handed over and was still for {fact['quiet_s']:g} s",
+    "deadline_passed": lambda fact: (
+        f"{fact['dispatch'] or 'an attempt of others'} had its time: {fact['elapsed_min']:.1f} min"
+    ),
+    "cap_reached": lambda fact: f"{fact['dispatch']} reached a cap of {_cap(fact['finding'])}",
+    "executor_quiet": lambda fact: (
+        f"{fact['dispatch']} shows no sign of life for {fact['silence']['quiet_min']:.1f} min"
+    ),
+    "executor_stalled": lambda fact: (
+        f"{fact['dispatch']} stood still for {fact['silence']['quiet_min']:.1f} min"
+    ),
+    "interrupted": lambda fact: "the executor is to end for our own reasons",
+    "executor_exited": _exited,
+    "checks_finished": _checked,
+    "handoff_arrived": lambda fact: f"a hand-off came for an attempt of others: {_reading(fact['reading'])}",
+    "state_edited": _edited,
+    "restored": _restored,
+    "cause_ended": lambda fact: (
+        f"{', '.join(fact['executors'])} {'is tried again' if fact.get('trial') else 'can be tried again'}"
+    ),
+    "notice_given_up": lambda fact: (
+        f"{fact['sink']} did not take {fact['count']} notices in time: {fact['why']}"
+    ),
+}
+
+
+# --- and what follows from it ---------------------------------------------------------------------
+_LASTING: Final = frozenset({"spawn", "measure_baseline", "run_checks", "stop_tree"})
+"""Orders whose end is the next event: nothing else follows before."""
+
+
+def _orders(event: StoredEvent, before: str = "") -> str:
+    told = [_ORDERS[order["kind"]](order) for order in event.orders if order.get("kind") in _ORDERS]
+    return before + ", ".join(told) if told else ""
+
+
+def _spawn(order: Json) -> str:
+    limit = f", for {order['timeout_min']:g} min at most" if order["timeout_min"] else ""
+    session = f", in its session {order['session']}" if order.get("session") else ""
+    return f"{order['executor']} is started for {order['step']} attempt {order['attempt']}{session}{limit}"
+
+
+def _checks(order: Json) -> str:
+    tests = f"the tests are run ({order['tests']} is expected)" if order["tests"] else None
+    post = "post_check is run" if order["post_check"] else None
+    return ", ".join(told for told in (tests, post) if told)
+
+
+_ORDERS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "measure_baseline": lambda _: "the tests are run as they stand, before the executor",
+    "spawn": _spawn,
+    "stop_tree": lambda order: f"{order['dispatch']} and all it started are ended ({order['why']})",
+    "run_checks": _checks,
+    "notify": lambda order: f"people are told: {order['text']}",
+    "write_checklist": lambda _: "a checklist is written",
+    "append_history": lambda _: "the history gets an entry",
+}
+
+
+def _asked(event: StoredEvent) -> str:
+    """Return what the person is to type, where the decision says it."""
+    actions = [order.get("action") for order in event.orders if order.get("kind") == "notify"]
+    told = [action.replace("{project}", event.key.project) for action in actions if action]
+    return f": {told[0]}" if told else ""
+
+
+def _rest(event: StoredEvent) -> str:
+    """Return what a track does that was ordered nothing lasting."""
+    if event.after is None:
+        return "nothing"
+    step, status = event.after
+    if step == "done":
+        return "the story is done"
+    return {
+        "running": "the attempt goes on, its end is waited for",
+        "needs_human": f"it waits for a person{_asked(event)}",
+        "timeout": f"the table says at its next turn whether {step} is tried again",
+        "failing": f"the table says at its next turn where a failure of {step} leads",
+        "pass": f"the table says at its next turn what comes after {step}",
+        "pending": f"{step} is dispatched at its next turn, unless it is held",
+    }.get(status, "its next turn")

@@ -1,0 +1,241 @@
+"""What can be asked of any folder, supervised or not, as plain JSON values: by its files alone.
+
+Of a supervised project the journal's word stands beside that: what the story waits for, and what a
+person would type next. Reading changes nothing, anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Container, Mapping
+from dataclasses import asdict, replace
+from shlex import quote
+from typing import Final, TypeVar, TypeVarTuple, get_args
+
+import anyio
+from anyio import to_thread
+from pydantic import TypeAdapter
+
+from handoffd.api.client import Json
+from handoffd.api.ports import Supervision
+from handoffd.engine.commands import command_for, mending
+from handoffd.engine.views import ProjectView
+from handoffd.errors import NotFound, Refused, StoreError, remedies
+from handoffd.inspection import sessions
+from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.papers import Quote, Subject, quoted
+from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
+from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
+from handoffd.inspection.sessions import SessionPrompt
+from handoffd.inspection.workspace import folders_called, list_projects, looks_like_project, others_in
+from handoffd.protocol.rules import DONE, Language
+from handoffd.protocol.story import MAX_PATH_CHARACTERS
+
+LOOK_S: Final = 30.0
+"""For so long a folder may take to answer."""
+MOST_THREADS: Final = 16
+
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_STATUS: Final = TypeAdapter(ProjectStatus)
+
+
+class Inspecting:
+    """Questions about projects, by the names of those in `supervision` and by the path of any folder.
+
+    `language` is that of prompts where neither the asker nor the project says another; a folder that does
+    not answer for `look_s` seconds is given up.
+    """
+
+    def __init__(
+        self, supervision: Supervision | None, language: Language = "en", *, look_s: float = LOOK_S
+    ) -> None:
+        self._supervised = supervision
+        self._language = language
+        self._look_s = look_s
+        self._threads = anyio.CapacityLimiter(MOST_THREADS)
+
+    def configure(self, language: Language) -> None:
+        """Have prompts be in another language from now on."""
+        self._language = language
+
+    async def detect(self, project: str) -> Json:
+        """Return which of the protocol's files there are, and the level of adoption that follows."""
+        root, _ = await self._found(project)
+        return asdict(await self._look(detect_framework, root))
+
+    async def query(self, project: str) -> Json:
+        """Return where a project stands: its files' word first, then the journal's, if it is supervised.
+
+        `level` 0 is without a STATE.json, 1 by hand, 2 by the daemon.
+        """
+        root, view = await self._found(project)
+        status = await self._look(query_project_status, root)
+        told: Json = _STATUS.dump_python(status, mode="json")
+        return {**told, **_standing(root, status, view)}
+
+    async def list_projects(self, folder: str) -> Json:
+        """Return the projects that lie in a folder; an absolute path."""
+        if not folder.startswith("/"):
+            hint = "handoffd list-projects FOLDER"
+            raise Refused("folder must be an absolute path", code="BAD_ARGUMENT", hint=hint)
+        found = await self._look(list_projects, await self._look(folder_at, folder))
+        return {"folder": folder, "projects": [asdict(one) for one in found]}
+
+    async def papers(self, project: str, subject: Subject) -> tuple[Quote, ...]:
+        """Return what a project's papers say of a subject: lines that agents or strangers wrote."""
+        root, _ = await self._found(project)
+        return await self._look(quoted, root, subject)
+
+    async def looks_like_project(self, folder: str) -> bool:
+        """Return whether a folder has what makes a project of it."""
+        return await self._look(looks_like_project, folder)
+
+    async def folders_called(
+        self, words: tuple[str, ...], bases: tuple[str, ...], sure: str | None
+    ) -> Mapping[str, str]:
+        """Return which of some words are names of project folders in `bases`, with their places."""
+        return await self._look(lambda first: folders_called(words, bases, sure), bases[0]) if bases else {}
+
+    async def others_in(self, bases: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:
+        """Return the names of project folders in `bases` that are not among `known` places."""
+        return await self._look(lambda first: others_in(bases, known), bases[0]) if bases else ()
+
+    async def check_prereqs(self, project: str) -> Json:
+        """Return which files the step in hand reads and cannot find. A warning, never more."""
+        root, view = await self._found(project)
+        with remedies(root):
+            check = await self._look(check_prerequisites, root)
+        if view is None and check.next_command is not None:
+            added = f"{command_for(root, 'add')} && {check.next_command}"
+            check = replace(check, next_command=added)
+        return {**asdict(check), "project": root, "caller_instruction": _about_files(check)}
+
+    async def review(self, project: str, language: str | None = None) -> Json:
+        """Return the prompt for a session that examines a project and changes nothing."""
+        root, _ = await self._found(project)
+        chosen = _checked(language)
+        with remedies(root):
+            made = await self._look(sessions.review, root, chosen, self._language)
+        return _session(root, made, "give it to an executor in that folder; a person acts on its report")
+
+    async def triage(self, project: str, language: str | None = None) -> Json:
+        """Return the prompt for a session that sorts a project's open issues into a plan."""
+        root, _ = await self._found(project)
+        chosen = _checked(language)
+        with remedies(root):
+            made = await self._look(sessions.triage, root, chosen, self._language)
+        return _session(root, made, "give it to an executor in that folder; a person decides on its plan")
+
+    async def _found(self, project: str) -> tuple[str, ProjectView | None]:
+        """Return the root of a project, and its view if it is supervised. Raises NotFound, Refused."""
+        if self._supervised is not None:
+            known = project in self._supervised.names() or not project.startswith("/")
+            # Where a path leads is found out here, under a limit: its disk may not answer.
+            named = project if known else await self._look(_resolved, project)
+            try:
+                root = self._supervised.find(named)
+            except NotFound:
+                if not named.startswith("/"):
+                    raise
+            else:
+                return root, await self._supervised.view(root)
+        return await self._look(folder_at, project), None
+
+    async def _look(self, look: Callable[[str, *_Ts], _T], path: str, *others: *_Ts) -> _T:
+        """Return what `look` finds at a path, in a thread. Raises StoreError when that does not answer.
+
+        A network mount that hangs keeps every thread that touches it; only so many are given to it, and none
+        of those that the daemon works with.
+        """
+        with anyio.move_on_after(self._look_s):
+            return await to_thread.run_sync(
+                look, path, *others, abandon_on_cancel=True, limiter=self._threads
+            )
+        shown = path[:MAX_PATH_CHARACTERS]
+        raise StoreError(f"{shown} does not answer within {self._look_s:g} s", hint=f"stat {quote(shown)}")
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a character that no name can have
+        return path.replace("\0", "?")
+
+
+def folder_at(project: str) -> str:
+    """Return where a path leads, without links. Raises NotFound for what is no path or no folder."""
+    if not project.startswith("/"):
+        raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+    try:
+        folder = os.path.realpath(project)
+        if stat.S_ISDIR(os.stat(folder).st_mode):
+            return folder
+    except (OSError, ValueError):  # also names that are too long, or hold what no name can
+        pass
+    shown = project[:MAX_PATH_CHARACTERS]
+    raise NotFound(f"{shown} is no folder", hint=f"ls {quote(os.path.dirname(shown))}")
+
+
+def _standing(root: str, status: ProjectStatus, view: ProjectView | None) -> Json:
+    """Return what only the journal knows; where nobody supervises, what would be the first step."""
+    track = view.tracks[0] if view is not None and view.tracks else None
+    waits_for = track.waits_for if track is not None else None
+    following = track.next_command if track is not None else None
+    if view is None:
+        level = 1 if status.has_framework.has_state else 0
+        following = mending(root, status.status) or command_for(root, "add")
+    else:
+        level = view.level
+        waits_for = waits_for or view.detail
+        following = mending(root, view.condition) or following
+    return {
+        "root": root,
+        "supervised": view is not None,
+        "level": level,
+        "waits_for": waits_for,
+        "next_command": following,
+        "caller_instruction": _about_standing(status, waits_for, following),
+    }
+
+
+def _about_standing(status: ProjectStatus, waits_for: str | None, following: str | None) -> str:
+    if status.status == NOT_INITIALIZED:
+        where = "The project has no STATE.json: no story is in hand"
+    elif status.status == INVALID_STATE:
+        where = f"STATE.json cannot be used: {status.last_error}"
+    elif status.step == DONE:
+        where = f"{status.story or 'The story'} is done"
+    else:
+        where = f"{status.story or 'The project'} is at {status.step}, {status.status}"
+    waiting = f"; it waits for {waits_for}" if waits_for else ""
+    advice = f"; a person who wants to go on types: {following}" if following else ""
+    return f"{where}{waiting}{advice}. Tell this; do not dispatch anything because of it."
+
+
+def _about_files(check: PrerequisiteCheck) -> str:
+    if check.ok:
+        return "The step in hand finds everything it reads; go on."
+    told = f"Missing: {', '.join(check.missing)}. That blocks nothing; tell a person"
+    return f"{told}, who may have it made first: {check.next_command}" if check.next_command else f"{told}."
+
+
+def _session(root: str, made: SessionPrompt, advice: str) -> Json:
+    told: Json = {"type": made.type, "prompt": made.prompt}
+    if made.type == "triage_prompt":
+        told["issues"] = list(made.issues)
+    instruction = f"This is a prompt, and nothing was changed: {advice}."
+    return {**told, "fw_lv": made.fw_lv, "project": root, "caller_instruction": instruction}
+
+
+def _checked(language: str | None) -> Language | None:
+    """Return a language that somebody asked for. Raises Refused (BAD_ARGUMENT)."""
+    if language is None:
+        return None
+    found = next((known for known in LANGUAGES if known == language), None)
+    if found is None:
+        message = f"there are no prompts in {language[:20]!r}; allowed: {', '.join(LANGUAGES)}"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd review --help")
+    return found

@@ -1,0 +1,377 @@
+"""The JSON API, version 1, as an application: each endpoint gets its route, and each request is checked.
+
+Errors are `{"type": "error", "code", "message", "hint"}` with a fitting HTTP status, whatever happens.
+Routes, docs/api.md and the OpenAPI document are made from `ENDPOINTS`.
+
+A request with a key is carried out once: repeated, it gets the answer of then. The key is claimed in the
+journal before anything is done, and a verb's event is committed together with it; so a daemon that dies
+between doing and answering leaves behind that it was done, and the next one tells what came of it. A claim
+without event and answer is one of which nothing came: it is done when it is asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from typing import Any, Final
+
+import anyio
+import structlog
+from anyio.lowlevel import checkpoint
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
+
+from handoffd.api.arguments import BAD_ARGUMENT, spec_of, values
+from handoffd.api.events import Json
+from handoffd.api.http.auth import CALLER, From
+from handoffd.api.http.endpoint import KEY_HEADER, MOST, MOST_KEY, Asked, Endpoint, UrlParameter
+from handoffd.api.http.limits import Limits, Streams
+from handoffd.api.http.openapi import document
+from handoffd.api.http.orders import MESSAGES, ORDERS
+from handoffd.api.http.problems import error_response
+from handoffd.api.http.reads import INSPECTIONS, METRICS, READS
+from handoffd.api.http.streams import STREAMS
+from handoffd.api.service import Caller, Service
+from handoffd.api.verbs import MAX_TEXT
+from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.store.requests import StoredRequest
+
+
+async def _openapi(_: Asked) -> Json:
+    return described()
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *READS,
+    *INSPECTIONS,
+    *STREAMS,
+    *METRICS,
+    *ORDERS,
+    *MESSAGES,
+    Endpoint(
+        name="openapi", path="/v1/openapi.json", help="This API as an OpenAPI document.", answer=_openapi
+    ),
+)
+
+
+@cache
+def described() -> Json:
+    """Return the OpenAPI document of all of them."""
+    return document(ENDPOINTS)
+
+
+log = structlog.get_logger(__name__)
+
+_VERBS = "/v1/verbs/"
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def application(service: Service, closing: anyio.Event, streams: int = Limits().kept) -> Starlette:
+    """Return the API over `service`; its streams, so many at once, end when `closing` is set."""
+    replies, going_on = Replies(service), Streams(streams, service.inside)
+    routes = [_route(endpoint, service, closing, replies, going_on) for endpoint in ENDPOINTS]
+    api = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_method})
+    api.router.redirect_slashes = False  # it would send people to whatever host the request names
+    return api
+
+
+def _route(
+    endpoint: Endpoint, service: Service, closing: anyio.Event, replies: Replies, streams: Streams
+) -> Route:
+    async def answer(request: Request) -> Response:
+        question = await asked(endpoint, request, service, closing)
+
+        async def do() -> Response:
+            given = await endpoint.answer(question)
+            if isinstance(given, Response):
+                return streams.counted(given, request.scope[CALLER])
+            return answered(given) if endpoint.long is None else await rendered(given, endpoint.long)
+
+        key = question.caller.request
+        return await do() if key is None else await replies.once(key, question, endpoint, do)
+
+    route = Route(endpoint.path, _answering(answer), name=endpoint.name, methods=[endpoint.method])
+    route.methods = {endpoint.method}  # no HEAD: of a stream it would never end
+    return route
+
+
+def _answering(answer: Answer) -> Answer:
+    async def safely(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except HandoffdError as error:
+            return error_response(error)
+        except Exception as error:
+            # A bug: the asker shall hear of it in the same form, and the log has the traceback.
+            log.exception("request failed", path=request.url.path)
+            message = f"handoffd failed on this: {type(error).__name__}: {error}"
+            return error_response(HandoffdError(message, code="INTERNAL"))
+
+    return safely
+
+
+async def _no_such_path(request: Request, _: Exception) -> Response:
+    error = NotFound(f"there is no {request.method} {request.url.path[:200]}", hint="handoffd --help")
+    if request.url.path.startswith(_VERBS):
+        try:
+            spec_of(request.url.path.removeprefix(_VERBS))
+        except NotFound as unknown:
+            error = unknown  # with the verbs there are
+    return error_response(error)
+
+
+async def _no_such_method(request: Request, _: Exception) -> Response:
+    """Refuse a method with those of every route at the path; Starlette knows only the first one."""
+    here = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    allowed = ", ".join(sorted({method for route in here for method in route.methods}))
+    message = f"there is no {request.method[:20]} {request.url.path[:200]} (allowed: {allowed})"
+    error = Refused(message, code="METHOD_NOT_ALLOWED", hint="handoffd --help")
+    return error_response(error, {"Allow": allowed})
+
+
+# --- from a request to what its endpoint is given ----------------------------------------------------
+MAX_BODY: Final = 1024 * 1024
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
+_MOST_NAME: Final = 100
+
+
+async def asked(
+    endpoint: Endpoint,
+    request: Request,
+    service: Service,
+    closing: anyio.Event,
+    body_s: float = BODY_S,
+) -> Asked:
+    """Return what `request` asks of `endpoint`. Raises Refused (BAD_ARGUMENT, BAD_REQUEST, TOO_LARGE)."""
+    try:
+        given = _of_url(endpoint, request)
+        body = await _in_time(request, body_s) if endpoint.method == "POST" else {}
+        caller = _caller(endpoint, request, body.get("by"))
+        if not endpoint.raw:
+            given.update(values(endpoint.body or (), body))
+    except Refused as refused:
+        refused.hint = refused.hint or endpoint.hint
+        raise
+    return Asked(service=service, given=given, body=body, caller=caller, closing=closing, request=request)
+
+
+def _of_url(endpoint: Endpoint, request: Request) -> dict[str, Any]:
+    known = {parameter.name for parameter in endpoint.url if parameter.place == "query"}
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise _bad(f"unknown parameter {name[:80]!r} (allowed: {allowed})")
+        if names.count(name) > 1:
+            raise _bad(f"{name} is given more than once")
+    places: Mapping[str, Mapping[str, str]] = {
+        "query": request.query_params, "path": request.path_params, "header": request.headers,
+    }  # fmt: skip
+    return {one.name: _value(one, places[one.place].get(one.name)) for one in endpoint.url}
+
+
+def _value(parameter: UrlParameter, text: str | None) -> Any:
+    if text == "" and parameter.type == "flag":
+        return True
+    if text is None or (text == "" and parameter.type == "text"):
+        if parameter.required or parameter.place == "path":
+            raise _bad(f"{parameter.name} is missing: {parameter.help}")
+        return parameter.default
+    if parameter.type == "number":
+        return _number(parameter, text)
+    if parameter.type == "flag":
+        if text not in _FLAGS:
+            raise _bad(f"{parameter.name} must be 1, true, 0 or false")
+        return _FLAGS[text]
+    if parameter.choices and text not in parameter.choices:
+        raise _bad(f"{text[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
+    return text
+
+
+def _number(parameter: UrlParameter, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MOST:
+        raise _bad(f"{parameter.name} must be a whole number from 0")
+    return min(int(text), parameter.most)
+
+
+def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
+    key = key_of(request, endpoint) if endpoint.method == "POST" else None
+    source = request.scope[CALLER]  # set by what stands between the socket and the application
+    assert isinstance(source, From)
+    if by is not None and not isinstance(by, str):
+        raise _bad("by must be a text: the name to record")
+    if by is not None and len(by) > MAX_TEXT:
+        raise _bad(f"by must be a text of at most {MAX_TEXT} characters")
+    name = by[:_MOST_NAME] if by and by.isprintable() else "api"
+    return Caller(pid=source.pid, by=name, vouched=source.vouched, request=key)
+
+
+async def _in_time(request: Request, within_s: float) -> Json:
+    try:
+        with anyio.fail_after(within_s):
+            return await _body(request)
+    except TimeoutError:
+        message = f"the body did not arrive in {within_s:.0f} seconds"
+        raise Refused(message, code="REQUEST_TIMEOUT") from None
+    except ClientDisconnect:  # its connection was ended, by itself or because another one needed the place
+        raise Refused("the connection ended before the body had arrived", code="BAD_REQUEST") from None
+
+
+async def _body(request: Request) -> Json:
+    """Return the JSON object in the body; an empty body is an empty object."""
+    raw = b""
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MAX_BODY:
+            raise Refused(f"the request is larger than {MAX_BODY} bytes", code="TOO_LARGE")
+    try:
+        data: Any = json.loads(raw or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"the request is no JSON: {error}", code="BAD_REQUEST") from error
+    if not isinstance(data, dict):
+        raise Refused("the request is no JSON object", code="BAD_REQUEST")
+    return data
+
+
+def _bad(message: str) -> Refused:
+    return Refused(message, code=BAD_ARGUMENT)
+
+
+# --- a request with a key is carried out once --------------------------------------------------------
+
+REPLAY_HEADER: Final = "Idempotent-Replay"
+
+
+def key_of(request: Request, endpoint: Endpoint) -> str | None:
+    """Return the key of a request. Raises Refused (BAD_ARGUMENT) for one that is none, or not wanted."""
+    given = request.headers.getlist(KEY_HEADER)
+    if not given:
+        return None
+    if not endpoint.keyed:
+        message = f"{endpoint.name} takes no {KEY_HEADER}: once it is done, nobody is there to remember"
+        raise Refused(message, code=BAD_ARGUMENT)
+    [key, *more] = given
+    visible = all("!" <= letter <= "~" for letter in key)
+    if more or not visible or not 1 <= len(key) <= MOST_KEY:
+        message = f"{KEY_HEADER} must be 1 to {MOST_KEY} visible characters of ASCII, once"
+        raise Refused(message, code=BAD_ARGUMENT)
+    return key
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    asks: str
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Replies:
+    """Requests with a key that are carried out now, and what the journal knows of earlier ones."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._running: dict[str, _Running] = {}
+
+    async def once(
+        self, key: str, asked: Asked, endpoint: Endpoint, do: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """Return what `do` answers, or what it answered when it was asked for first.
+
+        Raises Refused (IDEMPOTENCY_CONFLICT) when the key was that of another request, (REQUEST_CUT_SHORT)
+        when it is not known what came of it.
+        """
+        asks = fingerprint(asked.request.url.path, asked.body)
+        while (running := self._running.get(key)) is not None:
+            _check(running.asks, asks)
+            await running.ended.wait()  # as long as the other one takes: it is the same request
+        self._running[key] = running = _Running(asks)
+        try:
+            known = await self._service.journal.requests.claim(key, asks, self._service.now())
+            if known is None:
+                return await self._do(key, do)
+            _check(known.fingerprint, asks)
+            return await self._again(key, known, endpoint, do)
+        finally:
+            del self._running[key]
+            running.ended.set()
+
+    async def _do(self, key: str, do: Callable[[], Awaitable[Response]]) -> Response:
+        try:
+            response = await do()
+        except HandoffdError:
+            # Nothing came of it, or what did is an event: mended, it can be asked for under the same key.
+            await self._service.journal.requests.release(key)
+            raise
+        await self._keep(key, response)
+        return response
+
+    async def _again(
+        self, key: str, known: StoredRequest, endpoint: Endpoint, do: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        if known.status is not None:
+            headers = {REPLAY_HEADER: "true"}
+            return Response(known.body, known.status, headers, "application/json")
+        if known.seq is None:
+            return await self._do(key, do)
+        if not endpoint.one_event:
+            message = f"an earlier daemon ended while it did this; event {known.seq} came of it, perhaps more"
+            raise Refused(message, code="REQUEST_CUT_SHORT", hint="handoffd events")
+        told = await self._service.recalled(known.seq)
+        response = answered(told)
+        await self._keep(key, response)
+        response.headers[REPLAY_HEADER] = "true"
+        return response
+
+    async def _keep(self, key: str, response: Response) -> None:
+        """Keep an answer. If that fails it was done all the same, and its event is known."""
+        try:
+            body = bytes(response.body).decode()
+            await self._service.journal.requests.answer(key, response.status_code, body)
+        except HandoffdError as error:
+            log.warning("answer not kept", error=error.message)
+
+
+def answered(told: Json) -> Response:
+    """Return a JSON answer: 409 for what the engine refused."""
+    return JSONResponse(told, 409 if told.get("type") == "error" else 200)
+
+
+def fingerprint(path: str, body: Json) -> str:
+    """Return what tells one request from another."""
+    text = json.dumps([path, body], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check(before: str, now: str) -> None:
+    if before != now:
+        message = f"this {KEY_HEADER} was that of another request: take a new one for each"
+        raise Refused(message, code="IDEMPOTENCY_CONFLICT", hint="cat /proc/sys/kernel/random/uuid")
+
+
+# --- long answers ------------------------------------------------------------------------------------
+_AT_ONCE = 50
+
+
+async def rendered(told: Json, long: str) -> Response:
+    """Return the JSON answer `told`, whose value at `long` is a list that may have thousands of entries."""
+    entries = iter(told[long])
+    rest = {name: value for name, value in told.items() if name != long}
+    pieces = [_text(rest)[:-1], "," if rest else "", _text(long), ":["]
+    between = ""
+    while some := list(islice(entries, _AT_ONCE)):
+        pieces += [between, _text(some)[1:-1]]
+        between = ","
+        await checkpoint()
+    return Response("".join([*pieces, "]}"]), media_type="application/json")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,334 @@
+"""Endpoints that change something: every verb of the vocabulary, what concerns the daemon, and messages.
+
+What they answer is declared first: the types of those answers that are no results of the engine. See
+`shapes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from handoffd.api.arguments import EVENTS, usage, values
+from handoffd.api.chat import Messages
+from handoffd.api.chat_target import Spoken
+from handoffd.api.events import Json
+from handoffd.api.http.endpoint import BY, Asked, Endpoint
+from handoffd.api.http.shapes import ResultOfVerb, Tested
+from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
+from handoffd.engine.views import ProjectView
+from handoffd.errors import Refused
+from handoffd.reports.wording import LANGUAGES
+from handoffd.store.gc import Doomed, Size
+
+
+# --- answers -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Lifted:
+    """What became of a limit that was lifted."""
+
+    type: Literal["lifted"]
+    account: str
+    projects: list[str]
+    problems: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileProblem:
+    """One thing wrong with a file: where, what, and what would have been accepted."""
+
+    file: str
+    line: int | None
+    key: str | None
+    message: str
+    allowed: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsRead:
+    """The daemon's settings: which keys were put in force, which wait for a restart, what is wrong."""
+
+    file: str | None
+    taken: bool
+    changed: list[str]
+    restart: list[str]
+    problems: list[FileProblem]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reloaded:
+    """What came of reading settings, folders of projects and projects' files again."""
+
+    type: Literal["reloaded"]
+    settings: SettingsRead
+    brought: int
+    let_go: int
+    problems: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotAdded:
+    """A project that is not supervised, and why."""
+
+    project: str
+    code: str
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedMany:
+    """The roots that are supervised now."""
+
+    type: Literal["added_many"]
+    added: list[str]
+    refused: list[NotAdded]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """The daemon is about to end."""
+
+    type: Literal["stopping"]
+    executors: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """What was removed, or in a dry run would be; what there was before; how many runs stay, by reason."""
+
+    type: Literal["cleaned"]
+    dry_run: bool
+    freed_bytes: int
+    doomed: list[Doomed]
+    sizes: list[Size]
+    kept: dict[str, int]
+    problems: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """How a project's tests went when they were run once; `fault` says why they could not be."""
+
+    type: Literal["tried"]
+    project: str
+    command: list[str] | None
+    path: str
+    passed: bool | None
+    verified: bool
+    timed_out: bool
+    fault: str | None
+    tests: dict[str, int] | None
+    failing: list[str]
+    line: str | None
+    tail: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherTests:
+    """Tests that were found and that nothing runs: what a person types in which folder of the project."""
+
+    folder: str
+    command: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialised:
+    """A project was prepared."""
+
+    type: Literal["initialised"]
+    project: str
+    name: str
+    called: str | None
+    level: int
+    created: list[str]
+    missing: list[str]
+    test_command: list[str] | None
+    other_tests: list[OtherTests]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added(ProjectView):
+    """A project is supervised."""
+
+    type: Literal["added"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """A project is supervised no longer."""
+
+    type: Literal["removed"]
+    project: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusted:
+    """What was put into force."""
+
+    type: Literal["trusted"]
+    project: str
+    trusted: list[str]
+
+
+# --- verbs, and what concerns the daemon itself ------------------------------------------------------
+_PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
+_EVENTS: Final = frozenset({"start", "custom", *EVENTS})
+
+_SHAPES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(_EVENTS, ResultOfVerb),
+    "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
+}  # fmt: skip
+"""What verbs answer; an object of its own that is not described here, for any other."""
+
+
+async def _give(asked: Asked, spec: VerbSpec) -> Json:
+    given = {name: value for name, value in asked.body.items() if name != "by"}
+    try:
+        project = values((_PROJECT,), {"project": given.pop("project", None)})["project"]
+    except Refused as refused:
+        refused.hint = usage(spec, "PROJECT")
+        raise
+    return await asked.service.call(spec.name, project, given, asked.caller)
+
+
+async def _lift_limit(asked: Asked) -> Json:
+    return await asked.service.lift_limit(asked.given["account"], asked.caller)
+
+
+async def _add_many(asked: Asked) -> Json:
+    given = asked.given
+    return await asked.service.add_many(given["projects"], asked.caller, take=given["take"])
+
+
+async def _test_notices(asked: Asked) -> Json:
+    return await asked.service.test_notices(asked.given["sink"], asked.caller)
+
+
+async def _try_tests(asked: Asked) -> Json:
+    return await asked.service.try_tests(asked.given["project"], asked.caller)
+
+
+async def _reload(asked: Asked) -> Json:
+    return await asked.service.reload()
+
+
+async def _gc(asked: Asked) -> Json:
+    return await asked.service.gc(asked.caller, dry_run=asked.given["dry_run"])
+
+
+async def _stop(asked: Asked) -> Json:
+    return await asked.service.stop(asked.caller, executors=asked.given["executors"])
+
+
+def _verb(spec: VerbSpec) -> Endpoint:
+    return Endpoint(
+        name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
+        body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
+        one_event=spec.name in _EVENTS, shape=_SHAPES.get(spec.name, dict[str, Any]),
+    )  # fmt: skip
+
+
+ORDERS: Final = (
+    *(_verb(spec) for spec in VERBS.values()),
+    Endpoint(
+        name="lift_limit", path="/v1/limits/lift", method="POST",
+        help="Have nobody wait for an account any more: as `limits lift --json`.",
+        body=(
+            Parameter(name="account", type="text", required=True, help="name one that is limited"),
+            BY,
+        ),
+        answer=_lift_limit, shape=Lifted, hint="handoffd limits lift ACCOUNT",
+    ),
+    Endpoint(
+        name="add_many", path="/v1/projects", method="POST",
+        help="Supervise many projects at once, as `scan --add`; dispatches as `add` does.",
+        body=(
+            Parameter(name="projects", type="paths", required=True, help="their paths, whole ones"),
+            TAKE,
+            BY,
+        ),
+        answer=_add_many, shape=AddedMany, hint="handoffd scan DIR --add",
+    ),
+    Endpoint(
+        name="test_notices", path="/v1/notices/test", method="POST",
+        help="Tell people a sample by each sink, or by one, and say how it went: as `notify test --json`.",
+        body=(Parameter(name="sink", type="text", help="the name of one sink; all without it"),),
+        keyed=False, answer=_test_notices, shape=Tested, hint="handoffd notify test",
+    ),
+    Endpoint(
+        name="try_tests", path="/v1/tests/try", method="POST",
+        help="Run a project's tests once as the daemon measures them, for no story and at most 40 s.",
+        body=(_PROJECT, BY),
+        keyed=False, answer=_try_tests, shape=Tried, hint="handoffd doctor PROJECT",
+    ),
+    Endpoint(
+        name="reload", path="/v1/reload", method="POST",
+        help="Read the settings, where projects lie, and every project's files again; tells what came of it.",
+        body=(), answer=_reload, shape=Reloaded,
+    ),
+    Endpoint(
+        name="gc", path="/v1/gc", method="POST",
+        help="Remove what nobody needs any more, or say what would be removed: as `gc --json`.",
+        body=(Parameter(name="dry_run", type="flag", help="only say it"), BY),
+        answer=_gc, shape=Cleaned,
+    ),
+    Endpoint(
+        name="stop", path="/v1/stop", method="POST",
+        help="End the daemon; executors go on unless told otherwise.",
+        body=(Parameter(name="executors", type="flag", help="end the executors first"),),
+        keyed=False, answer=_stop, shape=Stopping,
+    ),
+)  # fmt: skip
+
+
+# --- messages from a chat ----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class MessageAnswer:
+    """What a message means, what became of it, and the words to show to whoever sent it."""
+
+    type: Literal["message"]
+    project: str | None
+    intent: dict[str, Any]
+    action: str
+    result: dict[str, Any] | None
+    report: str
+    language: str
+    caller_instruction: str
+
+
+async def _answer(asked: Asked) -> Json:
+    given = asked.given
+    messages = Messages(asked.service)
+    spoken = Spoken(project=given["project"], here=given["here"], supervised_only=given["supervised_only"])
+    return await messages.answer(spoken, given["text"], asked.caller, given["language"])
+
+
+MESSAGES: Final = (
+    Endpoint(
+        name="message", path="/v1/messages", method="POST",
+        help="Understand a message and do what it means: as `auto --json`. 200 also where it is refused.",
+        body=(
+            Parameter(name="text", type="text", required=True, help="what a person wrote"),
+            Parameter(name="project", type="text", help="the project that is talked of: name or path"),
+            Parameter(
+                name="here", type="text",
+                help="the folder that the sender is in, absolute: looked at where no project is named, and "
+                "never begun with",
+            ),
+            Parameter(
+                name="supervised_only", type="flag",
+                help="begin nothing in an unsupervised folder, even if the message names it",
+            ),
+            Parameter(name="language", type="text", choices=LANGUAGES, help="of the report: en or zh-TW"),
+            BY,
+        ),
+        answer=_answer, shape=MessageAnswer, hint="handoffd auto PROJECT TEXT",
+    ),
+)  # fmt: skip

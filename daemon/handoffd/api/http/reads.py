@@ -1,0 +1,288 @@
+"""Endpoints that only tell: of supervised projects, of any folder by its files, and for Prometheus."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from starlette.responses import Response
+
+import handoffd
+from handoffd.api.events import MOST_EVENTS, Json
+from handoffd.api.folders import LANGUAGES
+from handoffd.api.http.endpoint import ONE_PROJECT, PROJECT, Asked, Endpoint, UrlParameter
+from handoffd.api.http.shapes import (
+    BacklogAnswer,
+    Health,
+    LimitsAnswer,
+    NoticesAnswer,
+    PeekAnswer,
+    ProjectsAnswer,
+    RunsAnswer,
+    SchedulesAnswer,
+    SlotsAnswer,
+    StatusAnswer,
+    UsageAnswer,
+)
+from handoffd.api.reads import API
+from handoffd.engine.views import ProjectView
+from handoffd.inspection.framework import Framework
+from handoffd.inspection.prerequisites import PrerequisiteCheck
+from handoffd.inspection.query import ProjectStatus
+from handoffd.inspection.workspace import ListedProject
+from handoffd.metrics.exposition import MEDIA
+from handoffd.store.usage import Grouping
+
+
+# --- supervised projects -----------------------------------------------------------------------------
+async def _health(_: Asked) -> Json:
+    return {"api": API, "version": handoffd.__version__, "pid": os.getpid()}
+
+
+async def _status(asked: Asked) -> Json:
+    return await asked.service.status(asked.given["project"])
+
+
+async def _projects(asked: Asked) -> Json:
+    return await asked.service.projects()
+
+
+async def _project(asked: Asked) -> Json:
+    return await asked.service.project(asked.given["project"])
+
+
+async def _peek(asked: Asked) -> Json:
+    return await asked.service.peek(asked.given["project"])
+
+
+async def _backlog(asked: Asked) -> Json:
+    return await asked.service.backlog(asked.given["project"])
+
+
+async def _schedules(asked: Asked) -> Json:
+    return await asked.service.schedules(asked.given["project"])
+
+
+async def _limits(asked: Asked) -> Json:
+    return await asked.service.limits()
+
+
+async def _slots(asked: Asked) -> Json:
+    return await asked.service.slots()
+
+
+async def _notices(asked: Asked) -> Json:
+    return await asked.service.notices_in_full(asked.given["project"])
+
+
+async def _runs(asked: Asked) -> Json:
+    return {"runs": await asked.service.runs(asked.given["project"], asked.given["limit"])}
+
+
+async def _usage(asked: Asked) -> Json:
+    given = asked.given
+    return await asked.service.usage(given["by"], given["since"], given["project"])
+
+
+_SINCE: Final = "^([0-9]{1,4}[hdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
+"""Of the many ways to write a time, those that clients are told of."""
+
+READS: Final = (
+    Endpoint(
+        name="health", path="/v1/health", help="Who answers: version of the API and of handoffd, process id.",
+        answer=_health, shape=Health,
+    ),
+    Endpoint(
+        name="status", path="/v1/status", help="Where every project stands, or one: as `status --json`.",
+        url=(PROJECT,), answer=_status, long="projects", shape=StatusAnswer,
+    ),
+    Endpoint(
+        name="projects", path="/v1/projects", help="The supervised projects, each in a few words.",
+        answer=_projects, long="projects", shape=ProjectsAnswer,
+    ),
+    Endpoint(
+        name="project", path="/v1/projects/{project:path}",
+        help="Where one project stands: one of those of `status`.",
+        url=(UrlParameter(name="project", help="a name, or a path, encoded or not", place="path"),),
+        answer=_project, shape=ProjectView,
+    ),
+    Endpoint(
+        name="peek", path="/v1/peek", help="What the next turn of a project would do: as `peek --json`.",
+        url=(ONE_PROJECT,), answer=_peek, shape=PeekAnswer, hint="handoffd peek PROJECT",
+    ),
+    Endpoint(
+        name="backlog", path="/v1/backlog",
+        help="The stories that wait in a project, and what keeps each: as `backlog --json`.",
+        url=(ONE_PROJECT,), answer=_backlog, shape=BacklogAnswer, hint="handoffd backlog PROJECT",
+    ),
+    Endpoint(
+        name="schedules", path="/v1/schedules",
+        help="What the clock starts, next and last, in one project or in all: as `schedule --json`.",
+        url=(PROJECT,), answer=_schedules, shape=SchedulesAnswer, hint="handoffd schedule",
+    ),
+    Endpoint(
+        name="limits", path="/v1/limits", help="The accounts that are limited: as `limits --json`.",
+        answer=_limits, shape=LimitsAnswer,
+    ),
+    Endpoint(
+        name="slots", path="/v1/slots", help="Who may run, who does, and who waits: as `slots --json`.",
+        answer=_slots, shape=SlotsAnswer,
+    ),
+    Endpoint(
+        name="notices", path="/v1/notices",
+        help="What people have not been told yet, and what they will be told again: as `notices --json`.",
+        url=(PROJECT,), answer=_notices, shape=NoticesAnswer, hint="handoffd notices",
+    ),
+    Endpoint(
+        name="usage", path="/v1/usage", help="What ended runs used: as `usage --json`.",
+        url=(
+            PROJECT,
+            UrlParameter(name="by", choices=get_args(Grouping), help="what is summed up; `step` without it"),
+            UrlParameter(
+                name="since", pattern=_SINCE, help="as `--since` of `usage`, or an RFC 3339 time"
+            ),
+        ),
+        answer=_usage, shape=UsageAnswer,
+    ),
+    Endpoint(
+        name="runs", path="/v1/runs", help="The latest dispatches, newest first: as `runs --json`.",
+        url=(
+            PROJECT,
+            UrlParameter(
+                name="limit", type="number", default=100, most=MOST_EVENTS, help="how many; at most 1000"
+            ),
+        ),
+        answer=_runs, shape=RunsAnswer, hint="handoffd runs --help",
+    ),
+)  # fmt: skip
+
+
+# --- any folder, supervised or not -------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class QueryAnswer(ProjectStatus):
+    """Where a project stands: by its files, and what the journal knows if it is supervised."""
+
+    root: str
+    supervised: bool
+    level: int
+    waits_for: str | None
+    next_command: str | None
+    caller_instruction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderAnswer:
+    """The projects that lie in a folder."""
+
+    folder: str
+    projects: list[ListedProject]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrerequisitesAnswer(PrerequisiteCheck):
+    """Which files the step in hand reads and cannot find."""
+
+    project: str
+    caller_instruction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewAnswer:
+    """A prompt for a session that examines a project."""
+
+    type: Literal["review_prompt"]
+    prompt: str
+    fw_lv: int
+    project: str
+    caller_instruction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriageAnswer:
+    """A prompt for a session that sorts the open issues of a project."""
+
+    type: Literal["triage_prompt"]
+    prompt: str
+    issues: list[str]
+    fw_lv: int
+    project: str
+    caller_instruction: str
+
+
+async def _detect(asked: Asked) -> Json:
+    return await asked.service.detect(asked.given["project"])
+
+
+async def _query(asked: Asked) -> Json:
+    return await asked.service.query(asked.given["project"])
+
+
+async def _list_projects(asked: Asked) -> Json:
+    return await asked.service.list_projects(asked.given["folder"])
+
+
+async def _check_prereqs(asked: Asked) -> Json:
+    return await asked.service.check_prereqs(asked.given["project"])
+
+
+async def _review(asked: Asked) -> Json:
+    return await asked.service.review(asked.given["project"], asked.given["language"])
+
+
+async def _triage(asked: Asked) -> Json:
+    return await asked.service.triage(asked.given["project"], asked.given["language"])
+
+
+_ANY: Final = UrlParameter(
+    name="project", required=True, help="a project's name, or the path of any folder, supervised or not"
+)
+_LANGUAGE: Final = UrlParameter(
+    name="language", choices=LANGUAGES, help="of the prompt; without it, as the settings say"
+)
+
+INSPECTIONS: Final = (
+    Endpoint(
+        name="detect", path="/v1/detect", url=(_ANY,), answer=_detect, shape=Framework,
+        help="Which of the protocol's files a folder has, and the level of adoption.",
+        hint="handoffd detect PROJECT",
+    ),
+    Endpoint(
+        name="query", path="/v1/query", url=(_ANY,), answer=_query, shape=QueryAnswer,
+        help="Where a project stands, by its files, and by the journal if it is supervised.",
+        hint="handoffd query PROJECT",
+    ),
+    Endpoint(
+        name="list_projects", path="/v1/list-projects", answer=_list_projects, shape=FolderAnswer,
+        url=(UrlParameter(name="folder", required=True, pattern="^/", help="the absolute path of a folder"),),
+        help="The projects that lie in a folder.", hint="handoffd list-projects FOLDER",
+    ),
+    Endpoint(
+        name="check_prereqs", path="/v1/check-prereqs", url=(_ANY,), answer=_check_prereqs,
+        shape=PrerequisitesAnswer, help="Which files the step in hand reads and cannot find.",
+        hint="handoffd check-prereqs PROJECT",
+    ),
+    Endpoint(
+        name="review", path="/v1/review", url=(_ANY, _LANGUAGE), answer=_review, shape=ReviewAnswer,
+        help="The prompt for a session that examines a project and changes nothing.",
+        hint="handoffd review PROJECT",
+    ),
+    Endpoint(
+        name="triage", path="/v1/triage", url=(_ANY, _LANGUAGE), answer=_triage, shape=TriageAnswer,
+        help="The prompt for a session that sorts the open issues of a project's memory.",
+        hint="handoffd triage PROJECT",
+    ),
+)  # fmt: skip
+
+
+# --- Prometheus --------------------------------------------------------------------------------------
+async def _metrics(asked: Asked) -> Response:
+    return Response(await asked.service.metrics(), headers={"Content-Type": MEDIA})
+
+
+METRICS: Final = (
+    Endpoint(
+        name="metrics", path="/metrics", help="The series of this daemon in the text format of Prometheus.",
+        answer=_metrics, shape=str, media=("text/plain",), hint="handoffd metrics",
+    ),
+)  # fmt: skip

@@ -1,0 +1,513 @@
+"""The verbs of handoffd, and with them its reads, once, for every entrance: socket, command line, library.
+
+Everything goes in and comes out as plain JSON values. What the engine refuses comes back as its
+`error` result; what cannot even be asked raises a `HandoffdError`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final
+
+from anyio import to_thread
+from pydantic import TypeAdapter
+
+from handoffd.api.arguments import EVENTS, checked, spec_of, usage
+from handoffd.api.events import Json, addressed
+from handoffd.api.folders import folder_at
+from handoffd.api.init_project import check_project, is_bootstrapped, prepare_project
+from handoffd.api.peer import inside_executor
+from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
+from handoffd.api.reads import Reads, ToldSchedules, plain, trials_json
+from handoffd.api.verbs import Arguments, VerbSpec
+from handoffd.clock import Clock
+from handoffd.engine.commands import addressed as for_project
+from handoffd.engine.commands import command_for
+from handoffd.engine.events import Verb
+from handoffd.engine.measurements import PostCheck
+from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.results import Result
+from handoffd.engine.views import Applied, Renewed, Tried
+from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
+from handoffd.inspection.finished import finished_before
+from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.naming import project_name
+from handoffd.metrics.recorder import Recorder, Uncounted
+from handoffd.protocol.document import render_state
+from handoffd.protocol.rules import Language
+from handoffd.store.journal import Journal
+
+_RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.
+
+    `pid` None: nobody knows, it came over TCP. `vouched`: it counts as a person all the same. `request` is
+    the key that is recorded with what comes of it, so that it is known when it is asked for again.
+    """
+
+    pid: int | None
+    by: str
+    vouched: bool = False
+    request: str | None = None
+
+
+class Service(Reads):
+    """What people and programs can ask of the supervised projects, verbs included.
+
+    `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
+    without it no daemon runs here, only the process of one verb. `desk` knows when people are told what, and
+    `try_sinks` tells them a sample. `inside` tells of a process id whether
+    it belongs to an executor. `language` is that of prompts, where a project says no other. `recorder`
+    counts verbs; `exposition` returns what has been counted, for Prometheus.
+    """
+
+    def __init__(
+        self,
+        supervision: Supervision,
+        journal: Journal,
+        clock: Clock,
+        *,
+        runs_dir: Path,
+        stop: Callable[[bool], None] | None = None,
+        desk: Desk | None = None,
+        try_sinks: Try | None = None,
+        inside: Callable[[int], bool] = inside_executor,
+        language: Language = "en",
+        schedules: ToldSchedules | None = None,
+        recorder: Recorder | None = None,
+        exposition: Callable[[], Awaitable[bytes]] | None = None,
+        renewing: Renewing | None = None,
+        cleaner: Cleaner | None = None,
+    ) -> None:
+        daemon = stop is not None
+        super().__init__(
+            supervision, journal, clock, runs_dir,
+            daemon=daemon, desk=desk, language=language, renewing=renewing, schedules=schedules,
+        )  # fmt: skip
+        self._try_sinks = try_sinks
+        self._stop = stop
+        self._cleaner = cleaner
+        self.inside = inside
+        self._recorder = recorder or Uncounted()
+        self._exposition = exposition
+        self._plain_verbs: Mapping[str, Callable[[str], Awaitable[Json]]] = {
+            "remove": self.remove,
+            "trust": self.trust,
+            "apply": self.apply,
+        }
+        self._manual_verbs: Mapping[str, Callable[[str, str], Awaitable[Json]]] = {
+            "dispatch": self._hand_out,
+            "check": self._post_check,
+        }
+
+    async def call(self, verb: str, project: str, arguments: Arguments, caller: Caller) -> Json:
+        """Give a verb of the vocabulary and return what became of it.
+
+        Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
+        """
+        spec = spec_of(verb)
+        try:
+            answer = await self._carried_out(spec, project, arguments, caller)
+        except HandoffdError as error:
+            self._recorder.asked(spec.name, error.code)
+            raise
+        self._recorder.asked(spec.name, str(answer.get("code") or answer.get("type") or "done"))
+        return answer
+
+    async def metrics(self) -> bytes:
+        """Return what Prometheus reads. Raises NotFound without a daemon: nobody has counted."""
+        if self._exposition is None:
+            raise NotFound("no daemon runs here, so nothing is counted", hint="handoffd run")
+        return await self._exposition()
+
+    async def _carried_out(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> Json:
+        verb = spec.name
+        await self._guard(spec, project, arguments, caller)
+        given = checked(spec, project, arguments)
+        await self._check_executors(given.get("executor") or ())
+        if verb == "init":
+            return await self.init(project, given["name"])
+        if verb == "add":
+            return await self.add(project, take=given["take"])
+        if verb in self._plain_verbs:
+            return await self._plain_verbs[verb](project)
+        if verb in self._manual_verbs:
+            return await self._manual_verbs[verb](self._supervision.find(project), caller.by)
+        if verb == "start":
+            return await self._start(await self._ready(project), given, caller)
+        if verb == "custom":
+            label = given.pop("label")
+            story = label or f"CUSTOM-{int(self._clock.now().timestamp() * 1000)}"
+            task = {**given, "story": story, "task_type": "custom", "instruction": given["text"]}
+            del task["text"]
+            return await self._start(await self._ready(project), task, caller)
+        root = self._supervision.find(project)
+        return await self._give(root, EVENTS[verb](given, caller.by), caller.request)
+
+    async def _check_executors(self, names: tuple[str, ...]) -> None:
+        """Raise Refused for a name that is not known, and where none of them is installed."""
+        if not names:
+            return
+        known = self._supervision.executors()
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            message = f"there is no executor {unknown[0][:80]!r}; allowed: {', '.join(known)}"
+            raise Refused(message, code="UNKNOWN_EXECUTOR", hint="handoffd executors")
+        there = await self._supervision.installed()
+        if not any(name in there for name in names):
+            are = "is" if len(names) == 1 else "are"
+            message = (
+                f"{' and '.join(names)} {are} not installed here; installed: {', '.join(there) or 'none'}"
+            )
+            raise Refused(message, code="NO_EXECUTOR", hint=f"handoffd executors check {quote(names[0])}")
+
+    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
+        forced = bool(arguments.get("force")) and spec.guard != "never"
+        starts = spec.guard == "unknown" and await self._raises_level(project, arguments)
+        if spec.guard == "always" or forced or starts:
+            hint = usage(spec, project, "in a terminal of your own")
+            await self._keep_out(caller, f"{spec.name} is for people", hint)
+
+    async def _raises_level(self, project: str, arguments: Arguments) -> bool:
+        """Return whether a start would supervise a project, or have it dispatched without a person."""
+        if not self._knows(project):
+            return True
+        view = await self._supervision.view(self._supervision.find(project))
+        return view.level < 2 and not arguments.get("manual")
+
+    async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
+        """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless it may be a person who asks."""
+        if caller.pid is None:
+            if not caller.vouched:
+                message = f"{rule}: over TCP nobody can tell who asks (control.tcp.gates)"
+                raise Refused(message, code="NOT_OVER_TCP", hint=hint)
+        elif await to_thread.run_sync(self.inside, caller.pid):
+            message = f"{rule}: it was asked for by a process of an executor"
+            raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
+
+    async def _start(self, root: str, given: Mapping[str, Any], caller: Caller) -> Json:
+        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
+        asked = {name: value for name, value in given.items() if name != "manual"}
+        asked["then"] = tuple(story for story in asked.get("then", ()) if story != asked["story"])
+        asked["priority"] = asked["priority"] or 0
+        started = Started(
+            bootstrapped=bootstrapped, automatic=not given["manual"], tells_aside=True, heeds_begun=True,
+            keeps_place=True, by=caller.by, **asked,
+        )  # fmt: skip
+        return await self._give(root, started, caller.request)
+
+    async def start_due(self, root: str, event: Started) -> Result:
+        """Start what a schedule asks for in a supervised project, which is initialised if need be.
+
+        Raises HandoffdError when it cannot even be asked for.
+        """
+        await self._check_executors(event.executor)
+        await self._initialise(root)
+        bootstrapped = await to_thread.run_sync(is_bootstrapped, root)
+        return await self._supervision.give(root, replace(event, bootstrapped=bootstrapped))
+
+    async def _give(self, root: str, verb: Verb, request: str | None) -> Json:
+        return await self._told(root, await self._supervision.give(root, verb, request))
+
+    async def recalled(self, seq: int) -> Json:
+        """Return the answer to a verb by its event's number: the result of then, and what is next now."""
+        (event,) = await self.journal.events(seq - 1, None, 1)
+        return await self._with_next(event.key.project, addressed(event.result, event.key.project))
+
+    async def _hand_out(self, root: str, by: str) -> Json:
+        result, prompt = await self._supervision.hand_out(root, by)
+        told = await self._told(root, result)
+        if prompt is None:
+            return told
+        adoption = (await to_thread.run_sync(detect_framework, root)).level
+        return {**told, "prompt": prompt, "fw_lv": adoption, "next_command": command_for(root, "apply")}
+
+    async def _post_check(self, root: str, by: str) -> Json:
+        return checked_json(*await self._supervision.post_check(root, by), root)
+
+    async def try_tests(self, project: str, caller: Caller) -> Json:
+        """Run a project's tests once, as the daemon measures them, for no story and a person.
+
+        Raises Refused while an attempt is in flight. Tests run without what an executor is held in.
+        """
+        root = self._supervision.find(project)
+        await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))
+        return tried_json(await self._supervision.try_tests(root), root)
+
+    async def apply(self, project: str) -> Json:
+        """Hear the hand-off of a step that was done by hand, and have its claims checked."""
+        root = self._supervision.find(project)
+        within_s = APPLY_S if self.daemon else None
+        return applied_json(await self._supervision.apply(root, within_s), root)
+
+    async def _told(self, root: str, of_engine: Result) -> Json:
+        """Return the engine's result, and what a person would type next.
+
+        After a refusal that is what the engine advises; else what follows from where the track stands now.
+        """
+        return await self._with_next(root, addressed(plain(_RESULT, of_engine), root))
+
+    async def _with_next(self, root: str, result: Json) -> Json:
+        view = await self._supervision.view(root)
+        track = view.tracks[0] if view.tracks else None
+        if result["type"] != "error":
+            result["next_command"] = track.next_command if track is not None else command_for(root, "init")
+        if result["type"] == "blocked" and result["next_command"]:
+            result["caller_instruction"] = f"{result['reason']}; next: {result['next_command']}"
+        waits_for = track.waits_for if track is not None else None
+        return {**result, "project": root, "called": view.called, "waits_for": waits_for}
+
+    def _knows(self, project: str) -> bool:
+        try:
+            self._supervision.find(project)
+        except NotFound:
+            return False
+        return True
+
+    async def _ready(self, project: str) -> str:
+        """Return the root of a project that is supervised and initialised, seeing to both."""
+        if self._knows(project):
+            root = self._supervision.find(project)
+        else:
+            root = (await self._supervision.add(self._path(project))).project
+        await self._initialise(root)
+        return root
+
+    async def _initialise(self, root: str, name: str | None = None) -> None:
+        """Give the project its first STATE; one that has a STATE is left as it is."""
+        if (await self._supervision.view(root)).tracks:
+            return
+        if name is None:
+            name = await to_thread.run_sync(project_name, root)
+        done = await to_thread.run_sync(finished_before, root)
+        result = await self._supervision.give(root, Initialised(project=name, done=done, as_published=True))
+        adopted = (await self._supervision.view(root)).tracks  # a STATE.json that was there before us
+        if result.type == "error" and not adopted:
+            raise Refused(result.message, code=result.code, hint=command_for(root, "status"))
+
+    async def init(self, project: str, name: str | None = None) -> Json:
+        """Initialise a project: STATE.json, settings, a pointer for agents; say what is missing.
+
+        `name` is what a new one is called; without it, what its own files call it. Raises Refused for what
+        can be no project, before anything is written.
+        """
+        root = await to_thread.run_sync(folder_at, project)
+        check_project(root, self._runs_dir.parent, name)
+        with remedies(root):
+            prepared = await to_thread.run_sync(prepare_project, root)
+        await self._supervision.add(root)
+        await self._initialise(root, name)
+        view = await self._supervision.view(root)
+        return {
+            "type": "initialised",
+            "project": view.project,
+            "name": view.name,
+            "called": view.called,
+            "level": view.level,
+            "created": list(prepared.created),
+            "missing": list(prepared.missing),
+            "test_command": None if prepared.test_command is None else list(prepared.test_command),
+            "other_tests": [{"folder": one.folder, "command": list(one.typed)} for one in prepared.others],
+            "warnings": list(view.warnings),
+        }
+
+    async def add(self, project: str, *, take: bool = False) -> Json:
+        """Supervise a project; dispatches nothing, unless its settings say `auto`."""
+        added = await self._supervision.add(self._path(project), take=take)
+        return {"type": "added", **await self.status_of(added)}
+
+    async def remove(self, project: str) -> Json:
+        """Supervise a project no longer; its files and its history stay."""
+        view = await self._supervision.remove(self._supervision.find(project))
+        return {"type": "removed", "project": view.project, "name": view.name}
+
+    async def trust(self, project: str) -> Json:
+        """Put held settings and rules of a project into force."""
+        root = self._supervision.find(project)
+        return {"type": "trusted", "project": root, "trusted": list(await self._supervision.trust(root))}
+
+    async def reload(self) -> Json:
+        """Read the settings, where projects lie, and every project's files again; return what came of it."""
+        if self._renewing is None:
+            return {"type": "reloaded", "problems": list(await self._supervision.reload())}
+        return renewed_json(await self._renewing.renew(), self.warnings())
+
+    async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> Json:
+        """Supervise projects, as `add` does; say which ones, and why others are not. Refused to executors."""
+        hint = "handoffd scan DIR --add  # in a terminal of your own"
+        await self._keep_out(caller, "adding projects is for people", hint)
+        impossible = self._impossible(roots)
+        added = await self._supervision.add_many([r for r in roots if r not in impossible], take=take)
+        return added_json({**added, **impossible})
+
+    async def stop(self, caller: Caller, *, executors: bool = False) -> Json:
+        """End the daemon; with `executors`, those first. Refused to executors."""
+        if self._stop is None:
+            raise NotFound("no daemon runs here", hint="handoffd run")
+        hint = "handoffd stop  # in a terminal of your own"
+        await self._keep_out(caller, "stopping the daemon is for people", hint)
+        self._stop(executors)
+        return {"type": "stopping", "executors": executors}
+
+    async def test_notices(self, sink: str | None, caller: Caller) -> Json:
+        """Tell people a sample, by one sink or by all, and return how it went. Refused to executors."""
+        hint = "handoffd notify test  # in a terminal of your own"
+        await self._keep_out(caller, "telling people is for people", hint)
+        assert self._try_sinks is not None
+        return trials_json(await self._try_sinks(sink))
+
+    async def gc(self, caller: Caller, *, dry_run: bool = False) -> Json:
+        """Remove what nobody needs any more, or say what. Refused to executors, but for a dry run."""
+        if self._cleaner is None:
+            raise NotFound("nothing is kept here", hint="handoffd run")
+        if not dry_run:
+            hint = "handoffd gc  # in a terminal of your own"
+            await self._keep_out(caller, "removing what was kept is for people", hint)
+        cleaned = await self._cleaner.clean(dry_run=dry_run)
+        freed = sum(one.bytes for one in cleaned.doomed)
+        return {"type": "cleaned", "freed_bytes": freed, **asdict(cleaned)}
+
+    async def lift_limit(self, account: str, caller: Caller) -> Json:
+        """Have nobody wait for an account any more. Refused to executors."""
+        hint = f"handoffd limits lift {quote(account)}  # in a terminal of your own"
+        await self._keep_out(caller, "lifting a limit is for people", hint)
+        lifted = await self._supervision.lift_limit(account, caller.by)
+        found = {"projects": list(lifted.projects), "problems": list(lifted.problems)}
+        return {"type": "lifted", "account": account, **found}
+
+    def _impossible(self, roots: Iterable[str]) -> Mapping[str, HandoffdError]:
+        """Return which places on the disk cannot be projects, and why."""
+        found: dict[str, HandoffdError] = {}
+        for root in roots:
+            try:
+                self._path(root)
+            except HandoffdError as error:
+                found[root] = error
+        return found
+
+    def _path(self, project: str) -> str:
+        """Return `project` if it can be a place on the disk; a name cannot."""
+        if not project.startswith("/"):
+            raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
+        check_project(os.path.normpath(project), self._runs_dir.parent)
+        return project
+
+
+# --- answers: work by hand (level 1), and tests that were tried --------------------------------------
+APPLY_S: Final = 40.0
+"""How long a daemon lets a caller wait for checks; who wants to know how they end asks again."""
+
+_THEN: Final = {
+    "applied": "the attempt is judged",
+    "taken": "a hand-off counts once, so nothing changed now",
+    "stale": "nothing changed; do not hand the same file in again",
+    "pending": "the step is not done yet: wait for .ai/HANDOFF.md",
+    "missing": "nothing changed; dispatch the step, then have its hand-off written",
+    "error": "nothing changed; mend .ai/HANDOFF.md first",
+}
+
+
+def applied_json(applied: Applied, root: str) -> Json:
+    """Return what became of a hand-off: its type, the STATE as it is now, and what to do next."""
+    state = json.loads(render_state(applied.state))
+    then = "its claims are being checked; ask again how that ends" if applied.checking else None
+    following = for_project(applied.next_command, root) if applied.next_command else None
+    answer: Json = {
+        "type": applied.type,
+        "message": applied.message,
+        "state": state,
+        "checking": applied.checking,
+        "caller_instruction": f"{applied.message}; {then or _THEN[applied.type]}; next: {following}",
+    }
+    if applied.type == "error":
+        answer |= {"code": applied.code, "recoverable": True}
+    return {**answer, "project": root, "next_command": following}
+
+
+def checked_json(command: str | None, ended: PostCheck | None, root: str) -> Json:
+    """Return how a post_check ended; `passed` is null where the step has none."""
+    passed = ended.passed if ended is not None else None
+    if ended is None:
+        told = "the step has no post_check"
+    elif ended.fault is not None:
+        told = f"post_check could not be run: {ended.fault}"
+    else:
+        told = f"post_check {'passed' if passed else 'did not end in time' if ended.timed_out else 'failed'}"
+    return {
+        "type": "checked",
+        "project": root,
+        "passed": passed,
+        "command": command,
+        "tail": ended.tail if ended is not None else "",
+        "message": told,
+        "caller_instruction": f"{told}; nothing else follows from it",
+    }
+
+
+def tried_json(tried: Tried, root: str) -> Json:
+    """Return how a project's tests went; `passed` is null where they were not run to their end."""
+    answer: Json = {"type": "tried", "project": root, "command": None, "path": tried.path}
+    evidence = tried.evidence
+    if tried.command is None or evidence is None:
+        nothing = {"passed": None, "verified": False, "timed_out": False, "fault": None}
+        return {**answer, **nothing, "tests": None, "failing": [], "line": None, "tail": "", "seconds": 0.0}
+    ended = evidence.fault is None and not evidence.timed_out
+    counts = evidence.counts
+    told = {"pass": counts.passed, "fail": counts.failed, "skip": counts.skipped}
+    return {
+        **answer,
+        "command": list(tried.command),
+        "passed": not evidence.failing if ended else None,
+        "verified": evidence.verified,
+        "timed_out": evidence.timed_out,
+        "fault": evidence.fault,
+        "tests": told if ended and evidence.verified else None,
+        "failing": list(evidence.failing),
+        "line": evidence.line,
+        "tail": evidence.tail,
+        "seconds": round(evidence.seconds, 1),
+    }
+
+
+# --- answers: a reload, and projects that were added ------------------------------------------------
+def renewed_json(renewed: Renewed, warnings: tuple[str, ...]) -> Json:
+    """Return what came of reading everything again; `problems` are all there are, in words."""
+    view = renewed.settings
+    return {
+        "type": "reloaded",
+        "settings": {
+            "file": view.file,
+            "taken": not view.problems,
+            "changed": list(view.changed),
+            "restart": list(view.restart),
+            "problems": [problem_json(problem) for problem in view.problems],
+        },
+        "brought": renewed.brought,
+        "let_go": renewed.let_go,
+        "problems": [*map(str, view.problems), *renewed.problems],
+        "warnings": list(warnings),
+    }
+
+
+def problem_json(problem: Problem) -> Json:
+    """Return a problem of a file: where it is, what it is, and what is allowed."""
+    return {**asdict(problem), "allowed": list(problem.allowed)}
+
+
+def added_json(outcome: Mapping[str, str | HandoffdError]) -> Json:
+    """Return which projects are supervised now, and why others are not."""
+    added = [root for root in outcome.values() if isinstance(root, str)]
+    refused = [
+        {"project": asked, "code": error.code, "message": error.message, "hint": error.hint}
+        for asked, error in outcome.items()
+        if isinstance(error, HandoffdError)
+    ]
+    return {"type": "added_many", "added": added, "refused": refused}

@@ -1,0 +1,349 @@
+"""`handoffd journal verify`: every recorded decision made again, and everything compared.
+
+Reads the journal beside a daemon that writes it, without any lock. Pages are decided on as they come, so
+what is held is one track each, as the daemon holds them, and never the history; the dispatches that events
+make are written to a file of SQLite's own until they have been compared.
+
+The journal's table of dispatches is what `handoffd runs` shows, and nothing is decided by it: no replay of
+a decision meets what was changed there, so it is compared, too. What cannot be known is not held against
+it: rows that were begun before a replay could begin, and what follows a finding of their track.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
+from handoffd.engine.track import EXTERNAL, Track, TrackKey
+from handoffd.protocol.document import render_state
+from handoffd.store.digest import digest_of
+from handoffd.store.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
+from handoffd.store.recordings import Entry, Kept, Recordings
+from handoffd.store.records import Record
+from handoffd.store.repairing import Made
+from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references
+
+Json = dict[str, Any]
+
+Progress = Callable[[int, int], None]
+"""Told after each page: up to which number events were looked at, and which is the highest."""
+
+MOST_FINDINGS = 100
+"""Findings told one by one; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    `kind`: `diverged` (decided otherwise now), `unreadable` (cannot be decided again), `track` (the
+    stored track is not what its events make), `dispatch` (nor is a row of the dispatches), or a fault
+    of the tables (`missing`, `reference`, `projection`, `project`, `damaged`). `engine` is the release
+    that decided.
+    """
+
+    kind: str
+    message: str
+    seq: int | None = None
+    project: str | None = None
+    track: str | None = None
+    event: str | None = None
+    engine: str | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What a verification found. `older` events are from before journals said what decided.
+
+    `unreplayed` ones follow a finding of their track: what they should lead to is unknown.
+    """
+
+    journal: str
+    project: str | None
+    newest: int = 0
+    tracks: int = 0
+    dispatches: int = 0
+    replayed: int = 0
+    older: int = 0
+    unreplayed: int = 0
+    restores: tuple[dict[str, int | str], ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    further_findings: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether all is as it should be."""
+        return not self.findings
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding, or count it when there are too many."""
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(finding)
+        else:
+            self.further_findings += 1
+
+    def as_json(self) -> Json:
+        """Return the report with the documented keys."""
+        return {"type": "verified", "clean": self.clean, **asdict(self)}
+
+
+@dataclass(slots=True)
+class _Following:
+    """One track on its way through its events. `lost`: from which number on it could not be followed."""
+
+    track: Track
+    since: int = 0
+    seq: int = 0
+    digest: str | None = None
+    engine: str | None = None
+    lost: int | None = None
+
+
+class Verification:
+    """One pass over a journal, of one project or of all."""
+
+    def __init__(self, source: Recordings, project: str | None = None) -> None:
+        self._source = source
+        self._project = project
+        self._report = Report(journal=str(source.path), project=project)
+        self._following: dict[TrackKey, _Following] = {}
+        self._derived = DerivedDispatches()
+
+    def run(self, progress: Progress = lambda _, __: None) -> Report:
+        """Return what was found. Raises StoreError when the journal cannot be read at all."""
+        with closing(self._derived):
+            return self._run(progress)
+
+    def made(self) -> Mapping[TrackKey, Made]:
+        """Return the tracks as their events make them; none while events are missing, whose they may be."""
+        if self._source.ask(gaps):
+            return {}
+        return {
+            key: Made(track=one.track, seq=one.seq, digest=one.digest, engine=one.engine)
+            for key, one in self._following.items()
+            if one.seq and one.lost is None
+        }
+
+    def _run(self, progress: Progress) -> Report:
+        report, source = self._report, self._source
+        # First the file itself: what follows may fail on a damaged one.
+        for fault in source.ask(integrity):
+            report.add(_whole(fault))
+        self._begin()
+        reached = source.newest()
+        self._walk(0, reached, progress)
+        with source.still():
+            report.newest = source.newest()
+            self._walk(reached, report.newest, progress)
+            self._compare_tracks()
+            self._compare_dispatches()
+            for fault in source.ask(gaps, references, projections, projects):
+                report.add(_whole(fault))
+            report.restores = source.restored()
+        return report
+
+    def _begin(self) -> None:
+        for key, (seq, track) in self._source.beginnings().items():
+            if self._project not in {None, key.project}:
+                continue
+            self._following[key] = _Following(track, since=seq)
+            if track.ledger.dispatch is not None:
+                self._derived.begin(key, seq, track.ledger.dispatch)
+
+    def _walk(self, after: int, until: int, progress: Progress) -> None:
+        while page := self._source.page(after, until, self._project):
+            for entry in page:
+                self._follow(entry)
+            after = page[-1].seq
+            progress(after, until)
+
+    def _follow(self, entry: Entry) -> None:
+        one = self._following.setdefault(entry.key, _Following(Track()))
+        one.seq = entry.seq
+        one.digest = entry.digest or one.digest
+        one.engine = entry.engine
+        if entry.seq <= one.since:
+            self._report.older += 1
+        elif one.lost is not None:
+            self._report.unreplayed += 1
+        elif entry.recorded is None:
+            one.lost = entry.seq
+            self._report.add(_of(entry, "unreadable", entry.fault or "it cannot be read"))
+        else:
+            self._decide_again(entry, one)
+
+    def _decide_again(self, entry: Entry, one: _Following) -> None:
+        assert entry.recorded is not None
+        again = replay(one.track, entry.recorded)
+        differences = again.differences or tuple(_projected(entry, again.track))
+        self._report.replayed += 1
+        one.track = again.track
+        if differences:
+            one.lost = entry.seq
+            named = ", ".join(difference.what for difference in differences)
+            self._report.add(_of(entry, "diverged", f"it is decided otherwise now: {named}", differences))
+        else:
+            self._derived.write(entry.seq, _record(entry, again.track))
+
+    def _compare_tracks(self) -> None:
+        kept = {stored.key: stored for stored in self._source.tracks(self._project)}
+        self._report.tracks, unsound = len(kept), self._source.unsound(self._project)
+        for key, stored in kept.items():
+            self._compare(stored, self._following.get(key), unsound.get(key))
+        for key, one in self._following.items():
+            if one.seq and key not in kept:
+                self._report.add(_of_track(key, one.seq, "its events are there, but the track is not"))
+
+    def _compare(self, stored: Kept, one: _Following | None, unsound: str | None) -> None:
+        if one is None or not one.seq:
+            self._report.add(_of_track(stored.key, stored.seq, "the track is there, but none of its events"))
+            return
+        if stored.track is None:
+            self._report.add(_of_track(stored.key, stored.seq, "its body cannot be read"))
+            return
+        differences = (
+            *differing("seq", stored.seq, one.seq),
+            *differing("STATE.json", stored.digest, one.digest),
+            *differing("standing", stored.standing, standing_of(stored.track.state)),
+            *(() if one.lost is not None else unlike(stored.track, one.track)),
+        )
+        if differences:
+            named = ", ".join(difference.what for difference in differences)
+            message = f"the stored track is not what its events make: {named}"
+            self._report.add(_of_track(stored.key, stored.seq, message, differences))
+        elif unsound is not None:
+            self._report.add(_of_track(stored.key, stored.seq, f"the stored track was changed: {unsound}"))
+
+    def _compare_dispatches(self) -> None:
+        spans = {key: Span(one.since, one.lost) for key, one in self._following.items()}
+        comparison = Rederiving(self._source, self._derived, self._project, spans)
+        for one in comparison.found():
+            self._report.add(
+                Finding(
+                    kind="dispatch", message=one.message, seq=one.seq, project=one.key.project,
+                    track=one.key.track, differences=one.differences,
+                )
+            )  # fmt: skip
+        self._report.dispatches = comparison.compared
+
+
+def _record(entry: Entry, track: Track) -> Record:
+    recorded = entry.recorded
+    assert recorded is not None
+    return Record(
+        key=entry.key, at=recorded.now, event=recorded.event, track=track, effects=recorded.effects,
+        result=recorded.result, why=recorded.why, state_text=None,
+    )  # fmt: skip
+
+
+def _projected(entry: Entry, track: Track) -> Iterator[Difference]:
+    text = None if track.state is None else digest_of(render_state(track.state))
+    yield from differing("STATE.json", entry.digest, text)
+
+
+def _whole(fault: Fault) -> Finding:
+    return Finding(kind=fault.kind, message=fault.message, seq=fault.seq)
+
+
+def _of(entry: Entry, kind: str, message: str, differences: tuple[Difference, ...] = ()) -> Finding:
+    project, track = entry.key
+    return Finding(
+        kind=kind, message=message, seq=entry.seq, project=project, track=track, event=entry.kind,
+        engine=entry.engine, differences=differences,
+    )  # fmt: skip
+
+
+def _of_track(key: TrackKey, seq: int, message: str, differences: tuple[Difference, ...] = ()) -> Finding:
+    return Finding(
+        kind="track", message=message, seq=seq, project=key.project, track=key.track, differences=differences
+    )
+
+
+# --- the table of dispatches, against the one that the events make -----------------------------------
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The events of a track that were decided again: above `since`, and below `lost` if that is known."""
+
+    since: int = 0
+    lost: int | None = None
+
+    def covers(self, seq: int) -> bool:
+        """Return whether an event is among them."""
+        return self.since < seq and (self.lost is None or seq < self.lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlike:
+    """A row that is not as its events make it. `seq` is the number of the event that began it."""
+
+    key: TrackKey
+    seq: int | None
+    message: str
+    differences: tuple[Difference, ...] = ()
+
+
+class Rederiving:
+    """One comparison, of one project or of all; `spans` has every track of theirs that has events."""
+
+    def __init__(
+        self,
+        source: Recordings,
+        derived: DerivedDispatches,
+        project: str | None,
+        spans: Mapping[TrackKey, Span],
+    ) -> None:
+        self._source = source
+        self._derived = derived
+        self._project = project
+        self._spans = spans
+        self.compared = 0
+
+    def found(self) -> Iterator[Unlike]:
+        """Yield the rows that differ, those that are gone, and those that no event began."""
+        for row in self._derived.rows(self._project):
+            yield from self._compare(row, self._source.dispatch(row.id))
+        for kept in self._source.dispatches(self._project):
+            known = self._span(kept.key).covers(kept.seq)
+            if known and self._derived.row(kept.id) is None:
+                message = f"the dispatch {kept.id} is there, but no event began it"
+                yield Unlike(key=kept.key, seq=kept.seq, message=message)
+
+    def _compare(self, derived: DispatchRow, kept: DispatchRow | None) -> Iterator[Unlike]:
+        span = self._span(derived.key)
+        seq = derived.seq if span.covers(derived.seq) else None
+        if kept is None:
+            message = f"the dispatch {derived.id} is not there, though its events are"
+            yield Unlike(key=derived.key, seq=seq, message=message)
+            return
+        # Their ids are not ours: another track may have had the same one before.
+        if derived.values["executor"] == EXTERNAL and not self._known(kept):
+            return
+        self.compared += 1
+        differences = tuple(
+            difference
+            for column in self._columns(derived, span)
+            if derived.value(column) != kept.value(column)
+            for difference in differing(column, kept.values[column], derived.values[column])
+        )
+        if differences:
+            named = ", ".join(difference.what for difference in differences)
+            message = f"the dispatch {derived.id} is not what its events make: {named}"
+            yield Unlike(key=derived.key, seq=seq, message=message, differences=differences)
+
+    def _columns(self, derived: DispatchRow, span: Span) -> Iterator[str]:
+        # What was told of a dispatch before the replay began came first, and the first stays.
+        columns = ("seq", *BEGUN, *TOLD, *JUDGED) if span.covers(derived.seq) else (*BEGUN, *JUDGED)
+        for column in columns:
+            if span.lost is None or derived.values[column] is not None:
+                yield column
+
+    def _known(self, kept: DispatchRow) -> bool:
+        ours = self._project is None or kept.key.project == self._project
+        return ours and self._span(kept.key).covers(kept.seq)
+
+    def _span(self, key: TrackKey) -> Span:
+        return self._spans.get(key, Span())

@@ -1,1 +1,0 @@
-"""The verbs people give, and the socket they come in by."""

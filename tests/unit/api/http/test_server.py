@@ -1,0 +1,205 @@
+"""The socket: who gets in, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.children import ending
+from tests.support.controlled import Controlled, controlled
+from tests.support.eventually import eventually_sync
+from tests.support.supervision import MemorySupervision
+from tests.unit.store.making import record
+
+from handoffd.api.client import Client
+from handoffd.api.http.server import ControlServer
+from handoffd.api.service import Service
+from handoffd.clock import SystemClock
+from handoffd.errors import HandoffdError, Locked, NoDaemon, Refused
+
+
+def test_the_socket_is_for_its_account_only(control: Controlled) -> None:
+    """Mode 0600, and a socket at all."""
+    mode = control.socket.stat().st_mode
+
+    assert stat.S_ISSOCK(mode)
+    assert 0o600 == stat.S_IMODE(mode)
+
+
+def test_a_folder_that_is_made_for_it_is_closed_to_others(tmp_path: Path) -> None:
+    """Only 0700 will do."""
+
+    async def check() -> None:
+        server = ControlServer(_service(tmp_path), tmp_path / "run" / "c.sock")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.run)
+            await server.started.wait()
+            assert 0o700 == stat.S_IMODE((tmp_path / "run").stat().st_mode)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(check)
+
+
+def test_other_accounts_get_403(supervision: MemorySupervision) -> None:
+    """Before anything of their request is looked at."""
+    with controlled(supervision, uids=frozenset({os.geteuid() + 1})) as control:
+        for path in ("/v1/health", "/v1/nothing-like-this"):
+            with pytest.raises(Refused) as caught:
+                control.client.get(path)
+            assert "FORBIDDEN" == caught.value.code
+
+
+def test_open_streams_end_when_the_server_does(supervision: MemorySupervision) -> None:
+    """A follower sees the end of its stream, not an error, and the socket is gone."""
+    seen: list[int] = []
+    ended = threading.Event()
+
+    def read(client: Client) -> None:
+        for event in client.lines("/v1/events", follow=1, after=0):
+            seen.append(event["seq"])  # noqa: PERF401  (the test waits for the first)
+        ended.set()
+
+    with controlled(supervision) as control:
+        reader = threading.Thread(target=read, args=(control.client,))
+        reader.start()
+        control.commit(record())
+        eventually_sync(lambda: seen)
+    reader.join(60)
+
+    assert ([1], True) == (seen, ended.is_set())
+    assert not control.socket.exists()
+
+
+def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
+    """What a killed daemon leaves is in nobody's way."""
+    path = tmp_path / "c.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+
+    async def check() -> None:
+        server = ControlServer(_service(tmp_path), path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.run)
+            await server.started.wait()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(check)
+
+
+def test_a_socket_that_outlives_its_daemon_is_replaced(tmp_path: Path) -> None:
+    """A killed daemon's child holds it, until it comes to its own program."""
+    path = tmp_path / "c.sock"
+    child = "import sys; sys.stdin.read()"
+    daemon = (
+        "import socket, subprocess, sys\n"
+        "listening = socket.socket(socket.AF_UNIX)\n"
+        f"listening.bind({str(path)!r})\n"
+        "listening.listen()\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}], pass_fds=[listening.fileno()])\n"
+    )
+    with ending(subprocess.Popen([sys.executable, "-c", daemon], stdin=subprocess.PIPE)) as process:
+        process.wait()
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(path))
+        _serve_once(_service(tmp_path), path)
+
+
+def test_a_socket_that_has_taken_the_place_stays(tmp_path: Path) -> None:
+    """A daemon that ends removes its own socket, not its successor's."""
+    path = tmp_path / "c.sock"
+
+    def replace() -> None:
+        path.unlink()
+        path.touch()
+
+    _serve_once(_service(tmp_path), path, replace)
+
+    assert path.exists()
+
+
+def test_what_a_dead_daemon_left_half_way_is_removed(tmp_path: Path) -> None:
+    """By its pid; the socket that a living daemon is about to name stays."""
+    with ending(subprocess.Popen(["true"])) as process:
+        process.wait()
+    for pid in (process.pid, os.getppid()):
+        (tmp_path / f".c.sock.{pid}").touch()
+
+    _serve_once(_service(tmp_path), tmp_path / "c.sock")
+
+    assert [f".c.sock.{os.getppid()}"] == [path.name for path in tmp_path.glob(".c.sock*")]
+
+
+def _serve_once(service: Service, path: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
+    async def serve() -> None:
+        server = ControlServer(service, path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.run)
+            await server.started.wait()
+            meanwhile()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(serve)
+
+
+def test_a_socket_that_answers_is_not_taken(tmp_path: Path) -> None:
+    """The other one keeps it."""
+    path = tmp_path / "c.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+
+        with pytest.raises(Locked):
+            anyio.run(ControlServer(_service(tmp_path), path).run)
+
+        assert path.exists()
+
+
+def test_a_path_that_is_too_long_is_said(tmp_path: Path) -> None:
+    """The kernel's own message would say nothing of the length."""
+    with pytest.raises(HandoffdError) as caught:
+        anyio.run(ControlServer(_service(tmp_path), tmp_path / ("x" * 100)).run)
+
+    assert "too long" in caught.value.message
+
+
+def test_signals_stay_the_daemons(control: Controlled) -> None:
+    """Serving installs no handler of its own."""
+    control.client.get("/v1/health")
+
+    assert signal.SIG_DFL == signal.getsignal(signal.SIGTERM)
+
+
+def test_after_the_end_nobody_answers(supervision: MemorySupervision) -> None:
+    """The client says that no daemon is there."""
+    with controlled(supervision) as control:
+        client = control.client
+        client.get("/v1/health")
+
+    with pytest.raises(NoDaemon):
+        client.get("/v1/health")
+
+
+def test_a_reader_that_leaves_frees_its_stream(control: Controlled) -> None:
+    """A follower that is gone is not kept until the next event."""
+    before = threading.active_count()
+    with control.client.stream("/v1/events", follow=1):
+        pass
+
+    assert {"api": 1} == {"api": control.client.get("/v1/health")["api"]}
+    assert eventually_sync(lambda: threading.active_count() <= before + 1)
+
+
+def _service(folder: Path) -> Service:
+    class _NoJournal:
+        newest = 0
+
+    return Service(MemorySupervision(), _NoJournal(), SystemClock(), runs_dir=folder)  # type: ignore[arg-type]

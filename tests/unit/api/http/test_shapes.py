@@ -1,0 +1,66 @@
+"""Real answers, held against the types that describe them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from tests.support.controlled import Controlled
+from tests.support.jsonschemas import complaints
+from tests.unit.store.making import record
+
+from handoffd.api.http.application import described
+from handoffd.errors import HandoffdError
+
+
+def told(answer: Any, path: str, method: str = "get", status: str = "200") -> list[str]:
+    """Return what the document has against an answer."""
+    document = described()
+    response = document["paths"][path][method]["responses"][status]
+    if "$ref" in response:
+        response = document["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    schema = response["content"]["application/json"]["schema"]
+    return complaints(answer, {**schema, "$defs": document["components"]["schemas"]})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "health",
+        "status",
+        "projects",
+        "limits",
+        "slots",
+        "notices",
+        "usage",
+        "runs",
+        "events",
+        "peek?project=shop",
+    ],
+)
+def test_a_question_is_answered_in_its_shape(control: Controlled, path: str) -> None:
+    """As the document says."""
+    control.commit(record(why="one"))
+
+    assert [] == told(control.client.get(f"/v1/{path}"), f"/v1/{path.partition('?')[0]}")
+
+
+def test_one_project_has_the_shape_of_one(control: Controlled) -> None:
+    """As those of `status`."""
+    assert [] == told(control.client.get("/v1/projects/shop"), "/v1/projects/{project}")
+
+
+def test_errors_have_theirs() -> None:
+    """Whatever the status."""
+    error = HandoffdError("no", code="X", hint=None)
+
+    assert [] == told(
+        {"type": "error", "code": error.code, "message": "no", "hint": None}, "/v1/health", status="404"
+    )
+    assert told({"type": "error"}, "/v1/health", status="404")
+
+
+def test_the_document_is_plain_json() -> None:
+    """As every answer."""
+    assert TypeAdapter(Any).dump_python(described(), mode="json") == described()

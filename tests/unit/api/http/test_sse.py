@@ -1,0 +1,151 @@
+"""Server-sent events: what a reader gets, and how it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import anyio
+from tests.support.controlled import Controlled, controlled
+from tests.support.supervision import MemorySupervision
+from tests.unit.store.making import record
+
+from handoffd.api.events import Json
+from handoffd.api.http.streams import EventStream, encoded
+
+
+def messages(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield messages as a browser would read them, comments and the rest left out."""
+    fields: dict[str, Any] = {}
+    for line in lines:
+        name, _, value = line.decode().partition(": ")
+        if not line and "data" in fields:
+            yield {**fields, "data": json.loads(fields["data"])}
+        fields = {**fields, name: value} if line else {}
+
+
+def streamed(control: Controlled, **query: Any) -> Any:
+    """Lend the lines of a stream."""
+    return control.client.stream("/v1/events", stream=1, **query)
+
+
+def test_what_was_comes_first_and_then_what_comes(control: Controlled) -> None:
+    """By number, under its kind."""
+    control.commit(record(why="one"))
+
+    with streamed(control, after=0) as stream:
+        assert (stream.header("Content-Type") or "").startswith("text/event-stream")
+        assert "no-cache" == stream.header("Cache-Control")
+        coming = messages(stream.lines())
+        first = next(coming)
+        control.commit(record(why="two"))
+        second = next(coming)
+
+    assert [("1", "one"), ("2", "two")] == [(one["id"], one["data"]["why"]) for one in (first, second)]
+    assert first["event"] == first["data"]["kind"]
+
+
+def test_a_reader_that_comes_back_goes_on_where_it_was(control: Controlled) -> None:
+    """Its header counts, not the address it was given once."""
+    for why in ("one", "two", "three"):
+        control.commit(record(why=why))
+
+    with control.client.stream("/v1/events", {"Last-Event-ID": "2"}, stream=1, after=0) as stream:
+        assert "three" == next(messages(stream.lines()))["data"]["why"]
+
+
+def test_the_media_type_asks_for_it_too(control: Controlled) -> None:
+    """As a browser does."""
+    control.commit(record(why="one"))
+
+    with control.client.stream("/v1/events", {"Accept": "text/event-stream"}, after=0) as stream:
+        assert "one" == next(messages(stream.lines()))["data"]["why"]
+
+
+def test_numbers_of_another_journal_are_a_gap(control: Controlled) -> None:
+    """And all there is follows."""
+    control.commit(record(why="one"))
+
+    with streamed(control, after=99) as stream:
+        coming = messages(stream.lines())
+        gap, first = next(coming), next(coming)
+
+    assert ("gap", "0", 100, None) == (gap["event"], gap["id"], gap["data"]["from"], gap["data"]["to"])
+    assert "one" == first["data"]["why"]
+
+
+def test_a_gap_tells_which_numbers_are_gone() -> None:
+    """And a reader that comes back goes on behind it."""
+    line = {"type": "gap", "after": 4, "next": 9, "why": "a backup was restored"}
+
+    assert (
+        b'id: 8\nevent: gap\ndata: {"from": 5, "to": 8, "next": 9, "why": "a backup was restored"}\n\n'
+        == encoded(line)
+    )
+
+
+def test_a_text_of_several_lines_is_one_message() -> None:
+    """Nothing in an event can look like another one."""
+    line = {"type": "event", "seq": 1, "kind": "noted", "why": "a\n\nid: 99\revent: x\u2028"}
+
+    lines = encoded(line).split(b"\n")
+    assert ([b"id: 1", b"event: noted"], [b"", b""]) == (lines[:2], lines[3:])
+    assert b"\r" not in lines[2]
+
+
+def test_a_stream_ends_with_the_server(supervision: MemorySupervision) -> None:
+    """Orderly: its end comes."""
+    with controlled(supervision) as control:
+        context = streamed(control)
+        stream = context.__enter__()
+        pieces = stream.pieces()
+        hello = next(pieces)
+    rest = list(pieces)
+    context.__exit__(None, None, None)
+
+    assert (b"retry: 2000\n\n", []) == (hello, rest)
+
+
+async def test_while_nothing_happens_a_comment_says_so() -> None:
+    """A proxy does not take the connection for dead."""
+    sent: list[bytes] = []
+    beaten, gone = anyio.Event(), anyio.Event()
+
+    async def nothing() -> AsyncIterator[Json]:
+        await beaten.wait()
+        lines: list[Json] = []
+        for line in lines:
+            yield line
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if message.get("body", b"").startswith(b":"):
+            beaten.set()
+
+    with anyio.fail_after(60):
+        await EventStream(nothing(), beat_s=0.001)({"type": "http"}, receive, send)
+
+    assert b": nothing new\n\n" in sent
+    assert b"" == sent[-1]
+
+
+async def test_a_reader_that_leaves_ends_its_stream() -> None:
+    """At once, though nothing happens."""
+
+    async def never() -> AsyncIterator[Json]:
+        await anyio.sleep_forever()
+        yield {}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        pass
+
+    with anyio.fail_after(60):
+        await EventStream(never())({"type": "http"}, receive, send)

@@ -1,0 +1,312 @@
+"""The loopback port, by real sockets: who gets in, and what cannot be done to it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from tests.support.controlled import Controlled, controlled
+from tests.support.eventually import eventually_sync
+from tests.support.loopback import Loopback, answer_of, everything, has_ipv6
+from tests.support.supervision import MemorySupervision
+from tests.unit.store.making import record
+
+from handoffd.api.http.limits import Limits
+from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of
+from handoffd.engine.requests import Approved, Noted
+from handoffd.errors import StoreError
+
+NOTE = json.dumps({"project": "shop", "text": "x"}).encode()
+
+
+@pytest.fixture
+def control(supervision: MemorySupervision) -> Iterator[Controlled]:
+    """A server with a port."""
+    with controlled(supervision, tcp=True) as lent:
+        yield lent
+
+
+@pytest.fixture
+def port(control: Controlled) -> Loopback:
+    """Its port."""
+    assert control.tcp_port is not None
+    return Loopback(control.tcp_port, control.token_file)
+
+
+def test_whoever_has_the_token_is_answered(port: Loopback, control: Controlled) -> None:
+    """As over the socket."""
+    assert 200 == port.ask("GET", "/v1/status").status
+    assert 200 == port.ask("POST", "/v1/verbs/note", NOTE).status
+    assert [Noted(text="x", by="api")] == [verb for _, verb in control.supervision.given]
+
+
+@pytest.mark.parametrize("name", ["localhost", "[::1]", "127.0.0.1"])
+def test_this_machine_has_three_names(port: Loopback, name: str) -> None:
+    """With the port."""
+    assert 200 == port.ask("GET", "/v1/health", host=f"{name}:{port.port}").status
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:{}", "127.0.0.1", "127.0.0.1:1", "localhost.:{}", "127.0.0.1:{}.x"]
+)
+def test_another_host_is_refused(port: Loopback, host: str) -> None:
+    """Whatever its name resolves to: a page whose name points here is still another host."""
+    answer = port.ask("GET", "/v1/health", host=host.format(port.port))
+
+    assert (403, "FORBIDDEN") == (answer.status, answer.json["code"])
+
+
+def test_no_host_and_two_hosts_are_refused(port: Loopback) -> None:
+    """By HTTP itself, or by us."""
+    own = f"Host: 127.0.0.1:{port.port}\r\n".encode()
+    rest = f"Authorization: Bearer {port.token}\r\nConnection: close\r\n\r\n".encode()
+
+    for hosts in (b"", own * 2, own + b"Host: evil.example\r\n"):
+        assert port.send(b"GET /v1/health HTTP/1.1\r\n" + hosts + rest).status in {400, 403}
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:{}"])
+def test_a_page_is_refused_even_with_the_token(port: Loopback, origin: str) -> None:
+    """Any origin at all; and nothing allows it to ask again."""
+    for method in ("GET", "OPTIONS", "POST"):
+        answer = port.ask(method, "/v1/status", origin=origin.format(port.port))
+        assert (403, "FORBIDDEN") == (answer.status, answer.json["code"])
+        assert [] == [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "Bearer ", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer {}x"]
+)
+def test_without_the_token_nothing_is_answered(port: Loopback, given: str | None) -> None:
+    """401, whatever was asked, with what to type."""
+    answer = port.ask("GET", "/v1/nothing", authorization=given and given.format(port.token))
+
+    assert (401, "UNAUTHORIZED", "Bearer") == (
+        answer.status, answer.json["code"], answer.headers["www-authenticate"],
+    )  # fmt: skip
+    assert "handoffd token" in answer.json["hint"]
+
+
+def test_two_tokens_are_none(port: Loopback) -> None:
+    """Nobody has to guess which one counts."""
+    token = f"Authorization: Bearer {port.token}\r\n"
+    raw = f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n{token}{token}Connection: close\r\n\r\n"
+
+    assert 401 == port.send(raw.encode()).status
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
+)
+def test_a_body_must_say_that_it_is_json(port: Loopback, control: Controlled, kind: str | None) -> None:
+    """A page could send any other one without being asked where it comes from."""
+    answer = port.ask("POST", "/v1/verbs/note", NOTE, content_type=kind)
+
+    assert (415, "UNSUPPORTED_MEDIA_TYPE") == (answer.status, answer.json["code"])
+    assert [] == control.supervision.given
+
+
+def test_json_may_name_its_letters(port: Loopback) -> None:
+    """A charset changes nothing; no body needs no type."""
+    assert (
+        200 == port.ask("POST", "/v1/verbs/note", NOTE, content_type="Application/JSON; charset=utf-8").status
+    )
+    assert 200 == port.ask("POST", "/v1/reload").status
+
+
+def test_verbs_for_people_are_refused(port: Loopback, control: Controlled) -> None:
+    """An agent of this account can read the token, too."""
+    body = json.dumps({"project": "shop"}).encode()
+
+    for path in ("/v1/verbs/approve", "/v1/verbs/retry", "/v1/verbs/trust", "/v1/stop"):
+        answer = port.ask("POST", path, b"{}" if path.endswith("stop") else body)
+        assert (403, "NOT_OVER_TCP") == (answer.status, answer.json["code"]), path
+        assert answer.json["hint"].startswith("handoffd ")
+    assert ([], []) == (control.supervision.given, control.stopped_with)
+
+
+def test_they_are_taken_where_somebody_vouched_for_the_token(supervision: MemorySupervision) -> None:
+    """`control.tcp.gates`."""
+    with controlled(supervision, tcp=True, gates=True, inside=lambda _: True) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        assert 200 == port.ask("POST", "/v1/verbs/approve", b'{"project": "shop", "by": "eve"}').status
+
+    assert [("/srv/shop", Approved(by="eve"))] == supervision.given
+
+
+def test_strange_methods_do_nothing(port: Loopback) -> None:
+    """TRACE echoes no header, CONNECT opens no tunnel, HEAD of a stream does not last."""
+    for method in ("TRACE", "CONNECT", "HEAD", "PUT", "BREW"):
+        answer = port.ask(method, "/v1/events?follow=1")
+        assert 405 == answer.status, method
+        assert port.token.encode() not in answer.body
+
+
+def test_a_whole_address_is_no_path(port: Loopback) -> None:
+    """As a proxy would be asked."""
+    assert 404 == port.ask("GET", "http://evil.example/v1/health").status
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/9.9\r\n\r\n", b"\0" * 100 + b"\r\n\r\n",
+        b"POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"GET /v1/health HTTP/1.1\r\nHost : x\r\n\r\n", b"GET /v1/health HTTP/1.1\r\n Host: x\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_http_is_refused(port: Loopback, raw: bytes) -> None:
+    """As JSON; and the next one is answered."""
+    answer = port.send(raw + b"\r\n\r\n")
+
+    assert (answer.status, answer.json["type"]) in {(400, "error"), (401, "error"), (403, "error")}
+    assert 200 == port.ask("GET", "/v1/health").status
+
+
+def test_a_body_in_two_lengths_is_never_two_requests(port: Loopback, control: Controlled) -> None:
+    """Chunked and counted at once, and chunks that are none."""
+    own = f"Host: 127.0.0.1:{port.port}\r\nAuthorization: Bearer {port.token}\r\n"
+    head = (
+        f"POST /v1/verbs/note HTTP/1.1\r\n{own}Content-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\nConnection: close\r\n"
+    ).encode()
+
+    for raw in (b"\r\nfrob\r\n", b"\r\n-5\r\nhello\r\n", b"\r\nffffffffffffffffffffffff\r\nx"):
+        assert port.send(head + raw).status in {0, 400}
+    port.send(head + b"Content-Length: 4\r\n\r\n0\r\n\r\nPOST /v1/reload HTTP/1.1\r\n\r\n")
+    assert [] == control.supervision.given
+
+
+@pytest.mark.parametrize("size", [40_000, 100_000])
+def test_a_large_header_is_refused_even_with_the_token(port: Loopback, size: int) -> None:
+    """In however many pieces it comes; one that is not so large is none of our business."""
+    answer = port.ask("GET", "/v1/health", x_large="x" * size)
+
+    assert (431, "HEADERS_TOO_LARGE") == (answer.status, answer.json["code"])
+    assert 200 == port.ask("GET", "/v1/health", x_large="x" * 30_000).status
+
+
+def test_huge_headers_are_refused(port: Loopback) -> None:
+    """One that is long, and many."""
+    for raw in (b"X: " + b"x" * 200_000, b"".join(b"X%d: x\r\n" % number for number in range(20_000))):
+        with closing(port.connect()) as connection:
+            try:
+                connection.sendall(b"GET /v1/health HTTP/1.1\r\n" + raw)
+            except (BrokenPipeError, ConnectionResetError):
+                continue
+            assert answer_of(everything(connection)).status in {0, 431}
+    assert 200 == port.ask("GET", "/v1/health").status
+
+
+def test_a_body_is_not_read_before_the_token(port: Loopback) -> None:
+    """Who announces a gigabyte hears no at once."""
+    answer = port.ask("POST", "/v1/reload", authorization=None, content_length="1000000000")
+
+    assert 401 == answer.status
+
+
+def test_connections_are_bounded(port: Loopback) -> None:
+    """However many wait with half a request, the next whole one is answered."""
+    with ExitStack() as held:
+        for _ in range(3 * Limits().connections):
+            held.enter_context(closing(port.connect())).sendall(b"GET /v1/st")
+        assert 200 == port.ask("GET", "/v1/health").status
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /v1/health HTTP/1.1\r\nHost: x"])
+def test_a_request_that_does_not_come_loses_its_connection(
+    supervision: MemorySupervision, begun: bytes
+) -> None:
+    """Also the second one of a connection."""
+    with controlled(supervision, tcp=True, limits=Limits(head_s=0.05)) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        with closing(port.connect()) as connection:
+            connection.sendall(begun)
+            assert b"" == everything(connection)
+        with closing(port.connect()) as connection:
+            whole = f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
+            connection.sendall(f"{whole}Authorization: Bearer {port.token}\r\n\r\n".encode() + b"GET /v1")
+            assert 200 == answer_of(everything(connection)).status
+
+
+def test_an_answer_that_nobody_reads_is_ended(supervision: MemorySupervision) -> None:
+    """It frees its place; the history is still there when its reader comes back."""
+    limits = Limits(connections=4, stalled_s=0.05)  # and so one stream
+    with controlled(supervision, tcp=True, limits=limits) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        with closing(port.connect()) as connection:
+            head = f"GET /v1/events?stream=1&after=0 HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
+            connection.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+            assert connection.recv(10)
+            assert 503 == port.ask("GET", "/v1/events?follow=1").status
+
+            def is_ended() -> bool:
+                control.commit(record(why="x" * 500_000))
+                with closing(port.connect()) as again:
+                    again.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+                    return again.recv(12).endswith(b"200")
+
+            assert eventually_sync(is_ended)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
+def test_the_other_loopback_is_served_as_well(supervision: MemorySupervision) -> None:
+    """`host: ::1`: under its own name, with the token, and nowhere else."""
+    with controlled(supervision, tcp=True, host="::1") as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file, "::1")
+        own = f"[::1]:{port.port}"
+
+        assert 200 == port.ask("GET", "/v1/status", host=own).status
+        assert 200 == port.ask("POST", "/v1/verbs/note", NOTE, host=own).status
+        assert 401 == port.ask("GET", "/v1/status", host=own, authorization=None).status
+        assert 403 == port.ask("GET", "/v1/status", host=f"[::2]:{port.port}").status
+        with pytest.raises(ConnectionRefusedError):
+            Loopback(port.port, control.token_file).connect()
+
+    assert [Noted(text="x", by="api")] == [verb for _, verb in supervision.given]
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no ::1")
+def test_a_port_of_the_other_loopback_that_is_taken_is_said() -> None:
+    """By its address."""
+    with closing(socket.create_server(("::1", 0), family=socket.AF_INET6)) as other:
+        door = TcpDoor(host="::1", port=port_of(other), token_file=Path("/nowhere"))
+        with pytest.raises(StoreError, match="cannot listen on ::1 port") as caught:
+            listen_on_loopback(door)
+
+    assert "PORT_TAKEN" == caught.value.code
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    """With what shows who has it."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        door = TcpDoor(host="127.0.0.1", port=port_of(other), token_file=Path("/nowhere"))
+        with pytest.raises(StoreError) as caught:
+            listen_on_loopback(door)
+
+    assert ("PORT_TAKEN", True) == (caught.value.code, "ss -ltnp" in (caught.value.hint or ""))
+
+
+def test_streams_over_tcp_end_with_the_server(supervision: MemorySupervision) -> None:
+    """Orderly: the last chunk comes."""
+    with controlled(supervision, tcp=True) as control:
+        assert control.tcp_port is not None
+        port = Loopback(control.tcp_port, control.token_file)
+        connection = port.connect()
+        head = f"GET /v1/events?follow=1 HTTP/1.1\r\nHost: 127.0.0.1:{port.port}\r\n"
+        connection.sendall(f"{head}Authorization: Bearer {port.token}\r\n\r\n".encode())
+        begun = connection.recv(65536)
+    with closing(connection):
+        rest = everything(connection)
+
+    assert begun.startswith(b"HTTP/1.1 200")
+    assert (begun + rest).endswith(b"0\r\n\r\n")
