@@ -29,6 +29,8 @@ from tests.benchmarks.measures import summary
 from tests.benchmarks.rows import Row, ratio
 
 from handoffd.app.logs import configure_logging
+from handoffd.capacity.budgets import Budgets
+from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
 from handoffd.engine.events import Advanced, Event, ExecutorExited, Exit
@@ -45,11 +47,9 @@ from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
 from handoffd.store.atomic import replace_text
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record
-from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.services import Services
-from handoffd.supervise.slots import Slots
 from handoffd.supervise.standing import Standing
 from handoffd.supervise.threads import follow as follow_threads
 

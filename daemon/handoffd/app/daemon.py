@@ -24,6 +24,7 @@ from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.memory import GIVE_BACK_EVERY_S, give_back, share_heaps
 from handoffd.app.parts import door_of, parts
+from handoffd.capacity.machine import Machine
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError
 from handoffd.inspection.templates import warmed
@@ -38,7 +39,7 @@ from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.gauges import gauges
 from handoffd.supervise.heartbeats import POLL, beats_of, stuck
 from handoffd.supervise.housekeeping import Housekeeping
-from handoffd.supervise.machine import Machine
+from handoffd.supervise.reach import Reach
 from handoffd.supervise.reloading import Reloading
 from handoffd.supervise.renewal import Renewal
 from handoffd.supervise.roster import Roster
@@ -119,7 +120,9 @@ class Daemon:
         reloading.followers.append(self._configure)
         self._watcher = Watcher(self._roster.touched, settings.watch)
         self._timetable = Timetable(services, self._roster)
-        self._machine = Machine(services, self._roster.poll)
+        # Not behind projects that hang: its look is also that at the journal.
+        probe = Reach(str(settings.state_dir), services, anyio.CapacityLimiter(1))
+        self._machine = Machine(services, self._roster.poll, probe)
         self._scheduler = Scheduler()
         self._manager = ServiceManager.from_environment(services.environment, services.clock)
         self._stop = anyio.Event()

@@ -9,6 +9,10 @@ from contextlib import asynccontextmanager
 import anyio
 
 from handoffd.api.http.server import TcpDoor
+from handoffd.capacity.budgets import Budgets
+from handoffd.capacity.machine import RESERVE, Descriptors
+from handoffd.capacity.meters import Meters
+from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
@@ -19,13 +23,9 @@ from handoffd.settings.secrets import opened
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
 from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
-from handoffd.supervise.budgets import Budgets
-from handoffd.supervise.descriptors import RESERVE, Descriptors
-from handoffd.supervise.meters import Meters
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services
-from handoffd.supervise.slots import Slots
 
 
 @asynccontextmanager

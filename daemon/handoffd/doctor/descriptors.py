@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
+from handoffd.capacity.machine import HEADROOM, RESERVE
 from handoffd.doctor.finding import Finding, fault, fine
 from handoffd.doctor.service import Service
-from handoffd.supervise.descriptors import HEADROOM, RESERVE
 
 CHECK = "descriptors"
 

@@ -15,6 +15,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.capacity.machine import passes_by_itself
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import (
@@ -35,12 +36,11 @@ from handoffd.execute.process import Run, adopt
 from handoffd.execute.registry import is_unknown
 from handoffd.execute.runnames import runs_of
 from handoffd.failpoints import reached
+from handoffd.notify.notices import survivors_notice
 from handoffd.protocol.handoff import HandoffMark, Reading
-from handoffd.supervise.descriptors import passes_by_itself
 from handoffd.supervise.exits import ended, source_of
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
-from handoffd.supervise.notices import survivors_notice
 from handoffd.supervise.runfolders import output_path
 from handoffd.supervise.services import Services
 from handoffd.supervise.settling import until_settled

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from anyio import to_thread
 
+from handoffd.capacity.accounts import Wait
 from handoffd.engine.ends import End, Fault, Standby
 from handoffd.engine.limits import until_words
 from handoffd.engine.track import Track, TrackKey
@@ -23,7 +24,6 @@ from handoffd.execute.environment import child_environment, expanded
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import find_program, found_at, is_own
 from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in
-from handoffd.supervise.accounts import Wait
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
 

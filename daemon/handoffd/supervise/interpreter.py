@@ -15,6 +15,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.capacity.budgets import Flight
 from handoffd.engine.effects import (
     AppendHistory,
     MeasureBaseline,
@@ -31,14 +32,13 @@ from handoffd.execute.base import ExitRecord
 from handoffd.execute.process import Run, adopt, claimed
 from handoffd.failpoints import reached
 from handoffd.inspection.checklist import checklist, write_checklist
+from handoffd.notify.notices import notice_of
 from handoffd.protocol.handoff import Absent
 from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts, PassingShortageError
-from handoffd.supervise.budgets import Flight
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.history import append_history
 from handoffd.supervise.home import Home
-from handoffd.supervise.notices import notice_of
 from handoffd.supervise.runfolders import started_ns
 from handoffd.supervise.services import Services
 

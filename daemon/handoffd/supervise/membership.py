@@ -20,12 +20,12 @@ from anyio import to_thread
 from handoffd.errors import StoreError
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.table import RULES, SETTINGS
+from handoffd.notify.notices import settle
 from handoffd.store.ownership import leave
 from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.store.tables import checked_path
 from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
-from handoffd.supervise.notices import settle
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.services import Services

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from handoffd.capacity.meters import CpuClock, within_cpu
 from handoffd.clock import Clock
 from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
@@ -21,7 +22,6 @@ from handoffd.inspection.templates import templates_for, warmed
 from handoffd.protocol.prompt import PromptTemplates, render_prompt
 from handoffd.store.atomic import replace_text
 from handoffd.store.faults import storage_error
-from handoffd.supervise.metered import Meter, within_cpu
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.runfolders import prepare
@@ -89,7 +89,7 @@ class Preparation:
         """
         return await self._limited(partial(self._rendered, track, dispatch), track)
 
-    def _rendered(self, track: Track, dispatch: str, meter: Meter) -> tuple[str, tuple[str, ...]]:
+    def _rendered(self, track: Track, dispatch: str, meter: CpuClock) -> tuple[str, tuple[str, ...]]:
         language = self._files.settings.language or self._services.settings.language
         context = prompt_context(self._key, track, dispatch, self._files.rules, language)
         ours_s, templates = warmed(language), templates_for(self._key.project)
@@ -98,7 +98,7 @@ class Preparation:
         text = render_prompt(context, templates)
         return text, tuple(f"{path} is missing" for path in context.missing)
 
-    async def _limited(self, work: Callable[[Meter], _T], track: Track) -> _T:
+    async def _limited(self, work: Callable[[CpuClock], _T], track: Track) -> _T:
         try:
             return await within_cpu(work, RENDER_WALL_S)
         except TimeoutError as slow:
@@ -127,7 +127,7 @@ class Preparation:
         Raises HandoffdError when it cannot be rendered or written.
         """
 
-        def laid_out(meter: Meter) -> None:  # all in one visit to a thread: an executor waits for it
+        def laid_out(meter: CpuClock) -> None:  # all in one visit to a thread: an executor waits for it
             text, _ = self._rendered(track, dispatch, meter)
             self._write(dispatch, text)
 

@@ -19,6 +19,7 @@ from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
 from handoffd.execute.remains import end_member, is_member
 from handoffd.inspection.repository import unfinished_in
+from handoffd.notify.notices import lockout_notice
 from handoffd.store.atomic import sweep_temporaries
 from handoffd.store.lock import FileLock, has_stranger
 from handoffd.store.ownership import belongs, former_owner, own, owner_of
@@ -27,7 +28,6 @@ from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
 from handoffd.supervise.looking import Before, Look
-from handoffd.supervise.notices import lockout_notice
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services

@@ -24,10 +24,10 @@ from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile, Problem
 from handoffd.execute.prices import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.notify.notices import settings_notice
 from handoffd.settings.loading import Given, Loaded, differing
 from handoffd.settings.model import Settings
 from handoffd.supervise.mentioned import misfits
-from handoffd.supervise.notices import settings_notice
 from handoffd.supervise.services import Services
 
 log = structlog.get_logger(__name__)

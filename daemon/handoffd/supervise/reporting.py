@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from handoffd.capacity.slots import Slots
 from handoffd.engine.advice import next_command
 from handoffd.engine.backlog import coming, entry_of, unasked
 from handoffd.engine.commands import addressed, command, command_for, mending
@@ -22,7 +23,6 @@ from handoffd.execute.registry import names_in
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 from handoffd.supervise.project import Project
-from handoffd.supervise.slots import Slots
 from handoffd.supervise.track import TrackSupervisor
 
 

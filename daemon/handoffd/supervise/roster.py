@@ -15,6 +15,7 @@ import anyio.lowlevel
 import structlog
 from anyio import to_thread
 
+from handoffd.capacity.accounts import lift
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import CauseEnded, NoticeGivenUp, Verb
 from handoffd.engine.measurements import PostCheck
@@ -39,7 +40,6 @@ from handoffd.store.projection import MAIN
 from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
 from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.joining import Joining, Outcome
-from handoffd.supervise.lifting import lift
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
 from handoffd.supervise.manual import Manual
@@ -330,7 +330,8 @@ class Roster:
         Raises NotFound when it is not limited, HandoffdError when it is only on record, because no daemon
         runs, and that can be changed nowhere.
         """
-        return await lift(account, by, self._services, self._recorded_in, daemon=self._loops.run_here)
+        accounts, now = self._services.accounts, self._services.clock.now()
+        return await lift(accounts, account, by, now, self._recorded_in, daemon=self._loops.run_here)
 
     async def _recorded_in(self, key: TrackKey, event: LimitLifted) -> None:
         if key.project in self._register:

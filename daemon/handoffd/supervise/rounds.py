@@ -19,8 +19,8 @@ from anyio import to_thread
 
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.table import Texts
+from handoffd.notify.notices import settle
 from handoffd.supervise.bell import Bell
-from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Row, states_in, trace_in

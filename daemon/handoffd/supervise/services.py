@@ -7,6 +7,11 @@ from pathlib import Path
 
 import anyio
 
+from handoffd.capacity.accounts import Accounts
+from handoffd.capacity.budgets import Budgets
+from handoffd.capacity.machine import Descriptors
+from handoffd.capacity.meters import Meters
+from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
 from handoffd.execute.prices import PriceTable
 from handoffd.execute.process import Launcher
@@ -15,14 +20,9 @@ from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.notifier import Notifier
 from handoffd.settings.model import Settings
 from handoffd.store.journal import Journal
-from handoffd.supervise.accounts import Accounts
-from handoffd.supervise.budgets import Budgets
-from handoffd.supervise.descriptors import Descriptors
 from handoffd.supervise.folder import Claims
 from handoffd.supervise.heartbeats import Heartbeats
-from handoffd.supervise.meters import Meters
 from handoffd.supervise.scheduled import OwnSchedules
-from handoffd.supervise.slots import Slots
 from handoffd.supervise.threads import FEW
 
 

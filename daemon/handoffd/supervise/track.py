@@ -16,6 +16,8 @@ import anyio.abc
 import structlog
 from anyio import to_thread
 
+from handoffd.capacity.machine import Room, Shortage, descriptor_shortage, shortage_in
+from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
 from handoffd.engine.budgeting import news_of
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision
@@ -36,10 +38,8 @@ from handoffd.supervise.attempts import Attempts
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.home import Home
 from handoffd.supervise.interpreter import Interpreter
-from handoffd.supervise.machine import descriptor_shortage, shortage_in
-from handoffd.supervise.pools import Bid, bid_of, bid_of_run
 from handoffd.supervise.questions import Question, Questions, must_not_be_lost
-from handoffd.supervise.room import Room, Shortage
+from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services
 from handoffd.supervise.standing import Standing
 from handoffd.supervise.turns import Turns, dispatches
@@ -61,7 +61,7 @@ class TrackSupervisor:
         self._services = services
         self._turns = Turns(key, home, services)
         self._interpreter = Interpreter(key, home, services, proxy(self))
-        self._room = Room(key.project, services)
+        self._room = Room(key.project, services, Reach(key.project, services))
         self._shortage: Shortage | None = None
         self._questions = Questions()
         self._alone = Lock()

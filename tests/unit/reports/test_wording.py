@@ -10,6 +10,9 @@ from typing import get_args
 
 import pytest
 
+from handoffd.capacity.accounts import Wait
+from handoffd.capacity.admission import Admission, Facts
+from handoffd.capacity.machine import OUT_OF_DESCRIPTORS
 from handoffd.engine.caps import SCOPES, Finding
 from handoffd.engine.limits import LimitKind
 from handoffd.engine.track import TrackKey
@@ -20,9 +23,6 @@ from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.state import Reason
 from handoffd.reports.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
 from handoffd.settings.model import SchedulingSettings
-from handoffd.supervise.accounts import Wait
-from handoffd.supervise.admission import Admission, Facts
-from handoffd.supervise.machine import OUT_OF_DESCRIPTORS
 
 REPOSITORY = Path(__file__).parents[3]
 

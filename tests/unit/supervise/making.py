@@ -19,6 +19,9 @@ from typing import Any
 import anyio
 from tests.support.runs import end_processes
 
+from handoffd.capacity.budgets import Budgets
+from handoffd.capacity.runqueue import Bid
+from handoffd.capacity.slots import Slots
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
@@ -29,13 +32,10 @@ from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
 from handoffd.settings.notify import NotifySettings
 from handoffd.store.journal import Journal
-from handoffd.supervise.budgets import Budgets
 from handoffd.supervise.loops import REST_AFTER_S
-from handoffd.supervise.pools import Bid
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.services import Services
-from handoffd.supervise.slots import Slots
 
 NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)
 

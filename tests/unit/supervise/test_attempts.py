@@ -15,8 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.runs import processes
+from tests.unit.capacity.test_descriptors import room_for
 from tests.unit.supervise.making import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
-from tests.unit.supervise.test_descriptors import room_for
 
 from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End

@@ -11,6 +11,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import HAND_OVER, NOW, House, daemon, house, make_project, track_of
 
+from handoffd.capacity.accounts import Wait
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.executor import Executor
@@ -23,7 +24,6 @@ from handoffd.execute.registry import (
     no_agent,
     shipped_layer,
 )
-from handoffd.supervise.accounts import Wait
 from handoffd.supervise.choosing import Choice, Choosing, first_free
 from handoffd.supervise.project_files import ProjectFiles
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.unit.capacity.test_machine import fail
 from tests.unit.supervise.making import NOW, House, house
-from tests.unit.supervise.test_machine import fail
 
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
+from handoffd.notify.notices import settle
 from handoffd.settings.notify import NotifySettings
 from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.health import LASTING_S, Health
-from handoffd.supervise.notices import settle
 from handoffd.supervise.project_files import ProjectFiles
 
 

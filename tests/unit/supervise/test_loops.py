@@ -26,6 +26,7 @@ from tests.unit.supervise.making import (
     track_of,
 )
 
+from handoffd.capacity.budgets import Flight
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted, Started
 from handoffd.engine.track import Track, TrackKey
@@ -35,7 +36,6 @@ from handoffd.notify.sink_workers import GivenUp
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
 from handoffd.store.lock import acquire, project_lock_path
-from handoffd.supervise.budgets import Flight
 from handoffd.supervise.loops import Loops, _Loop
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register

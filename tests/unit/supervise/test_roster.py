@@ -28,6 +28,7 @@ from tests.unit.supervise.making import (
     unwritable,
 )
 
+from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Verb
 from handoffd.engine.requests import Aborted, Initialised, Noted, Started
@@ -36,7 +37,6 @@ from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.settings.model import WatchSettings
-from handoffd.supervise.accounts import Accounts
 from handoffd.supervise.roster import Roster
 from handoffd.watch.watcher import Watcher
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.unit.supervise.making import bid
 
+from handoffd.capacity.runqueue import ALL, Entry, Held, Limits, Occupancy, Pool
 from handoffd.engine.track import TrackKey
-from handoffd.supervise.occupancy import Held, Occupancy
-from handoffd.supervise.pools import ALL, Entry, Limits, Pool
 
 CLAUDE = Pool("executor", "claude")
 A, B, C = (Entry(bid=bid(name), pools=(CLAUDE,)) for name in "abc")

@@ -6,27 +6,43 @@ import platform
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from handoffd.clock import Clock
 from handoffd.engine.advice import raising
 from handoffd.engine.caps import SHARED, WARN_AT, Finding
 from handoffd.engine.commands import addressed, command_for, mending
 from handoffd.engine.effects import Notify
-from handoffd.engine.track import Track
+from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import STANDS
 from handoffd.protocol.story import expand
-from handoffd.store.records import PendingEffect
 
 
-def notice_of(order: Notify, pending: PendingEffect, track: Track) -> Notice:
+class Pending(Protocol):
+    """An order of the journal that is still to be carried out, as far as its notice needs it."""
+
+    @property
+    def id(self) -> int:
+        """Its number in the journal."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was decided."""
+
+    @property
+    def key(self) -> TrackKey:
+        """Whose it is."""
+
+
+def notice_of(order: Notify, pending: Pending, track: Track) -> Notice:
     """Return the notice for an order. Its id follows from the order, so that a repetition can be told.
 
     The time is in it because the journals of two daemons both count their orders from 1.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.supervise.making import NOW, dispatch_of, track_of
 
+from handoffd.capacity.accounts import Accounts
 from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, Exit, SpawnRefused
 from handoffd.engine.limits import Limit
@@ -16,7 +17,6 @@ from handoffd.engine.parking import WORKS_AFTER
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
-from handoffd.supervise.accounts import Accounts
 
 A, B, C = (TrackKey(f"/srv/{name}") for name in "abc")
 HOUR = timedelta(hours=1)

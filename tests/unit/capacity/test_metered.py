@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handoffd.supervise.metered import Meter, within_cpu
+from handoffd.capacity.meters import CpuClock, within_cpu
 
 
 async def test_what_is_done_in_time_is_returned_or_raised_as_it_is() -> None:
@@ -21,7 +21,7 @@ async def test_work_that_calculates_for_too_long_is_given_up() -> None:
     """By the time it has used itself; a slow machine only makes it later."""
     enough = threading.Event()
 
-    def calculate(meter: Meter) -> None:
+    def calculate(meter: CpuClock) -> None:
         meter.limit(0.05)
         while not enough.is_set():
             pass
@@ -47,7 +47,7 @@ async def test_what_the_thread_has_used_before_the_limit_does_not_count() -> Non
     assert 7 == await within_cpu(_rested, 60)
 
 
-def _rested(meter: Meter) -> int:
+def _rested(meter: CpuClock) -> int:
     _burn(0.15)
     meter.limit(0.1)
     threading.Event().wait(0.15)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.supervise.capacity import facts, free_mb, load_per_core
+from handoffd.capacity.admission import facts, free_mb, load_per_core
 
 MIB = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""Which accounts must not be asked now, and which tracks wait for one.
+"""Which accounts must not be asked now, which tracks wait for one, and how a person lifts a limit.
 
 Derived: what a limited account is known by stands in the ledgers of the tracks that met the limit, so
 a restart forgets nothing. A track that wants an account while it is limited stands in its line. When
@@ -7,26 +7,32 @@ has ended well, without meeting the limit again. When it ends otherwise, the nex
 
 A provider's refusal concerns only the track that met it: one project's wrong setting stops no other.
 
-Nothing here reads a clock or waits: `now` is given, and `look` is called every few seconds.
+`Accounts` reads no clock and does not wait: `now` is given, and `look` is called every few seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+import anyio
+
 from handoffd.engine.events import Event, ExecutorExited
 from handoffd.engine.limits import Limit, LimitKind, named, until_words
 from handoffd.engine.parking import LONGEST, WORKS_AFTER, account_of, let_in
+from handoffd.engine.requests import LimitLifted
 from handoffd.engine.track import Dispatch, Phase, Track, TrackKey
-from handoffd.engine.views import AccountView
+from handoffd.engine.views import AccountView, Lifted
+from handoffd.errors import HandoffdError, NotFound
 
 STALE_AFTER: Final = timedelta(hours=1)
 """A limit that was over for so long when a daemon started tells nothing of the account now."""
 
 Wake = Callable[[], None]
+Record = Callable[[TrackKey, LimitLifted], Awaitable[None]]
+"""Writes into the history of a track that a person lifted a limit which it had met."""
 
 
 class Quota(NamedTuple):
@@ -291,6 +297,38 @@ class Accounts:
             tried_by=trials[0] if trials else None,
             waiting=sum(len(self._lines.get(quota, ())) for quota in quotas),
         )
+
+
+async def lift(
+    accounts: Accounts, account: str, by: str, now: datetime, record: Record, *, daemon: bool
+) -> Lifted:
+    """Lift a limit for a person, have `record` tell the tracks that had met it; return their projects.
+
+    Raises NotFound when it is not limited, HandoffdError when it is only on record, because no `daemon`
+    runs, and that can be changed nowhere.
+    """
+    keys = accounts.tracks(account)
+    if not keys:
+        known = ", ".join(view.account for view in accounts.views(now)) or "none"
+        raise NotFound(f"{account[:80]!r} is not limited (limited: {known})", hint="handoffd limits")
+    accounts.lift(account, now)
+    failed: dict[str, HandoffdError] = {}
+    event = LimitLifted(account=account, by=by)
+
+    async def tell(key: TrackKey) -> None:
+        try:
+            await record(key, event)
+        except HandoffdError as error:
+            failed[key.project] = error
+
+    async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+        for key in keys:
+            tasks.start_soon(tell, key)
+    recorded = tuple(sorted({key.project for key in keys} - failed.keys()))
+    if failed and not recorded and not daemon:
+        raise next(iter(failed.values()))
+    problems = tuple(f"{root}: {error.message}" for root, error in sorted(failed.items()))
+    return Lifted(projects=recorded, problems=problems)
 
 
 def _end_of(wait: Wait) -> datetime:

@@ -11,10 +11,10 @@ import anyio
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import MovableClock, bid
 
+from handoffd.capacity.admission import Facts
+from handoffd.capacity.slots import FORESEEN, FRESH_S, Slots
 from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
-from handoffd.supervise.admission import Facts
-from handoffd.supervise.slots import FORESEEN, FRESH_S, Slots
 
 A, B, C, D = (bid(f"/srv/{name}") for name in "abcd")
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import at, daemon, house, make_project
+from tests.unit.supervise.making import House, at, daemon, house, make_project
 
+from handoffd.capacity.machine import Room, Space, first_short, relieved
 from handoffd.engine.requests import Initialised, Noted, Started
-from handoffd.supervise.room import Room, Space, first_short, relieved
+from handoffd.supervise.reach import Reach
 
 MIB = 1024 * 1024
 ENDLESS_MB = 10**9
 """A petabyte: more than is free anywhere."""
+
+T = TypeVar("T")
+
+
+class AtOnce(Reach):
+    """Gives a folder no time to answer."""
+
+    async def asked(self, look: Callable[[], T], limit_s: float = 0) -> T:
+        """Return what `look` finds, if it takes no time."""
+        return await super().asked(look, limit_s)
+
+
+def room_of(root: str, here: House) -> Room:
+    """Return the room for a project's attempts."""
+    return Room(root, here.services, Reach(root, here.services))
 
 
 @pytest.mark.parametrize(
@@ -48,12 +66,12 @@ def test_a_disk_that_hovers_about_the_limit_is_told_of_once() -> None:
 async def test_room_is_what_the_kernel_says_of_both_disks(tmp_path: Path) -> None:
     """None is missing while there is some; else it is told where, how much, and what to type."""
     async with house(tmp_path, min_free_mb=1) as here:
-        assert None is await Room(make_project(tmp_path), here.services).shortage()
+        assert None is await room_of(make_project(tmp_path), here).shortage()
 
     base = tmp_path / "it's short"
     base.mkdir()
     async with house(base, min_free_mb=ENDLESS_MB) as here:
-        found = await Room(make_project(base), here.services).shortage()
+        found = await room_of(make_project(base), here).shortage()
 
         assert found is not None
         assert f" MiB are free at {base}/state, execute.min_free_mb asks for {ENDLESS_MB}" in found.why
@@ -63,7 +81,7 @@ async def test_room_is_what_the_kernel_says_of_both_disks(tmp_path: Path) -> Non
 async def test_a_limit_of_nothing_looks_at_no_disk(tmp_path: Path) -> None:
     """Not even one that is not there."""
     async with house(tmp_path, min_free_mb=0) as here:
-        assert None is await Room(str(tmp_path / "nowhere"), here.services).shortage()
+        assert None is await room_of(str(tmp_path / "nowhere"), here).shortage()
 
 
 async def test_a_disk_that_does_not_answer_has_no_room(tmp_path: Path) -> None:
@@ -71,8 +89,8 @@ async def test_a_disk_that_does_not_answer_has_no_room(tmp_path: Path) -> None:
     async with house(tmp_path, min_free_mb=1) as here:
         root = make_project(tmp_path)
 
-        silent = await Room(root, here.services).shortage(limit_s=0)
-        gone = await Room(str(tmp_path / "nowhere"), here.services).shortage()
+        silent = await Room(root, here.services, AtOnce(root, here.services)).shortage()
+        gone = await room_of(str(tmp_path / "nowhere"), here).shortage()
 
         assert silent is not None
         assert (f"stat {root}", True) == (silent.action, "does not answer" in silent.why)

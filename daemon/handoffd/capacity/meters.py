@@ -1,12 +1,20 @@
-"""Reading along what all running executors print: one task, one visit to a thread for all of them.
+"""What work takes: the tokens of every executor that runs, and the processor time of one call.
 
-Whoever shows a run (`status`), limits it (budgets) or judges its end asks here. Nothing happens while nothing
-runs. What is known of a run is bounded, however much it prints.
+What running executors print is read along by one task, with one visit to a thread for all of them. To show
+a run (`status`), to limit it (budgets) or to judge its end, ask here. Nothing happens while nothing runs.
+What is known of a run is bounded, however much it prints.
+
+Work of our own in a thread is limited by the processor time that the thread itself has used. A limit on a
+wall clock says more about the machine than about the work: while many agents compile at once, what takes a
+millisecond may take seconds. The wall clock stands behind that, for work that waits instead of calculating.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import anyio
 import structlog
@@ -111,3 +119,56 @@ class Meters:
             except Exception:  # what one agent prints is not to blind us to the others
                 log.exception("output not understood, not read any further", dispatch=dispatch)
                 self.forget(dispatch)
+
+
+# --- processor time ----------------------------------------------------------------------------------
+_T = TypeVar("_T")
+
+_CPU_LOOK_S = 0.05
+
+
+async def within_cpu(work: Callable[[CpuClock], _T], wall_s: float) -> _T:
+    """Return what `work` returns, called in a thread, or raise what it raises.
+
+    It is handed a meter, and may take as much of the processor as it likes until it sets a limit there.
+    Raises TimeoutError when it has used that up, which it says, or without a word after `wall_s` seconds.
+    The thread is left to itself then: nobody can end one from outside.
+    """
+    meter = CpuClock()
+    values: list[_T] = []
+    failures: list[Exception] = []
+    with anyio.fail_after(wall_s):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(meter.watch, tasks.cancel_scope)
+            try:
+                values.append(await to_thread.run_sync(work, meter, abandon_on_cancel=True))
+            except Exception as error:  # raised below, where no group is wrapped around it
+                failures.append(error)
+            tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    if not values:
+        raise TimeoutError(f"more than {meter.limit_s:g} s of processor time")
+    return values[0]
+
+
+class CpuClock:
+    """The processor time of one call, read from another thread."""
+
+    def __init__(self) -> None:
+        self._clock: int | None = None
+        self._began = 0.0
+        self.limit_s = 0.0
+
+    def limit(self, cpu_s: float) -> None:
+        """Allow the calling thread `cpu_s` seconds of a processor from now on."""
+        self.limit_s = cpu_s
+        self._began = time.thread_time()  # the thread comes from a pool and has worked before
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """Cancel `scope` when the thread has used up what it may."""
+        # A thread that calculates tells nobody how long it has, so it is looked at.
+        while self._clock is None or time.clock_gettime(self._clock) - self._began < self.limit_s:  # noqa: ASYNC110
+            await anyio.sleep(_CPU_LOOK_S)
+        scope.cancel()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.unit.supervise.making import NOW, House, house, track_of
 
+from handoffd.capacity.accounts import lift
 from handoffd.engine.limits import Limit
 from handoffd.engine.requests import LimitLifted
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, StoreError
-from handoffd.supervise.lifting import lift
 
 A, B = TrackKey("/srv/a"), TrackKey("/srv/b")
 
@@ -45,7 +45,7 @@ async def test_everybody_who_met_it_is_told(tmp_path: Path) -> None:
         limited(here)
         recorded = Recorded()
 
-        lifted = await lift("purse", "mei", here.services, recorded, daemon=True)
+        lifted = await lift(here.services.accounts, "purse", "mei", NOW, recorded, daemon=True)
 
         assert (("/srv/a", "/srv/b"), ()) == (lifted.projects, lifted.problems)
         assert ({A, B}, ()) == (set(recorded.told), here.services.accounts.views(NOW))
@@ -56,7 +56,7 @@ async def test_one_that_cannot_be_told_is_named(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         limited(here)
 
-        lifted = await lift("purse", "mei", here.services, Recorded(B), daemon=True)
+        lifted = await lift(here.services.accounts, "purse", "mei", NOW, Recorded(B), daemon=True)
 
         assert ("/srv/a",) == lifted.projects
         assert ("/srv/b: /srv/b cannot be written",) == lifted.problems
@@ -68,10 +68,15 @@ async def test_recorded_nowhere_it_counts_in_a_daemon_only(tmp_path: Path, daemo
     async with house(tmp_path) as here:
         limited(here)
         if daemon:
-            assert () == (await lift("purse", "mei", here.services, Recorded(A, B), daemon=True)).projects
+            assert (
+                ()
+                == (
+                    await lift(here.services.accounts, "purse", "mei", NOW, Recorded(A, B), daemon=True)
+                ).projects
+            )
         else:
             with pytest.raises(StoreError):
-                await lift("purse", "mei", here.services, Recorded(A, B), daemon=False)
+                await lift(here.services.accounts, "purse", "mei", NOW, Recorded(A, B), daemon=False)
 
 
 async def test_what_is_not_limited_cannot_be_lifted(tmp_path: Path) -> None:
@@ -79,4 +84,4 @@ async def test_what_is_not_limited_cannot_be_lifted(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         limited(here)
         with pytest.raises(NotFound, match="limited: purse"):
-            await lift("wallet", "mei", here.services, Recorded(), daemon=True)
+            await lift(here.services.accounts, "wallet", "mei", NOW, Recorded(), daemon=True)

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.supervise.making import bid, dispatch_of, track_of
 
-from handoffd.engine.track import Track, TrackKey
-from handoffd.settings.model import ProjectSettings, SchedulingSettings
-from handoffd.supervise.pools import (
+from handoffd.capacity.runqueue import (
     ALL,
     Bid,
     Entry,
@@ -21,6 +19,8 @@ from handoffd.supervise.pools import (
     group_of,
     limits_in,
 )
+from handoffd.engine.track import Track, TrackKey
+from handoffd.settings.model import ProjectSettings, SchedulingSettings
 
 SCHEDULING = SchedulingSettings.model_validate(
     {

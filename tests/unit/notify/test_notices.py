@@ -13,10 +13,9 @@ from handoffd.engine.effects import Notify
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
+from handoffd.notify import notices
 from handoffd.notify.notice import Notice, sign_of
-from handoffd.store.records import PendingEffect
-from handoffd.supervise import notices
-from handoffd.supervise.notices import (
+from handoffd.notify.notices import (
     cap_notice,
     condition_notice,
     crash_notice,
@@ -29,6 +28,7 @@ from handoffd.supervise.notices import (
     trust_notice,
     unpriced_notice,
 )
+from handoffd.store.records import PendingEffect
 
 ORDER = Notify(
     notice="needs_human", story="US-001", step="review", text="review waits", why="a human step",

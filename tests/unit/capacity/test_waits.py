@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.supervise.making import bid
 
+from handoffd.capacity.runqueue import Bid, RunQueue, entry_of, foreseen, limits_in
+from handoffd.capacity.slots import Line, ordinal
 from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
-from handoffd.supervise.pools import Bid, entry_of, limits_in
-from handoffd.supervise.runqueue import RunQueue, foreseen
-from handoffd.supervise.waits import Line, ordinal
 
 SCHEDULING = SchedulingSettings.model_validate(
     {

@@ -1,5 +1,8 @@
 """In which order waiting tracks are let in: a value-like state without clock, loop or disk.
 
+A pool is anything that is limited: everything together, an executor, an account, a group of projects, a
+project. A track needs room in each pool that it belongs to.
+
 Tracks of one project that need the same pools stand in a flow. Flows take turns: a project that was
 let in goes to the end, so of n waiting projects each is let in within n grants. A flow whose pools are
 full keeps its turn and holds nobody up who needs others. Priority is a head start in time: a point of
@@ -11,14 +14,205 @@ the number of such combinations. What is outdated in a heap is passed over when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from handoffd.engine.track import TrackKey
-from handoffd.supervise.occupancy import Occupancy
-from handoffd.supervise.pools import Entry, Limits, Pool
+from handoffd.engine.track import Dispatch, Track, TrackKey
+from handoffd.engine.views import SlotKind
+from handoffd.settings.model import ProjectSettings, SchedulingSettings
 
+
+# --- what a track asks for, and how many of each kind may run ----------------------------------------
+class Pool(NamedTuple):
+    """Something of which only so many tracks may run at once. `name` is empty for all together."""
+
+    kind: SlotKind
+    name: str = ""
+
+
+ALL = Pool("all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """What a track asks a slot for. `group` and `priority` are its project's own words, if it has any."""
+
+    key: TrackKey
+    executor: str
+    account: str
+    what: str
+    """How people are told of it where others wait for its end: project, story and step."""
+    group: str | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A bid as it stands in line: its group, its priority, and which limited pools it belongs to.
+
+    Without the pools of its project and of all, which everybody belongs to.
+    """
+
+    bid: Bid
+    pools: tuple[Pool, ...] = ()
+    priority: int = 0
+    group: str | None = None
+
+    @property
+    def key(self) -> TrackKey:
+        """Whose it is."""
+        return self.bid.key
+
+    @property
+    def all_pools(self) -> tuple[Pool, ...]:
+        """Every pool it belongs to, limited or not; the narrowest first."""
+        grouped = (Pool("group", self.group),) if self.group is not None else ()
+        bid = self.bid
+        own = (Pool("account", bid.account), Pool("executor", bid.executor))
+        return (Pool("project", bid.key.project), *grouped, *own, ALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many tracks may run at once: in all, in each of these pools, in each project."""
+
+    total: int
+    pools: Mapping[Pool, int] = field(default_factory=dict)
+    per_project: int | None = None
+
+    def of(self, pool: Pool) -> int | None:
+        """Return the limit of a pool; None if it has none."""
+        if pool.kind == "all":
+            return self.total
+        return self.per_project if pool.kind == "project" else self.pools.get(pool)
+
+
+def limits_in(total: int, scheduling: SchedulingSettings) -> Limits:
+    """Return the limits that the settings hold."""
+    pools = {Pool("executor", name): limit for name, limit in scheduling.per_executor.items()}
+    pools |= {Pool("account", name): limit for name, limit in scheduling.per_account.items()}
+    pools |= {Pool("group", name): one.slots for name, one in scheduling.groups.items() if one.slots}
+    return Limits(total=total, pools=pools, per_project=scheduling.per_project)
+
+
+def group_of(bid: Bid, scheduling: SchedulingSettings) -> str | None:
+    """Return the group of a track: the one its project names, else the first that names its project."""
+    return bid.group if bid.group is not None else scheduling.group_of(bid.key.project)
+
+
+def entry_of(bid: Bid, limits: Limits, scheduling: SchedulingSettings) -> Entry:
+    """Return how a bid stands in line under these settings."""
+    name = group_of(bid, scheduling)
+    group = scheduling.groups.get(name) if name is not None else None
+    pools = [Pool("executor", bid.executor), Pool("account", bid.account)]
+    if name is not None:
+        pools.append(Pool("group", name))
+    priority = bid.priority if bid.priority is not None else group.priority if group is not None else 0
+    limited = tuple(pool for pool in pools if limits.of(pool) is not None)
+    return Entry(bid=bid, pools=limited, priority=priority, group=name)
+
+
+def bid_of(key: TrackKey, track: Track, executor: str, account: str, own: ProjectSettings) -> Bid:
+    """Return the bid of a track for its next attempt; `own` are the settings of its project."""
+    state = track.state
+    words = (state.project, state.story, state.step) if state is not None else (key.project,)
+    what = " ".join(word for word in words if word)
+    return Bid(key=key, executor=executor, account=account, what=what, group=own.group, priority=own.priority)
+
+
+def bid_of_run(key: TrackKey, track: Track, dispatch: Dispatch, own: ProjectSettings) -> Bid:
+    """Return the bid that an attempt in flight was started on, as far as its record tells."""
+    return bid_of(key, track, dispatch.executor, dispatch.account or dispatch.executor, own)
+
+
+# --- who runs, counted by pool -----------------------------------------------------------------------
+class Held(NamedTuple):
+    """A track that was let in, and since when it had waited."""
+
+    entry: Entry
+    since: float
+
+
+class Occupancy:
+    """Those that run, in the order in which they were let in."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._held: dict[TrackKey, Held] = {}
+        self._used: dict[Pool, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: TrackKey) -> bool:
+        return key in self._held
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """How each that runs stood in line, the one that was let in first at the front."""
+        return tuple(held.entry for held in self._held.values())
+
+    @property
+    def oldest(self) -> TrackKey | None:
+        """The track that was let in first of those that run."""
+        return next(iter(self._held), None)
+
+    def get(self, key: TrackKey) -> Held | None:
+        """Return what is known of a track that runs."""
+        return self._held.get(key)
+
+    def hold(self, entry: Entry, since: float) -> None:
+        """Count a track that runs from now on."""
+        self._held[entry.key] = Held(entry, since)
+        for pool in _counted(entry):
+            self._used[pool] = self._used.get(pool, 0) + 1
+
+    def drop(self, key: TrackKey) -> bool:
+        """Count a track no longer; return whether it was counted."""
+        held = self._held.pop(key, None)
+        if held is None:
+            return False
+        for pool in _counted(held.entry):
+            self._used[pool] -= 1
+            if not self._used[pool]:
+                del self._used[pool]
+        return True
+
+    def used(self, pool: Pool) -> int:
+        """Return how many that run belong to a limited pool, to a project, or to all."""
+        return len(self._held) if pool == ALL else self._used.get(pool, 0)
+
+    def has_room(self, pools: tuple[Pool, ...]) -> bool:
+        """Return whether one more may run in each of these limited pools."""
+        return all(self._used.get(pool, 0) < self.limits.pools[pool] for pool in pools)
+
+    def has_room_for(self, project: str) -> bool:
+        """Return whether one more of a project may run, as far as that is its own business."""
+        most = self.limits.per_project
+        return most is None or self._used.get(Pool("project", project), 0) < most
+
+    def full(self, entry: Entry) -> Pool | None:
+        """Return the narrowest pool of a track that has no room; None when all have."""
+        for pool in entry.all_pools:
+            limit = self.limits.of(pool)
+            if limit is not None and self.used(pool) >= limit:
+                return pool
+        return None
+
+    def copy(self) -> Occupancy:
+        """Return another one that stands the same."""
+        twin = Occupancy(self.limits)
+        twin._held, twin._used = self._held.copy(), self._used.copy()
+        return twin
+
+
+def _counted(entry: Entry) -> tuple[Pool, ...]:
+    return (*entry.pools, Pool("project", entry.key.project))
+
+
+# --- who waits ---------------------------------------------------------------------------------------
 Pools = tuple[Pool, ...]
 Rank = tuple[float, int]
 """The least is next: the time since when it waits, less its head start; then who came first."""

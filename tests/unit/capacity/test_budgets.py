@@ -18,6 +18,7 @@ from tests.unit.store.making import opened, record
 from tests.unit.store.making import track as stored_track
 from tests.unit.supervise.making import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 
+from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
 from handoffd.engine.caps import SCOPES, Cap, Finding, Scope
 from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit
 from handoffd.engine.requests import BudgetRaised, Initialised, Noted, Started
@@ -28,7 +29,6 @@ from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
-from handoffd.supervise.budgets import Budgets, Flight, caps_in_force
 
 SHOP, BLOG = TrackKey("/srv/shop"), TrackKey("/srv/blog")
 FREE = ProjectCaps()

@@ -9,14 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.unit.capacity.test_descriptors import room_for
+from tests.unit.capacity.test_room import room_of
 from tests.unit.supervise.making import House, bid, house, make_project, unwritable
-from tests.unit.supervise.test_descriptors import room_for
 
-from handoffd.errors import HandoffdError, StoreError
-from handoffd.settings.model import ExecuteSettings, SchedulingSettings
-from handoffd.store.faults import DISK_FULL, storage_error
-from handoffd.supervise.admission import Facts
-from handoffd.supervise.machine import (
+from handoffd.capacity.admission import Facts
+from handoffd.capacity.machine import (
     CALM_S,
     OUT_OF_MEMORY,
     OVERLOADED,
@@ -25,8 +23,12 @@ from handoffd.supervise.machine import (
     descriptor_shortage,
     shortage_in,
 )
-from handoffd.supervise.room import Room
-from handoffd.supervise.slots import Slots
+from handoffd.capacity.slots import Slots
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.settings.model import ExecuteSettings, SchedulingSettings
+from handoffd.store.faults import DISK_FULL, storage_error
+from handoffd.supervise.reach import Reach
+from handoffd.supervise.services import Services
 
 
 class Recoveries:
@@ -40,6 +42,12 @@ class Recoveries:
         self.count += 1
 
 
+def machine_of(services: Services, recoveries: Recoveries) -> Machine:
+    """Return the look after the machine, with a way of its own to the state directory."""
+    probe = Reach(str(services.settings.state_dir), services, anyio.CapacityLimiter(1))
+    return Machine(services, recoveries, probe)
+
+
 async def fail(here: House) -> None:
     """Have a write fail."""
     with unwritable(here, "projects"), pytest.raises(StoreError):
@@ -50,7 +58,7 @@ async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path)
     """Not at every look, and whoever waits is told."""
     async with house(tmp_path) as here:
         recoveries = Recoveries()
-        machine = Machine(here.services, recoveries)
+        machine = machine_of(here.services, recoveries)
         await fail(here)
 
         await machine.look()
@@ -67,7 +75,7 @@ async def test_a_journal_is_tried_again_until_it_takes_something(tmp_path: Path)
 async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Path, jump_s: float) -> None:
     """Neither is it due at once, nor not before tomorrow."""
     async with house(tmp_path) as here:
-        machine = Machine(here.services, Recoveries())
+        machine = machine_of(here.services, Recoveries())
         await fail(here)
         here.clock.jumped_s = jump_s
 
@@ -82,7 +90,7 @@ async def test_a_jump_of_the_wall_clock_does_not_move_the_next_try(tmp_path: Pat
 async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
     """Until it has been well for a while."""
     async with house(tmp_path) as here, anyio.create_task_group() as tasks:
-        machine = Machine(here.services, Recoveries())
+        machine = machine_of(here.services, Recoveries())
         for wait_s in (5, 5, CALM_S + 5, 5):
             await fail(here)
             await machine.look()
@@ -99,7 +107,7 @@ async def test_what_comes_and_goes_is_told_once(tmp_path: Path) -> None:
 async def test_descriptors_that_are_short_are_a_trouble_and_a_shortage(tmp_path: Path) -> None:
     """For as long as they are."""
     async with house(tmp_path) as here:
-        machine = Machine(here.services, Recoveries())
+        machine = machine_of(here.services, Recoveries())
         with room_for(3):
             await machine.look()
             assert "the daemon has as many files open as it may" == machine.trouble
@@ -115,7 +123,7 @@ async def test_memory_that_is_short_for_long_is_a_trouble(tmp_path: Path) -> Non
     """For a while it is usual; then people are told, as somebody else may have it."""
     wanted = {"min_free_memory_mb": 10**9}
     async with house(tmp_path, scheduling=wanted) as here, anyio.create_task_group() as tasks:
-        machine, slots = Machine(here.services, Recoveries()), here.services.slots
+        machine, slots = machine_of(here.services, Recoveries()), here.services.slots
         slots.ask(bid(), lambda: None)
         for ahead_s, trouble in ((SHORT_S - 60, None), (60, OUT_OF_MEMORY)):
             here.clock.ahead_s += ahead_s
@@ -135,7 +143,7 @@ async def test_a_load_that_is_high_for_long_is_a_trouble(tmp_path: Path) -> None
     limited = SchedulingSettings(min_free_memory_mb=0, max_load_per_core=2)
     async with house(tmp_path) as here:
         slots = Slots(1, limited, here.clock, lambda: Facts(load_per_core=9))
-        machine = Machine(replace(here.services, slots=slots), Recoveries())
+        machine = machine_of(replace(here.services, slots=slots), Recoveries())
         slots.ask(bid(), lambda: None)
         for ahead_s, trouble in ((SHORT_S - 60, None), (60, OVERLOADED)):
             here.clock.ahead_s += ahead_s
@@ -151,13 +159,13 @@ async def test_a_state_disk_without_room_is_a_trouble_told_once(tmp_path: Path) 
     """By the machine or by the first project that waits for room, whoever meets it first."""
     async with house(tmp_path, min_free_mb=10**9) as here, anyio.create_task_group() as tasks:
         recoveries = Recoveries()
-        machine = Machine(here.services, recoveries)
+        machine = machine_of(here.services, recoveries)
         tasks.start_soon(here.services.notifier.run)
 
         await machine.look()
         assert machine.trouble is not None
         assert f"MiB are free at {here.services.settings.state_dir}" in machine.trouble
-        assert await Room(make_project(tmp_path), here.services).shortage() is not None
+        assert await room_of(make_project(tmp_path), here).shortage() is not None
         await eventually(lambda: here.told.notices)
 
         here.services.settings = here.services.settings.model_copy(
@@ -174,7 +182,7 @@ async def test_a_state_disk_that_does_not_answer_is_told_of_beside_projects_that
     async with house(tmp_path, min_free_mb=1) as here, anyio.create_task_group() as tasks:
         here.services.asking.total_tokens = 1
         await here.services.asking.acquire_on_behalf_of("a project whose folder hangs")
-        machine = Machine(here.services, Recoveries())
+        machine = machine_of(here.services, Recoveries())
         tasks.start_soon(here.services.notifier.run)
         with anyio.fail_after(30):
             await machine.look()

@@ -9,9 +9,8 @@ from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.supervise.making import bid
 
+from handoffd.capacity.runqueue import ALL, Entry, Limits, Pool, RunQueue, foreseen
 from handoffd.engine.track import TrackKey
-from handoffd.supervise.pools import ALL, Entry, Limits, Pool
-from handoffd.supervise.runqueue import RunQueue, foreseen
 
 CLAUDE, CODEX, WEB = Pool("executor", "claude"), Pool("executor", "codex"), Pool("group", "web")
 LATER = 1000.0

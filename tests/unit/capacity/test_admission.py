@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from handoffd.capacity.admission import GROWS_S, LOOK_S, Admission, Facts
 from handoffd.engine.track import TrackKey
 from handoffd.settings.model import SchedulingSettings
-from handoffd.supervise.admission import GROWS_S, LOOK_S, Admission, Facts
 
 NOW = 1000.0
 

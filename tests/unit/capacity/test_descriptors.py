@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from handoffd.capacity.machine import HEADROOM, Descriptors, at_limit, passes_by_itself
 from handoffd.errors import HandoffdError
-from handoffd.supervise.descriptors import HEADROOM, Descriptors, at_limit, passes_by_itself
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.runs import end_processes, run_spec
 
+from handoffd.capacity.meters import Meters
 from handoffd.engine.usage import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, noted
 from handoffd.execute.process import Launcher, Run
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.reading import Seen
-from handoffd.supervise.meters import Meters
 
 CLAUDE: Executor = load_book(shipped_layer()).get("claude")
 LINE = json.dumps({

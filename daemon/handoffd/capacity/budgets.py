@@ -35,10 +35,10 @@ from handoffd.engine.events import CapReached, Event
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.notify.notice import Notice
+from handoffd.notify.notices import cap_notice, unpriced_notice
 from handoffd.protocol.state import Status
 from handoffd.settings.model import CapSettings, ProjectCaps
 from handoffd.store.journal import Journal
-from handoffd.supervise.notices import cap_notice, unpriced_notice
 
 log = structlog.get_logger(__name__)
 

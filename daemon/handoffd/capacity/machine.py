@@ -1,0 +1,359 @@
+"""What is wrong with the machine as a whole: a journal that takes nothing, a full disk, no descriptors left.
+
+So is memory that is short, or a load that is high, for long. None of it is the fault of a project, so people
+are told once and not by each project. What can start nothing is tried again every few seconds, and when the
+cause is gone everything that waited goes on.
+
+*Descriptors.* At its limit a process can neither lock a project, nor read a hand-off, nor accept a
+connection, and which of these fails first is chance. So an attempt begins only with some descriptors to
+spare, and a reserve is kept open from the start: it is closed when the limit is reached, so that people are
+still answered, and what runs is still looked after, while nothing new is started.
+
+*Disks.* A full disk costs results: hand-offs, the journal, the work itself. So before an attempt begins, the
+file systems of the state directory and of the project are looked at, and with too little room on one of them
+nothing is dispatched onto it. What runs goes on. The poller asks again, so a track that waits goes on by
+itself when there is room. A mount may hang, so the look is given up after a moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from handoffd.capacity.slots import Slots
+from handoffd.clock import Clock
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.notify.notices import machine_notice, room_notice
+from handoffd.notify.notifier import Notifier
+from handoffd.settings.model import Settings
+from handoffd.store.faults import DISK_FULL, storage_error
+from handoffd.store.journal import Journal
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 5.0
+"""How often a journal that could not be written is tried again."""
+
+CALM_S = 600.0
+"""People are told again of what has been well for so long; what comes and goes is one trouble."""
+
+SHORT_S = 600.0
+"""People are told when tracks have waited for memory or load for so long: what runs gives some of it back."""
+
+OUT_OF_MEMORY = "there has been too little free memory for long (scheduling.min_free_memory_mb)"
+OVERLOADED = "the load has been too high for long (scheduling.max_load_per_core)"
+OUT_OF_DESCRIPTORS = "the daemon has as many files open as it may"
+_AT_LIMIT = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+_DISK = "disk"
+_READ_ONLY = "findmnt -O ro"
+
+HEADROOM = 32
+"""How many more files must be possible before an attempt begins: it needs about ten for a moment."""
+
+RESERVE = 32
+
+_MIB = 1024 * 1024
+
+_MIN_FREE_FILES = 1000
+"""An attempt makes some dozens; file systems with a fixed number of them run out of that, too."""
+
+_AGAIN = 2
+"""People are told of a file system again once it had so many times the room that is asked for."""
+
+_T = TypeVar("_T")
+
+
+class Probe(Protocol):
+    """Looks at a folder in a thread that may hang. Raises StoreError when there is no answer in time."""
+
+    async def asked(self, look: Callable[[], _T]) -> _T:
+        """Return what `look` finds."""
+
+
+class Host(Protocol):
+    """What all projects share, as far as it is looked after here."""
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+
+    @property
+    def journal(self) -> Journal:
+        """Tried again while it takes nothing."""
+
+    @property
+    def slots(self) -> Slots:
+        """They know of memory and load."""
+
+    @property
+    def descriptors(self) -> Descriptors:
+        """Those of this process."""
+
+    @property
+    def notifier(self) -> Notifier:
+        """Tells people."""
+
+    @property
+    def clock(self) -> Clock:
+        """Tells the time."""
+
+    @property
+    def told_of_disks(self) -> set[int]:
+        """The devices that people were told of as short of room, until there is plenty."""
+
+
+class Machine:
+    """Looks after what all projects share. `recovered` is awaited when a trouble is over.
+
+    `probe` must not wait behind projects that hang: this look is also that at the journal.
+    """
+
+    def __init__(self, host: Host, recovered: Callable[[], Awaitable[None]], probe: Probe) -> None:
+        self._host = host
+        self._recovered = recovered
+        self._room = Room(str(host.settings.state_dir), host, probe)
+        self._disk_told = False
+        """Whether people know of the disk that is short."""
+        self._tried_at = host.clock.monotonic()
+        self._seen_at: dict[str, float] = {}
+        self._troubles: Mapping[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is started, in words; None when all is well."""
+        return "; ".join(self._troubles.values()) or None
+
+    async def look(self) -> None:
+        """Find out how the machine does, try again what failed, tell people of what is new."""
+        await self._try_journal()
+        before, self._troubles = self._troubles, {**self._found(), **await self._disk()}
+        for name, why in self._troubles.items():
+            self._tell(name, why, news=name not in before)
+        over = before.keys() - self._troubles.keys()
+        for name in over:
+            log.info("machine trouble over", trouble=name)
+        if over:
+            await self._recovered()
+
+    async def _try_journal(self) -> None:
+        now = self._host.clock.monotonic()
+        if self._host.journal.outage is None or now - self._tried_at < RETRY_S:
+            return
+        self._tried_at = now
+        try:
+            await self._host.journal.probe()
+        except StoreError as error:
+            log.warning("journal still unwritable", error=error.message, retry_s=RETRY_S)
+
+    def _found(self) -> Mapping[str, str]:
+        outage, troubles = self._host.journal.outage, {}
+        if outage is not None:
+            troubles["journal"] = f"the journal cannot be written ({outage})"
+        if self._host.descriptors.short():
+            troubles["descriptors"] = OUT_OF_DESCRIPTORS
+        short = self._host.slots.shortage()
+        if short is not None and short[1] >= SHORT_S:
+            troubles["capacity"] = OUT_OF_MEMORY if short[0] == "memory" else OVERLOADED
+        return troubles
+
+    async def _disk(self) -> Mapping[str, str]:
+        shortage = await self._room.shortage()
+        self._disk_told = shortage is not None and shortage.told
+        return {} if shortage is None else {_DISK: shortage.why}
+
+    def _tell(self, name: str, why: str, *, news: bool) -> None:
+        now = self._host.clock.monotonic()
+        last, self._seen_at[name] = self._seen_at.get(name), now
+        if not news:
+            return
+        log.error("machine trouble, nothing is started", trouble=name, why=why)
+        if name == _DISK and self._disk_told:
+            return  # by whoever met it first, this look or a project
+        if last is None or now - last > CALM_S:
+            notice = machine_notice(str(self._host.settings.state_dir), why, self._host.clock)
+            self._host.notifier.send(notice)
+
+
+def descriptor_shortage(host: Host) -> Shortage | None:
+    """Return why a dispatch waits for descriptors; None when there are enough."""
+    return _out_of_descriptors() if host.descriptors.short() else None
+
+
+def shortage_in(error: HandoffdError) -> Shortage | None:
+    """Return the shortage that made an error, which passes by itself: no person is to be asked for it."""
+    if at_limit(error):
+        return _out_of_descriptors()
+    if error.code == DISK_FULL:
+        return Shortage(error.message, error.hint or "df -h")
+    return Shortage(error.message, error.hint or _READ_ONLY) if passes_by_itself(error) else None
+
+
+def _out_of_descriptors() -> Shortage:
+    return Shortage(OUT_OF_DESCRIPTORS, f"prlimit --nofile --pid {os.getpid()}")
+
+
+# --- descriptors -------------------------------------------------------------------------------------
+class Descriptors:
+    """The descriptors of this process. Make it early: what has low numbers helps under any limit."""
+
+    def __init__(self, reserve: int = 0) -> None:
+        self._wanted = reserve
+        self._reserve: list[int] = []
+        self._fill()
+
+    @property
+    def held(self) -> int:
+        """How many are kept in reserve at the moment."""
+        return len(self._reserve)
+
+    def short(self) -> bool:
+        """Return whether an attempt has to wait; the reserve is given up then, and had again later."""
+        if _possible(HEADROOM + self._wanted - self.held):
+            self._fill()
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Give up the reserve."""
+        while self._reserve:
+            os.close(self._reserve.pop())
+
+    def _fill(self) -> None:
+        with suppress(OSError):
+            while self.held < self._wanted:
+                self._reserve.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def at_limit(error: BaseException | None) -> bool:
+    """Return whether an error comes of the limit of open files, of this process or of the machine."""
+    return _caused_by(error, _AT_LIMIT)
+
+
+def passes_by_itself(error: BaseException | None) -> bool:
+    """Return whether an error comes of that limit, or of a disk that is full or read-only."""
+    return _caused_by(error, _AT_LIMIT | _NO_SPACE)
+
+
+def _caused_by(error: BaseException | None, numbers: frozenset[int]) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in numbers:
+            return True
+        error = error.__cause__
+    return False
+
+
+def _possible(count: int) -> bool:
+    opened: list[int] = []
+    try:
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno not in _AT_LIMIT:
+            raise
+        return False
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return True
+
+
+# --- disks -------------------------------------------------------------------------------------------
+class Space(NamedTuple):
+    """A file system by a folder on it, and what an ordinary account may still take of it.
+
+    `free_files` is None where their number is not limited.
+    """
+
+    folder: str
+    device: int
+    free_bytes: int
+    free_files: int | None = None
+
+    def lacks(self, min_free_mb: int, times: int = 1) -> str | None:
+        """Return what there is too little of, in words; None when there is enough."""
+        if self.free_bytes < times * min_free_mb * _MIB:
+            free_mb = self.free_bytes // _MIB
+            return f"{free_mb} MiB are free at {self.folder}, execute.min_free_mb asks for {min_free_mb}"
+        if self.free_files is not None and self.free_files < times * _MIN_FREE_FILES:
+            return f"only {self.free_files} more files (inodes) fit on the disk of {self.folder}"
+        return None
+
+
+class Shortage(NamedTuple):
+    """Why nothing can be dispatched, and what to type about it."""
+
+    why: str
+    action: str
+    told: bool = False
+    """Whether people were told of the disk; of one that does not answer they are not."""
+
+
+def first_short(spaces: Iterable[Space], min_free_mb: int) -> Space | None:
+    """Return the first file system with less than `min_free_mb` MiB or too few files free, if any."""
+    return next((space for space in spaces if space.lacks(min_free_mb)), None)
+
+
+def relieved(spaces: Iterable[Space], min_free_mb: int) -> frozenset[int]:
+    """Return the devices with so much room that a later shortage is news.
+
+    One that hovers about the limit is told of once.
+    """
+    return frozenset(space.device for space in spaces if not space.lacks(min_free_mb, _AGAIN))
+
+
+class Room:
+    """The room for the attempts of one project; of the state directory alone, for those of all."""
+
+    def __init__(self, root: str, host: Host, probe: Probe) -> None:
+        self._root = root
+        self._host = host
+        self._folders = (str(host.settings.state_dir), root)
+        self._probe = probe
+
+    async def shortage(self) -> Shortage | None:
+        """Return why nothing may be dispatched now; None when there is room. People are told once."""
+        wanted_mb = self._host.settings.execute.min_free_mb
+        if wanted_mb == 0:
+            return None
+        try:
+            spaces = await self._probe.asked(partial(_spaces, self._folders))
+        except StoreError as error:
+            return Shortage(error.message, error.hint or f"df -h {quote(self._root)}")
+        short, told = first_short(spaces, wanted_mb), self._host.told_of_disks
+        told -= relieved(spaces, wanted_mb)
+        if short is None:
+            return None
+        look = "df -h" if short.free_bytes < wanted_mb * _MIB else "df -i"
+        found = Shortage(
+            f"room on the disk: {short.lacks(wanted_mb)}", f"{look} {quote(short.folder)}", told=True
+        )
+        if short.device not in told:
+            told.add(short.device)
+            log.warning("disk short, nothing is dispatched", folder=short.folder, free_bytes=short.free_bytes)
+            notice = room_notice(self._root, found.why, found.action, self._host.clock)
+            self._host.notifier.send(notice)
+        return found
+
+
+def _spaces(folders: Iterable[str]) -> tuple[Space, ...]:
+    return tuple(_space(folder) for folder in folders)
+
+
+def _space(folder: str) -> Space:
+    try:
+        seen, device = os.statvfs(folder), Path(folder).stat().st_dev
+    except OSError as error:
+        raise storage_error("see how much room there is", folder, error) from error
+    free_files = seen.f_favail if seen.f_files else None  # some file systems make them as they go
+    return Space(folder, device, seen.f_bavail * seen.f_frsize, free_files)
