@@ -19,7 +19,7 @@ from handoffd.inspection.discovery import unfit
 from handoffd.inspection.finished import archived
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.settings.loading import load_project
-from handoffd.store.projection import read_project_file, write_project_file
+from handoffd.store.rooted import read_project_file, write_project_file
 
 MAX_BYTES = 1024 * 1024
 BEGIN = "<!-- handoffd: begin -->"

@@ -19,11 +19,11 @@ from typing import Any
 from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.protocol.document import render_state
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
+from handoffd.store.backup import Made
 from handoffd.store.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
 from handoffd.store.recordings import Entry, Kept, Recordings
 from handoffd.store.records import Record
-from handoffd.store.repairing import Made
 from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references
 
 Json = dict[str, Any]

@@ -22,7 +22,7 @@ from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
-from handoffd.store.lock import FileLock, acquire_within, daemon_lock_path
+from handoffd.store.locks import FileLock, acquire_within, daemon_lock_path
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services

@@ -65,9 +65,9 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.api.verification import Verification
     from handoffd.cli.journal_report import repaired
     from handoffd.clock import SystemClock
-    from handoffd.store.lock import acquire, daemon_lock_path
+    from handoffd.store.backup import repair as repair_journal
+    from handoffd.store.locks import acquire, daemon_lock_path
     from handoffd.store.recordings import Recordings
-    from handoffd.store.repairing import repair as repair_journal
     from handoffd.supervise import restoring
 
     settings = place.settings()

@@ -16,9 +16,8 @@ from typing import Final, Literal
 import handoffd
 from handoffd.errors import NotFound
 from handoffd.settings.paths import shared
-from handoffd.store.digest import digest_of
-from handoffd.store.projection import read_project_file, write_project_file
-from handoffd.store.rooted import open_parent
+from handoffd.store.atomic import digest_of
+from handoffd.store.rooted import open_parent, read_project_file, write_project_file
 
 NAME: Final = "handoffd"
 FILE: Final = "SKILL.md"

@@ -52,8 +52,7 @@ from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_la
 from handoffd.execute.witness import Witness
 from handoffd.settings.model import Settings
 from handoffd.settings.paths import home as default_home
-from handoffd.store.holders import holder_of
-from handoffd.store.lock import daemon_lock_path
+from handoffd.store.locks import daemon_lock_path, holder_of
 from handoffd.watch.demand import demand
 
 Json = dict[str, Any]

@@ -60,8 +60,7 @@ class Place:
 
     def _holder(self) -> int | None:
         """Return the process that has the state directory, if it says so."""
-        from handoffd.store.holders import holder_of
-        from handoffd.store.lock import daemon_lock_path
+        from handoffd.store.locks import daemon_lock_path, holder_of
 
         found = holder_of(daemon_lock_path(self.settings().state_dir))
         return None if found is None else found.pid

@@ -20,7 +20,7 @@ from handoffd.protocol.prompt_text import line
 from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.story import check_story_id
 from handoffd.settings.paths import shared
-from handoffd.store.projection import read_project_file, write_project_file
+from handoffd.store.rooted import read_project_file, write_project_file
 
 CHECKLIST = ".ai/CHECKLIST.md"
 MAX_BYTES = 4 * 1024 * 1024

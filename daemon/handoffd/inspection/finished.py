@@ -17,7 +17,8 @@ from handoffd.protocol.document import parse_state
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State
 from handoffd.protocol.story import is_story_id
-from handoffd.store.projection import read_project_file, read_state
+from handoffd.store.projection import read_state
+from handoffd.store.rooted import read_project_file
 
 HISTORY = ".ai/history.md"
 STATES = ".ai/states"

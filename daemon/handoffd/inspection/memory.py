@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from handoffd.inspection.framework import MEMORY
-from handoffd.store.projection import read_project_file
+from handoffd.store.rooted import read_project_file
 
 MAX_BYTES = 1024 * 1024
 SUMMARY_CHARACTERS = 500

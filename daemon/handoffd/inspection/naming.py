@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from handoffd.errors import StoreError
-from handoffd.store.projection import read_project_file
+from handoffd.store.rooted import read_project_file
 
 MAX_BYTES = 1024 * 1024
 

@@ -18,8 +18,7 @@ from handoffd.inspection.framework import MEMORY
 from handoffd.inspection.memory import section_of
 from handoffd.inspection.query import one_line
 from handoffd.protocol.handoff_text import handoff_pieces
-from handoffd.store.projection import read_project_file
-from handoffd.store.rooted import open_file
+from handoffd.store.rooted import open_file, read_project_file
 
 Subject = Literal["left", "done", "purpose", "rules", "last", "history"]
 

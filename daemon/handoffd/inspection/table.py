@@ -17,7 +17,7 @@ from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import load_project
 from handoffd.settings.model import ProjectSettings
 from handoffd.settings.paths import shared
-from handoffd.store.projection import read_project_file
+from handoffd.store.rooted import read_project_file
 
 RULES = ".ai/step-rules.yaml"
 SETTINGS = ".ai/handoffd.yaml"

@@ -12,8 +12,7 @@ from pathlib import Path, PurePath
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rules import Language
 from handoffd.settings.paths import shared
-from handoffd.store.projection import read_project_file
-from handoffd.store.rooted import open_parent
+from handoffd.store.rooted import open_parent, read_project_file
 
 PROMPTS = ".ai/prompts"
 MAX_TEMPLATE_BYTES = 64 * 1024

@@ -25,6 +25,7 @@ from handoffd.protocol.reading import HandoffTexts, read_claims
 from handoffd.protocol.rules import DONE, Language, Rule
 from handoffd.protocol.state import State
 from handoffd.store import projection
+from handoffd.store.rooted import read_project_file
 from handoffd.supervise.prompting import prompt_context
 
 StateLike = State | Mapping[str, Any]
@@ -73,7 +74,7 @@ def parse_handoff(root: Root) -> Handoff | None:
     Raises InvalidFile for a front matter that cannot be read, StoreError.
     """
     found = {
-        name: projection.read_project_file(Path(path_of(root)), name, MAX_FILE_BYTES)
+        name: read_project_file(Path(path_of(root)), name, MAX_FILE_BYTES)
         for name in (HANDOFF_FILE, RESULT_FILE)
     }
     handoff, result = (seen.content if seen is not None else None for seen in found.values())

@@ -15,7 +15,7 @@ from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
 from handoffd.mcp.arguments import PROJECT, takes
 from handoffd.mcp.offer import DATA, Json, Offer, Run, project_of
-from handoffd.store.usage import Grouping
+from handoffd.store.dispatches import Grouping
 
 _DETAILS: Final = ("event", "result", "orders")
 """What an event holds for programs that make decisions again."""

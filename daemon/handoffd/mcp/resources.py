@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 from handoffd.mcp.reads import asked
-from handoffd.store.projection import read_project_file, state_name
-from handoffd.store.rooted import open_file
+from handoffd.store.projection import state_name
+from handoffd.store.rooted import open_file, read_project_file
 
 ROSTER: Final = "handoffd://projects"
 _PREFIX: Final = "handoffd://project/"

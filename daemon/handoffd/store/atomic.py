@@ -1,4 +1,4 @@
-"""Replacing a file whole or not at all.
+"""Replacing a file whole or not at all, and the digest by which its texts are told apart.
 
 A reader sees the old text or the new one, also after a power cut. The target's folder is held open
 and everything is done relative to it, so that nobody can swap the folder for a symlink between two
@@ -7,6 +7,7 @@ calls; a target that is no regular file is refused, never followed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -76,6 +77,12 @@ def replace_at(
     except OSError as error:
         raise storage_error("write", path, error) from error
     return True
+
+
+def digest_of(content: str | bytes) -> str:
+    """Return the SHA-256 of `content` (text as UTF-8), in 64 hexadecimal digits."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()
 
 
 def sweep_temporaries(folder: Path) -> tuple[str, ...]:

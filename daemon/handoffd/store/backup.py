@@ -1,33 +1,58 @@
-"""A copy of the journal, taken while somebody writes to it.
+"""A copy of the journal, a copy put in its place, and rows mended: what is done to a journal as a whole.
 
-The journal lies in several files that only SQLite can put together, so it makes the copy: of one
+**Backup.** A journal is several files that only SQLite can put together, so it makes the copy: of one
 instant, page by page, without holding the writer up. The copy is one file, is checked before it
 gets its name, and gets it at once or not at all.
+
+**Restore.** A backup is made ready beside the journal, then exchanged with it in one step. The copy goes on
+with numbers above those of the journal it replaces, because readers and receivers of notices remember
+numbers. The replaced journal is kept under a name of its own. A crash at any moment leaves the old journal or
+the new one, never none and never a mixture.
+
+**Repair.** A track's row that was changed outside handoffd is made again as its last event has left it. What
+is written is proved first: no event is missing, each one of the track is decided again as it was recorded,
+and the body that this makes has the digest that the last one was recorded with. Another release may have
+spelled the same body in another way; there the decisions are the proof. Where nothing is proved, nothing is
+written: that takes a backup.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
+import handoffd
+from handoffd.engine.replay import standing_of
+from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import Refused, StoreError
-from handoffd.store.atomic import FOLDER_FLAGS
-from handoffd.store.database import open_reader
+from handoffd.store.atomic import FOLDER_FLAGS, digest_of
+from handoffd.store.codec import encode
+from handoffd.store.database import open_database, open_reader
 from handoffd.store.faults import NOT_A_JOURNAL, damaged, storage_error, unsafe_file
 from handoffd.store.queries import garbled_orders, held_against
-from handoffd.store.schema import version_of
-from handoffd.store.soundness import integrity, references
+from handoffd.store.schema import refuse_newer, spell_anew, version_of
+from handoffd.store.soundness import RESTORED, integrity, references, restores
 
 EXISTS = "EXISTS"
 
 _PAGES = 2048
 """Pages (of 4 KiB) copied between two words of progress."""
+_ROUND = 1_000_000
+"""Numbers go on at the next multiple of it when nobody can say how far the replaced journal had come."""
+
+_CARRIED_OUT = ("write_checklist", "append_history")
+"""Orders that would write over what came later. The life that went on after the backup carried them out.
+
+Notices are sent once more: they have the ids they had, by which a receiver knows them again.
+"""
 
 Progress = Callable[[int, int], None]
 """Told how many pages are copied, and of how many."""
@@ -174,3 +199,170 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# --- restore ------------------------------------------------------------------------------------------
+def inspect_backup(file: Path, journal: Path) -> Copy:
+    """Return what the backup is. Raises StoreError and Refused when it cannot take the journal's place."""
+    if journal.exists() and file.exists() and os.path.samefile(file, journal):
+        raise Refused(f"{file} is the journal itself", hint="name a backup")
+    found = inspect(file)
+    refuse_newer(found.schema, str(file))
+    return found
+
+
+def made_ready(file: Path, journal: Path, at: datetime, progress: Progress = lambda _, __: None) -> Path:
+    """Return a copy of the backup beside the journal, of the current schema, to be exchanged with it.
+
+    Raises StoreError when it cannot be made; nothing is left then.
+    """
+    ready = journal.with_name(f"{journal.name}.restoring")
+    discard(ready)  # of a restore that did not end
+    try:
+        copy_journal(file, ready, progress)
+        ahead = _numbers_of(journal)
+        with closing(open_database(ready)) as db:
+            _go_on_above(db, ahead, at)
+    except BaseException as error:
+        discard(ready)
+        if isinstance(error, sqlite3.Error):
+            raise storage_error("make the backup ready", ready, error) from error
+        raise
+    return ready
+
+
+def exchange(ready: Path, journal: Path, at: datetime) -> Path | None:
+    """Put `ready` in the journal's place, and return where that is now; None when there was none.
+
+    Raises StoreError when the folder cannot be written; the journal is then as it was.
+    """
+    kept = journal.with_name(f"{journal.name}.before-{at:%Y%m%dT%H%M%SZ}")
+    try:
+        there = journal.exists()
+        if there:
+            _keep(journal, kept)
+        os.replace(ready, journal)
+        sync_folder(journal.parent)
+    except OSError as error:
+        raise storage_error("replace the journal", journal, error) from error
+    return kept if there else None
+
+
+def _keep(journal: Path, kept: Path) -> None:
+    """Keep the journal under a second name, with what SQLite has not folded in yet.
+
+    That goes first: beside a new journal, SQLite would take it for the new one's.
+    """
+    if _has_log(journal):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(journal)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.link(journal, kept)
+    with suppress(FileNotFoundError):
+        os.rename(f"{journal}-wal", f"{kept}-wal")
+    with suppress(FileNotFoundError):
+        os.unlink(f"{journal}-shm")
+
+
+def _has_log(journal: Path) -> bool:
+    """Return whether a file says of itself that it has a write-ahead log.
+
+    Of one that does not, SQLite throws the log away, which may be all that is left.
+    """
+    with journal.open("rb") as file:
+        header = file.read(20)
+    return header[:16] == b"SQLite format 3\0" and header[18:20] == b"\2\2"
+
+
+def _numbers_of(journal: Path) -> dict[str, int] | None:
+    """Return how far a journal's numbers have come; None when it cannot be read."""
+    try:
+        with closing(open_reader(journal)) as db:
+            return dict(db.execute("SELECT name, seq FROM sqlite_sequence"))
+    except (OSError, sqlite3.Error):
+        return None
+
+
+def _go_on_above(db: sqlite3.Connection, ahead: dict[str, int] | None, at: datetime) -> None:
+    """Let new numbers begin above those used, and write down which ones are left out."""
+    ours: dict[str, int] = dict(db.execute("SELECT name, seq FROM sqlite_sequence"))
+    (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+    names = {"events", *ours, *(ahead or {})}
+    used = {name: _used(name, ours, ahead) for name in names}
+    note = [*restores(db), {"at": at.isoformat(), "after": newest, "next": used["events"] + 1}]
+    db.execute("BEGIN IMMEDIATE")
+    for name, number in used.items():
+        db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, number))
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (RESTORED, json.dumps(note)))
+    _mark_carried_out(db, _CARRIED_OUT)
+    db.execute("COMMIT")
+
+
+def _used(name: str, ours: dict[str, int], ahead: dict[str, int] | None) -> int:
+    own = ours.get(name, 0)
+    if ahead is None:
+        return (own // _ROUND + 1) * _ROUND
+    return max(own, ahead.get(name, 0))
+
+
+def _mark_carried_out(db: sqlite3.Connection, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        db.execute(
+            "UPDATE effects SET outcome = ? WHERE outcome IS NULL AND json_extract(effect, '$.kind') = ?",
+            (RESTORED, kind),
+        )
+
+
+# --- repair -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A track as its events make it. `seq` is the last of them, by the release `engine`; `digest` that of its
+    STATE.json."""
+
+    track: Track
+    seq: int
+    digest: str | None
+    engine: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What was made again, and what could not be, each track with what was wrong with it."""
+
+    made: Mapping[TrackKey, str]
+    left: Mapping[TrackKey, str]
+
+
+def repair(path: Path, made: Mapping[TrackKey, Made], root: str | None = None) -> Repaired:
+    """Write the rows of the journal at `path` again that are unsound; of one root or of all.
+
+    The caller has the daemon's lock. Raises StoreError when the journal cannot be read or written.
+    """
+    done, left = dict[TrackKey, str](), dict[TrackKey, str]()
+    try:
+        with closing(open_database(path)) as db, db:
+            db.execute("BEGIN IMMEDIATE")
+            for row in tuple(held_against(db, None if root is None else (root,))):
+                if row.unsound is not None:
+                    one = made.get(row.key)
+                    written = one is not None and _write_row(db, row.key, one)
+                    (done if written else left)[row.key] = row.unsound
+            left |= garbled_orders(db, None if root is None else (root,))  # no event says them again
+    except sqlite3.Error as error:
+        raise storage_error("repair the journal", path, error) from error
+    return Repaired(made=done, left=left)
+
+
+def _write_row(db: sqlite3.Connection, key: TrackKey, one: Made) -> bool:
+    """Write the row of a track if that is proved to be what its last event has left; return whether it is."""
+    body, standing = encode(one.track), standing_of(one.track.state) or (None, None)
+    (left,) = db.execute("SELECT track_digest FROM events WHERE seq = ?", (one.seq,)).fetchone()
+    if left != digest_of(body):
+        if one.engine == handoffd.__version__:
+            return False
+        spell_anew(db, one.seq, digest_of(body))
+    db.execute(
+        "INSERT OR REPLACE INTO tracks VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*key, one.seq, body, one.digest, *standing),
+    )
+    return True

@@ -223,3 +223,9 @@ def _revive_state(pairs: dict[str, Any]) -> Any:
 
 def _reveal(pairs: dict[str, Any]) -> Any:
     return pairs[_STATE]["document"] if _STATE in pairs else _unescaped(pairs)
+
+
+def moment(at: datetime) -> str:
+    """Return an aware datetime as text that sorts by time; UTC, microseconds."""
+    assert at.tzinfo is not None
+    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -2,18 +2,25 @@
 
 The file is created 0600 (SQLite gives the same mode to the -wal and -shm beside it). Nothing is
 changed, not even the journal mode, before the file has proved to be ours.
+
+Light to import: `doctor` and `add` look at journals by this module alone, without the engine and its codec.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 import structlog
 
 from handoffd.store.faults import damaged, storage_error
+from handoffd.store.locks import Holder, described, state_dir_of
 from handoffd.store.schema import migrate, refuse_newer, version_of
 
 log = structlog.get_logger(__name__)
@@ -95,3 +102,49 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise damaged(path, verdict.replace("\n", " "))
+
+
+# --- looks from outside: in the calling thread, without the daemon's lock -------------------------------
+# Not `projects.projects`: its rows need the engine and its codec, a quarter of a second of imports.
+_ROOTS: Final = "SELECT root FROM projects WHERE removed_at IS NULL ORDER BY root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """The version of a journal's schema (0: it is still empty), and the roots of the projects in it."""
+
+    schema: int
+    roots: tuple[str, ...]
+
+
+def glance(path: Path) -> Glance | None:
+    """Return what the journal at `path` holds; None when there is none.
+
+    Raises StoreError like `Journal.open`: NOT_A_JOURNAL, CORRUPT_JOURNAL, NEWER_SCHEMA, or unreadable.
+    """
+    if not path.exists():
+        return None
+    try:
+        with closing(open_reader(path)) as db:
+            version = version_of(db, str(path))
+            refuse_newer(version, str(path))
+            roots = tuple(root for (root,) in db.execute(_ROOTS)) if version else ()
+    except (OSError, sqlite3.Error) as error:
+        raise storage_error("open the journal", path, error) from error
+    return Glance(schema=version, roots=roots)
+
+
+def supervised_elsewhere(journal: Path) -> Mapping[str, Holder]:
+    """Return the projects of other daemons on this machine, by root; `journal` is that of this one.
+
+    A project at rest has no lock, so their journals are read, as far as this account may.
+    """
+    found: dict[str, Holder] = {}
+    for name in os.listdir("/proc"):
+        state_dir = state_dir_of(int(name)) if name.isdigit() and int(name) != os.getpid() else None
+        if state_dir is None or state_dir == journal.parent.resolve():
+            continue
+        with suppress(OSError, sqlite3.Error), closing(open_reader(state_dir / journal.name)) as db:
+            rows = db.execute(_ROOTS).fetchall()
+            found |= dict.fromkeys((str(root) for (root,) in rows), described(int(name)))
+    return found

@@ -1,15 +1,14 @@
 """Errors of disks and databases, in words a person can act on.
 
 SQLite and the kernel say what failed; only we know what was being done and where. Every error
-that leaves `store/` names the path, the activity and the cause, and tells a full disk, a foreign
-file and a damaged one apart, because the remedies differ.
+that leaves `files/` or `journal/` names the path, the activity and the cause, and tells a full disk, a
+foreign file and a damaged one apart, because the remedies differ.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 
 from handoffd.errors import StoreError
 
@@ -21,6 +20,8 @@ PROJECT_GONE = "PROJECT_GONE"
 UNSOUND = "UNSOUND_JOURNAL"
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SQLITE_CODES = {11: CORRUPT_JOURNAL, 13: DISK_FULL, 26: NOT_A_JOURNAL}
+"""By SQLite's result codes, which never change; `sqlite3`, which names them, is for `journal/` alone."""
 
 
 def storage_error(activity: str, path: str | os.PathLike[str], cause: BaseException) -> StoreError:
@@ -46,14 +47,7 @@ def _code_of(cause: BaseException) -> str | None:
         return DISK_FULL if cause.errno in _FULL_ERRNOS else None
     # Extended codes carry the family in the low byte.
     number = getattr(cause, "sqlite_errorcode", None)
-    if not isinstance(cause, sqlite3.Error) or number is None:
-        return None
-    families = {
-        sqlite3.SQLITE_FULL: DISK_FULL,
-        sqlite3.SQLITE_NOTADB: NOT_A_JOURNAL,
-        sqlite3.SQLITE_CORRUPT: CORRUPT_JOURNAL,
-    }
-    return families.get(number & 0xFF)
+    return None if number is None else _SQLITE_CODES.get(number & 0xFF)
 
 
 def _reason_of(cause: BaseException) -> str:

@@ -3,7 +3,7 @@
 The caller decides, commits, projects STATE.json, performs the effects and marks them done, in this
 order. After a crash the tracks, the effects that are not done and the digests of all that was ever
 projected are enough to go on: a STATE.json whose digest is known is brought up to date, any other
-was edited by somebody else. One process has a journal open for writing (`lock.py`).
+was edited by somebody else. One process has a journal open for writing (`locks.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
-from handoffd.store import queries, soundness, tables, usage
-from handoffd.store.cleaning import Cleaning
-from handoffd.store.counts import NO_GATES, Counts, counts, gates
+from handoffd.store import dispatches, projects, queries, soundness, tables
+from handoffd.store.connections import Readers, Work, Writer
 from handoffd.store.database import open_database
 from handoffd.store.outbox import Outbox
-from handoffd.store.pruning import Pruning
-from handoffd.store.readers import Readers
+from handoffd.store.queries import NO_GATES, Counts, counts, gates
 from handoffd.store.records import (
     Committed,
     LeftOut,
@@ -41,10 +39,10 @@ from handoffd.store.records import (
     UsageSum,
 )
 from handoffd.store.requests import Requests
-from handoffd.store.rulebooks import RuleTexts
+from handoffd.store.retention import Cleaning, Pruning
 from handoffd.store.schedules import Schedules
 from handoffd.store.schema import refuse_newer, version_of
-from handoffd.store.writer import Work, Writer
+from handoffd.store.tables import RuleTexts
 
 _T = TypeVar("_T")
 
@@ -195,14 +193,14 @@ class Journal:
 
     async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
         """Return at most `limit` dispatches, newest first; of one root or of all."""
-        query = partial(queries.dispatches, project=project, limit=limit)
+        query = partial(dispatches.dispatches, project=project, limit=limit)
         return await self._readers.run("read the runs", query)
 
     async def usage(
-        self, by: usage.Grouping, *, since: datetime | None = None, project: str | None = None
+        self, by: dispatches.Grouping, *, since: datetime | None = None, project: str | None = None
     ) -> tuple[UsageSum, ...]:
         """Return what the runs that ended since then used, by group; of one root or of all."""
-        query = partial(usage.sums, by=by, since=since, project=project)
+        query = partial(dispatches.sums, by=by, since=since, project=project)
         return await self._readers.run("sum up the usage", query)
 
     # --- projects, and what is kept for them -----------------------------------------------------
@@ -218,9 +216,9 @@ class Journal:
 
     async def add_project(self, root: str, name: str, at: datetime) -> None:
         """Look after the project at `root` from now on, as a person wishes; a known one gets its new name."""
-        tables.checked_path(root)
+        projects.checked_path(root)
         newcomers = (Newcomer(root=root, name=name),)
-        await self._write(f"add {root}", partial(tables.put_projects, newcomers=newcomers, at=at))
+        await self._write(f"add {root}", partial(projects.put_projects, newcomers=newcomers, at=at))
 
     async def add_projects(
         self, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
@@ -230,45 +228,45 @@ class Journal:
         `untrusted` names the files of theirs that hold nothing a person has trusted, unless one did before.
         """
         for one in newcomers:
-            tables.checked_path(one.root)
-        work = partial(tables.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
+            projects.checked_path(one.root)
+        work = partial(projects.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
         await self._write(f"add {len(newcomers)} projects", work)
 
     async def let_go(self, roots: Sequence[str], at: datetime) -> None:
         """Look no longer after projects that the settings have brought and name no more."""
-        await self._write(f"let go of {len(roots)} projects", partial(tables.let_go, roots=roots, at=at))
+        await self._write(f"let go of {len(roots)} projects", partial(projects.let_go, roots=roots, at=at))
 
     async def origins(self) -> Origins:
         """Return which projects the settings have brought, and which ones a person has removed."""
-        return await self._readers.run("read how projects came", queries.origins)
+        return await self._readers.run("read how projects came", projects.origins)
 
     async def remove_project(self, root: str, at: datetime) -> None:
         """Look after `root` no longer, as a person wishes. NotFound when it is not looked after."""
-        await self._write(f"remove {root}", partial(tables.retire_project, root=root, at=at))
+        await self._write(f"remove {root}", partial(projects.retire_project, root=root, at=at))
 
     async def projects(self) -> tuple[StoredProject, ...]:
         """Return the projects that are looked after, by root."""
-        return await self._readers.run("read the projects", queries.projects)
+        return await self._readers.run("read the projects", projects.projects)
 
     async def save_baseline(self, key: TrackKey, story: str | None, body: bytes) -> None:
         """Keep the results of a story's baseline run, replacing earlier ones."""
-        work = partial(tables.put_baseline, key=key, story=story or "", body=body)
+        work = partial(projects.put_baseline, key=key, story=story or "", body=body)
         await self._write(f"keep a baseline of {key.project}", work)
 
     async def load_baseline(self, key: TrackKey, story: str | None) -> bytes | None:
         """Return the results kept for a story, or None."""
         return await self._readers.run(
-            "read a baseline", partial(queries.baseline, key=key, story=story or "")
+            "read a baseline", partial(projects.baseline, key=key, story=story or "")
         )
 
     async def trust(self, root: str, file: str, text: str, at: datetime) -> None:
         """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
-        work = partial(tables.put_trusted, root=root, file=file, text=text, at=at)
+        work = partial(projects.put_trusted, root=root, file=file, text=text, at=at)
         await self._write(f"trust {file} of {root}", work)
 
     async def trusted(self, *roots: str) -> Mapping[str, Mapping[str, str]]:
         """Return the texts that a person has trusted last, by root and file; of these roots, or of all."""
-        return await self._readers.run("read what is trusted", partial(queries.trusted, roots=roots or None))
+        return await self._readers.run("read what is trusted", partial(projects.trusted, roots=roots or None))
 
     async def _write(self, activity: str, work: Work[_T]) -> _T:
         if self._writer is None:

@@ -3,19 +3,25 @@
 Rows stay when they are over: they are the record of who was told what. How old a notice is, is
 measured by `lived_s`, the seconds that daemons have lived on this journal (kept in `meta`), because
 the wall clock may jump and machines are switched off.
+
+A delivery may be held back (for the night, for a digest), until one notice takes the place of many. What
+waits for a person is a matter, written with the notice that says so, so that people can be told again; a
+track waits for one thing at a time.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from handoffd.engine.track import TrackKey
-from handoffd.store import held, matters, tables
+from handoffd.store.codec import moment
+from handoffd.store.connections import Run
+from handoffd.store.queries import tracks
 from handoffd.store.records import (
     Backlog,
     HeldBack,
@@ -26,19 +32,11 @@ from handoffd.store.records import (
     StoredDelivery,
     StoredMatter,
 )
-
-_T = TypeVar("_T")
+from handoffd.store.tables import finish_effect
 
 _CLOCK = "outbox_lived_s"
 _MOST_TEXT = 500
 """Characters kept of why a delivery failed."""
-
-
-class Run(Protocol):
-    """How work gets to the database: `activity` says in an error what was being done."""
-
-    def __call__(self, activity: str, work: Callable[[sqlite3.Connection], _T], /) -> Awaitable[_T]:
-        """Return what `work` returned."""
 
 
 class Outbox:
@@ -88,37 +86,37 @@ class Outbox:
 
     async def held_back(self) -> tuple[HeldBack, ...]:
         """Return what is held back, by sink and reason."""
-        return await self._read("read what is held back", held.held_back)
+        return await self._read("read what is held back", _held_back)
 
     async def held_lot(self, sink: str, reason: str, limit: int) -> HeldLot | None:
         """Return what a sink is not told for a reason, with the texts of the first `limit`."""
         return await self._read(
-            "read what is held back", partial(held.lot, sink=sink, reason=reason, limit=limit)
+            "read what is held back", partial(_lot, sink=sink, reason=reason, limit=limit)
         )
 
     async def fold(self, sink: str, reason: str, upto: int, instead: Outgoing, lived_s: float) -> None:
         """Have one notice take the place of all that is held back up to a number."""
-        work = partial(held.fold, sink=sink, reason=reason, upto=upto, instead=instead, lived_s=lived_s)
+        work = partial(_fold, sink=sink, reason=reason, upto=upto, instead=instead, lived_s=lived_s)
         await self._write("fold notices into one", work)
 
     async def matters(self) -> tuple[StoredMatter, ...]:
         """Return what waits for a person."""
-        return await self._read("read what waits", matters.matters)
+        return await self._read("read what waits", _matters)
 
     async def matter_now(self, notice: str) -> MatterNow | None:
         """Return how the matter of a notice stands; None when it is none any more."""
-        return await self._read("read what waits", partial(matters.matter_now, notice=notice))
+        return await self._read("read what waits", partial(_matter_now, notice=notice))
 
     async def settle(self, notices: Sequence[str]) -> None:
         """Forget matters that are over, by the ids of their notices."""
-        await self._write("forget what waited", partial(matters.settle, notices=tuple(notices)))
+        await self._write("forget what waited", partial(_settle, notices=tuple(notices)))
 
     async def backlog(self, lately_s: float) -> tuple[Backlog, ...]:
         """Return what each sink has not taken: what waits, and what was given up in the last `lately_s`."""
         return await self._read("read the outbox", partial(_backlog, lately_s=lately_s))
 
 
-# --- inside a transaction, or a question ---------------------------------------------------------
+# --- inside a transaction, or a question: notices and deliveries --------------------------------------
 def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[str, int]]:
     lived_s = _clock(db)
     foreign = f"outcome IS NULL AND sink NOT IN ({', '.join('?' * len(sinks))})"
@@ -134,12 +132,12 @@ def _open(db: sqlite3.Connection, sinks: tuple[str, ...]) -> tuple[float, dict[s
 def _keep(db: sqlite3.Connection, notices: tuple[Outgoing, ...], lived_s: float) -> tuple[StoredMatter, ...]:
     opened = []
     for notice in notices:
-        if held.write(db, notice, lived_s) and notice.opens is not None:
-            opened.append(matters.open_matter(db, notice, *notice.opens))
+        if _write(db, notice, lived_s) and notice.opens is not None:
+            opened.append(_open_matter(db, notice, *notice.opens))
         if notice.climbed is not None:
-            matters.climb(db, *notice.climbed)
+            _climb(db, *notice.climbed)
         if notice.effect is not None:
-            tables.finish_effect(db, notice.effect, "done")
+            finish_effect(db, notice.effect, "done")
     _set_clock(db, lived_s)
     return tuple(opened)
 
@@ -224,7 +222,7 @@ def _backlog(db: sqlite3.Connection, lately_s: float) -> tuple[Backlog, ...]:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone() is None:
         return ()  # looked at before a daemon has brought an older journal up to date
     since_s = _clock(db) - lately_s
-    due = "outcome IS NULL AND held IS NULL" if held.is_known(db) else "outcome IS NULL"
+    due = "outcome IS NULL AND held IS NULL" if _can_hold(db) else "outcome IS NULL"
     sinks = db.execute(
         f"""SELECT DISTINCT sink FROM deliveries WHERE {due}
         UNION SELECT DISTINCT sink FROM deliveries WHERE outcome = 'given_up' AND ended_s > ? ORDER BY 1""",  # noqa: S608
@@ -268,3 +266,130 @@ def _clock(db: sqlite3.Connection) -> float:
 def _set_clock(db: sqlite3.Connection, lived_s: float) -> None:
     if lived_s > _clock(db):
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CLOCK, repr(lived_s)))
+
+
+# --- the same for what is held back -------------------------------------------------------------------
+def _write(db: sqlite3.Connection, notice: Outgoing, lived_s: float) -> bool:
+    """Record a notice for its sinks; return whether it is new. One whose id is there stays as it is."""
+    if not notice.sinks and notice.opens is None:
+        return False
+    added = db.execute(
+        "INSERT OR IGNORE INTO notices (id, project, track, at, body) VALUES (?, ?, ?, ?, ?)",
+        (notice.id, *notice.key, moment(notice.at), notice.body),
+    )
+    for sink in notice.sinks:
+        db.execute(
+            """INSERT OR IGNORE INTO deliveries (notice, sink, born_s, held)
+            SELECT number, ?, ?, ? FROM notices WHERE id = ?""",
+            (sink, lived_s, notice.held.get(sink), notice.id),
+        )
+    return added.rowcount > 0
+
+
+def _held_back(db: sqlite3.Connection) -> tuple[HeldBack, ...]:
+    """Return what is held back, by sink and reason."""
+    if not _can_hold(db):
+        return ()
+    rows = db.execute(
+        """SELECT sink, held, count(*), min(at) FROM deliveries JOIN notices ON notices.number = notice
+        WHERE outcome IS NULL AND held IS NOT NULL GROUP BY sink, held ORDER BY sink, held"""
+    )
+    return tuple(
+        HeldBack(sink=sink, reason=reason, count=count, oldest=datetime.fromisoformat(oldest))
+        for sink, reason, count, oldest in rows
+    )
+
+
+def _lot(db: sqlite3.Connection, sink: str, reason: str, limit: int) -> HeldLot | None:
+    """Return what a sink is not told for a reason, with the texts of the first `limit`; None: nothing."""
+    which = "sink = ? AND held = ? AND outcome IS NULL"
+    count, upto = db.execute(
+        f"SELECT count(*), max(number) FROM deliveries WHERE {which}",  # noqa: S608  (a fixed text)
+        (sink, reason),
+    ).fetchone()
+    if not count:
+        return None
+    rows = db.execute(
+        f"""SELECT body FROM deliveries JOIN notices ON notices.number = notice
+        WHERE {which} ORDER BY deliveries.number LIMIT ?""",  # noqa: S608
+        (sink, reason, limit),
+    )
+    return HeldLot(upto=upto, count=count, bodies=tuple(body for (body,) in rows))
+
+
+def _fold(
+    db: sqlite3.Connection, sink: str, reason: str, upto: int, instead: Outgoing, lived_s: float
+) -> None:
+    """Have one notice take the place of all that is held back up to a number."""
+    db.execute(
+        """UPDATE deliveries SET outcome = 'folded', ended_s = ?
+        WHERE sink = ? AND held = ? AND outcome IS NULL AND number <= ?""",
+        (lived_s, sink, reason, upto),
+    )
+    _write(db, instead, lived_s)
+
+
+def _can_hold(db: sqlite3.Connection) -> bool:
+    """Return whether this journal can hold anything back: an older one, looked at offline, cannot."""
+    return any(row[1] == "held" for row in db.execute("PRAGMA table_info(deliveries)"))
+
+
+# --- and for what waits for a person ------------------------------------------------------------------
+def _open_matter(db: sqlite3.Connection, notice: Outgoing, key: TrackKey, reached_min: float) -> StoredMatter:
+    """Note that what a notice tells of waits for a person, instead of what waited under its key before."""
+    db.execute(
+        """INSERT OR REPLACE INTO matters (project, track, notice, since, reached_min)
+        SELECT ?, ?, number, ?, ? FROM notices WHERE id = ?""",
+        (*key, moment(notice.at), reached_min, notice.id),
+    )
+    return StoredMatter(key=key, notice=notice.id, since=notice.at, reached_min=reached_min)
+
+
+def _climb(db: sqlite3.Connection, notice: str, reached_min: float) -> None:
+    """Note how far the ladder of a matter is climbed."""
+    db.execute(
+        "UPDATE matters SET reached_min = ? WHERE notice = (SELECT number FROM notices WHERE id = ?)",
+        (reached_min, notice),
+    )
+
+
+def _settle(db: sqlite3.Connection, notices: Sequence[str]) -> None:
+    """Forget matters that are over, by the ids of their notices."""
+    for notice in notices:
+        db.execute("DELETE FROM matters WHERE notice = (SELECT number FROM notices WHERE id = ?)", (notice,))
+
+
+def _matters(db: sqlite3.Connection) -> tuple[StoredMatter, ...]:
+    """Return all that waits."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'matters'").fetchone() is None:
+        return ()  # looked at before a daemon has brought an older journal up to date
+    rows = db.execute(
+        """SELECT matters.project, matters.track, id, since, reached_min
+        FROM matters JOIN notices ON notices.number = notice ORDER BY since, notice"""
+    )
+    return tuple(
+        StoredMatter(
+            key=TrackKey(project, track),
+            notice=notice,
+            since=datetime.fromisoformat(since),
+            reached_min=reached_min,
+        )
+        for project, track, notice, since, reached_min in rows
+    )
+
+
+def _matter_now(db: sqlite3.Connection, notice: str) -> MatterNow | None:
+    """Return how a matter stands; None when it is none any more."""
+    row = db.execute(
+        """SELECT notices.body, matters.project, matters.track, root IS NOT NULL AND removed_at IS NULL
+        FROM matters JOIN notices ON notices.number = notice
+        LEFT JOIN projects ON root = matters.project WHERE id = ?""",
+        (notice,),
+    ).fetchone()
+    if row is None:
+        return None
+    body, project, name, supervised = row
+    stored = next((one for one in tracks(db, [project]) if one.key.track == name), None)
+    unsound = stored is not None and stored.unsound is not None
+    track = None if stored is None or unsound else stored.track
+    return MatterNow(body=body, track=track, supervised=bool(supervised), unsound=unsound)

@@ -1,6 +1,6 @@
 """What is read from the journal's tables: rows into values.
 
-Each function is one question asked through `readers.py`. A row that cannot be read is a damaged
+Each function is one question asked through `connections.Readers`. A row that cannot be read is a damaged
 journal: it is named and reported, never skipped, because a track that silently went missing would
 be started afresh.
 """
@@ -9,45 +9,40 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from handoffd.engine.effects import Effect
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.state import State, Status
+from handoffd.store.atomic import digest_of
 from handoffd.store.codec import (
     decode_effect,
-    decode_exit,
     decode_grounds,
-    decode_tests,
     decode_track,
     readable,
 )
-from handoffd.store.digest import digest_of
 from handoffd.store.faults import CORRUPT_JOURNAL
 from handoffd.store.records import (
-    Origins,
     PendingEffect,
     Standing,
     StoredEvent,
-    StoredProject,
-    StoredRun,
     StoredTrack,
 )
 
 _T = TypeVar("_T")
 
-_MOST_ROWS = 10_000
+MOST_ROWS = 10_000
 """Answers are held in memory whole: more than this is read in several questions."""
 
 
 def newest(db: sqlite3.Connection) -> int:
     """Return the highest sequence number; 0 while nothing has happened."""
-    (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
-    return int(seq)
+    return _number(db, "SELECT coalesce(max(seq), 0) FROM events")
 
 
 class Row(NamedTuple):
@@ -76,10 +71,10 @@ def tracks(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> Iterat
         unsound = amiss or garbled.get(key)
         yield StoredTrack(
             key=key,
-            track=_read(decode_track, body, *key) if unsound is None else _shown(db, key, body, vouched),
+            track=decoded(decode_track, body, *key) if unsound is None else _shown(db, key, body, vouched),
             seq=seq,
             digest=digest,
-            at=_moment(at) if at else None,
+            at=datetime.fromisoformat(at) if at else None,
             unsound=unsound,
         )
 
@@ -93,7 +88,7 @@ def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> 
         EXISTS (SELECT 1 FROM events WHERE project = t.project AND seq > t.seq AND track = t.track),
         {_left(db)}, t.digest IS NOT coalesce(e.digest, t.digest),
         (t.step, t.status) IS NOT (e.step_after, e.status_after)
-        FROM tracks AS t LEFT JOIN events AS e ON e.seq = t.seq {_among("t.project", roots)}
+        FROM tracks AS t LEFT JOIN events AS e ON e.seq = t.seq {among("t.project", roots)}
         ORDER BY t.project, t.track""",  # noqa: S608  (fixed texts, and a question mark for each root)
         roots or (),
     )
@@ -104,7 +99,7 @@ def held_against(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> 
         yield Row(TrackKey(project, track), body, seq, digest, at, unsound, vouched)
     gone = db.execute(
         f"""SELECT root, (SELECT max(seq) FROM events WHERE project = root) AS seq FROM projects
-        {_among("root", roots)} {"WHERE" if roots is None else "AND"} removed_at IS NULL
+        {among("root", roots)} {"WHERE" if roots is None else "AND"} removed_at IS NULL
         AND NOT EXISTS (SELECT 1 FROM tracks WHERE project = root) AND seq IS NOT NULL ORDER BY root""",  # noqa: S608  (as above)
         roots or (),
     )
@@ -162,7 +157,7 @@ def _left_at(db: sqlite3.Connection, key: TrackKey) -> State | None:
 def garbled_orders(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> dict[TrackKey, str]:
     """Return the tracks with an order that is not done and cannot be read, and which it is."""
     orders = db.execute(
-        f"""SELECT project, track, id, seq, effect FROM effects {_among("project", roots)}
+        f"""SELECT project, track, id, seq, effect FROM effects {among("project", roots)}
         {"WHERE" if roots is None else "AND"} outcome IS NULL ORDER BY id DESC""",  # noqa: S608  (fixed texts)
         roots or (),
     )
@@ -196,7 +191,7 @@ def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[Pe
             id=number,
             key=TrackKey(project, track),
             seq=seq,
-            at=_moment(at),
+            at=datetime.fromisoformat(at),
             effect=order,
         )
         for number, project, track, seq, at, effect in rows
@@ -212,31 +207,13 @@ def projected(db: sqlite3.Connection, key: TrackKey, digest: str) -> bool:
     return row is not None
 
 
-def projects(db: sqlite3.Connection) -> tuple[StoredProject, ...]:
-    """Return the projects that are looked after, by root."""
-    rows = db.execute("SELECT root, name, added_at FROM projects WHERE removed_at IS NULL ORDER BY root")
-    return tuple(StoredProject(root=root, name=name, added_at=_moment(at)) for root, name, at in rows)
-
-
-def origins(db: sqlite3.Connection) -> Origins:
-    """Return how the projects came that are looked after, and which ones a person has removed."""
-    columns = {name for _, name, *_ in db.execute("PRAGMA table_info(projects)")}
-    if "brought_by" not in columns:  # looked at before a daemon has brought an older journal up to date
-        return Origins(brought_by={}, kept_out=frozenset())
-    brought = db.execute(
-        "SELECT root, brought_by FROM projects WHERE removed_at IS NULL AND brought_by IS NOT NULL"
-    )
-    kept_out = db.execute("SELECT root FROM projects WHERE removed_at IS NOT NULL AND brought_by IS NULL")
-    return Origins(brought_by=dict(brought), kept_out=frozenset(root for (root,) in kept_out))
-
-
 def events(db: sqlite3.Connection, after: int, project: str | None, limit: int) -> tuple[StoredEvent, ...]:
     """Return at most `limit` events with a number above `after`, in order."""
     rows = db.execute(
         f"""SELECT seq, at, project, track, kind, event, result, why,
         grounds, step_before, status_before, step_after, status_after FROM events
-        WHERE seq > :after {_only(project)} ORDER BY seq LIMIT :limit""",  # noqa: S608  (two fixed texts)
-        {"after": after, "project": project, "limit": min(limit, _MOST_ROWS)},
+        WHERE seq > :after {only(project)} ORDER BY seq LIMIT :limit""",  # noqa: S608  (two fixed texts)
+        {"after": after, "project": project, "limit": min(limit, MOST_ROWS)},
     ).fetchall()
     orders = _orders(db, rows[0][0], rows[-1][0]) if rows else {}
     return tuple(_event(row, orders.get(row[0], [])) for row in rows)
@@ -251,40 +228,13 @@ def _orders(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[str
     return found
 
 
-def dispatches(db: sqlite3.Connection, project: str | None, limit: int) -> tuple[StoredRun, ...]:
-    """Return at most `limit` dispatches, newest first."""
-    rows = db.execute(
-        f"""SELECT id, project, track, story, step, attempt, executor, decided_at,
-        started_at, ended_at, exit, tests, result, why FROM dispatches
-        WHERE seq > 0 {_only(project)} ORDER BY seq DESC LIMIT :limit""",  # noqa: S608  (two fixed texts)
-        {"project": project, "limit": min(limit, _MOST_ROWS)},
-    )
-    return tuple(_run(row) for row in rows)
-
-
-def baseline(db: sqlite3.Connection, key: TrackKey, story: str) -> bytes | None:
-    """Return the results kept for a story, or None."""
-    row = db.execute(
-        "SELECT body FROM baselines WHERE project = ? AND track = ? AND story = ?", (*key, story)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-def trusted(db: sqlite3.Connection, roots: Sequence[str] | None) -> dict[str, dict[str, str]]:
-    """Return the texts that a person has trusted last, by root and file; of these roots or of all."""
-    query = f"SELECT root, file, text FROM trusted {_among('root', roots)}"  # noqa: S608  (see `tracks`)
-    rows = db.execute(query, roots or ())
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for owner, file, text in rows:
-        found[owner][file] = text
-    return found
-
-
-def _among(column: str, roots: Sequence[str] | None) -> str:
+def among(column: str, roots: Sequence[str] | None) -> str:
+    """Return a condition, a question mark for each of these roots; nothing for all."""
     return "" if roots is None else f"WHERE {column} IN ({', '.join('?' * len(roots))})"
 
 
-def _only(project: str | None) -> str:
+def only(project: str | None) -> str:
+    """Return a condition to be added, for the events or dispatches of one root; nothing for all."""
     return "" if project is None else "AND project = :project"
 
 
@@ -292,36 +242,16 @@ def _event(row: tuple[Any, ...], orders: list[str]) -> StoredEvent:
     seq, at, project, track, kind, event, result, why, grounds, *standings = row
     return StoredEvent(
         seq=seq,
-        at=_moment(at),
+        at=datetime.fromisoformat(at),
         key=TrackKey(project, track),
         kind=kind,
-        event=_read(readable, event, project, track),
-        result=_read(readable, result, project, track),
+        event=decoded(readable, event, project, track),
+        result=decoded(readable, result, project, track),
         why=why,
         before=stored_standing(*standings[:2]),
         after=stored_standing(*standings[2:]),
-        grounds=_read(decode_grounds, grounds or "{}", project, track),
-        orders=tuple(_read(readable, order, project, track) for order in orders),
-    )
-
-
-def _run(row: tuple[Any, ...]) -> StoredRun:
-    number, project, track, story, step, attempt, executor, decided_at, *rest = row
-    started_at, ended_at, exit_, tests, result, why = rest
-    return StoredRun(
-        id=number,
-        key=TrackKey(project, track),
-        story=story,
-        step=step,
-        attempt=attempt,
-        executor=executor,
-        decided_at=_moment(decided_at),
-        started_at=None if started_at is None else _moment(started_at),
-        ended_at=None if ended_at is None else _moment(ended_at),
-        exit=None if exit_ is None else _read(decode_exit, exit_, project, track),
-        tests=None if tests is None else _read(decode_tests, tests, project, track),
-        result=result,
-        why=why,
+        grounds=decoded(decode_grounds, grounds or "{}", project, track),
+        orders=tuple(decoded(readable, order, project, track) for order in orders),
     )
 
 
@@ -330,13 +260,124 @@ def stored_standing(step: str | None, status: str | None) -> Standing | None:
     return None if step is None or status is None else (step, status)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def _read(decode: Callable[[str], _T], text: str, project: str, track: str) -> _T:
+def decoded(decode: Callable[[str], _T], text: str, project: str, track: str) -> _T:
+    """Return what a text of the journal holds; StoreError (CORRUPT_JOURNAL) when it cannot be read."""
     try:
         return decode(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         message = f"the journal's record of {project} ({track}) cannot be read: {error}"
         raise StoreError(message, code=CORRUPT_JOURNAL, hint="restore a copy of journal.db") from error
+
+
+# --- how much there is of everything: a few sums for gauges --------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Sums over what is supervised now, sizes in bytes.
+
+    `tracks` is by step and status; `deliveries` by sink and outcome; those without one are `held` while they
+    are not to be told yet, else `waiting`.
+    """
+
+    tracks: Mapping[tuple[str, str], int]
+    waiting_for_people: int
+    """Tracks that go on when a person does something."""
+    waiting_since: datetime | None
+    """Since when the one of them that waits longest has done so without a break."""
+    blocked: int
+    """Tracks that were told of as blocked, whether a person or another story is waited for."""
+    deliveries: Mapping[tuple[str, str], int]
+    backlog: int
+    """Stories that wait for their turn."""
+    orders_pending: int
+    newest_event: int
+    database_bytes: int
+    wal_bytes: int
+
+
+_SUPERVISED: Final = (
+    "FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL AND json_valid(body)"
+)
+_OPEN: Final = "step IS NOT 'done' AND NOT json_extract(body, '$.ledger.closed')"
+_STUCK: Final = """(json_extract(body, '$.ledger.capped') IS NOT NULL OR
+    json_extract(body, '$.ledger.paused_by') IS NOT NULL
+    AND json_extract(body, '$.ledger.remedy') IS NOT NULL)"""
+_FOR_PEOPLE: Final = f"""{_OPEN} AND (status IN ('needs_human', 'timeout')
+    OR json_extract(body, '$.ledger.held_edit') IS NOT NULL OR status = 'pending' AND {_STUCK})"""
+"""As `engine.waiting` has it, but for what goes on by itself when another story is done."""
+_BLOCKED: Final = f"""{_OPEN} AND status = 'pending' AND ({_STUCK}
+    OR json_extract(body, '$.ledger.told') IS NOT NULL AND json_array_length(body, '$.ledger.limited') = 0)"""
+"""What is set aside for a usage limit is counted by its account."""
+
+_ARRIVED: Final = """(SELECT at FROM events AS e WHERE e.project = tracks.project AND e.track = tracks.track
+    AND (step_before, status_before) IS NOT (step, status) ORDER BY e.seq DESC LIMIT 1)"""
+"""When a track came to where it stands. Later events changed something else: a note, a notice given up."""
+_TOLD: Final = """coalesce(
+    (SELECT since FROM matters AS m WHERE m.project = tracks.project AND m.track = tracks.track),
+    (SELECT at FROM events AS e WHERE e.seq = tracks.seq))"""
+"""When people were told of what waits; that is recorded a moment after its event."""
+_WAITS_SINCE: Final = f"iif(status IN ('needs_human', 'timeout'), {_ARRIVED}, max({_ARRIVED}, {_TOLD}))"
+"""A track that is pending, or whose edit is held, may have stood there before it waited for anybody."""
+
+
+class Gates(NamedTuple):
+    """How many tracks wait for a person, and the journal's latest event and projects at the count."""
+
+    tracks: int
+    event: int
+    projects: int
+
+
+NO_GATES: Final = Gates(0, 0, 0)
+
+
+def counts(db: sqlite3.Connection, path: Path) -> Counts:
+    """Return the sums of the journal at `path`, which `db` has open."""
+    tracks = db.execute(
+        f"SELECT coalesce(step, ''), coalesce(status, ''), count(*) {_SUPERVISED} GROUP BY 1, 2"
+    )
+    standing = {(step, status): count for step, status, count in tracks}
+    deliveries = db.execute(
+        """SELECT sink, coalesce(outcome, iif(held IS NULL, 'waiting', 'held')), count(*)
+        FROM deliveries GROUP BY 1, 2"""
+    )
+    return Counts(
+        tracks=standing,
+        waiting_for_people=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}"),
+        waiting_since=_longest(db),
+        blocked=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_BLOCKED}"),
+        deliveries={(sink, outcome): count for sink, outcome, count in deliveries},
+        backlog=_number(
+            db,
+            f"SELECT coalesce(sum(json_array_length(body, '$.ledger.backlog')), 0) {_SUPERVISED}",
+        ),
+        orders_pending=_number(db, "SELECT count(*) FROM effects WHERE outcome IS NULL"),
+        newest_event=newest(db),
+        database_bytes=_size(path),
+        wal_bytes=_size(path.with_name(f"{path.name}-wal")),
+    )
+
+
+def gates(db: sqlite3.Connection, known: Gates = NO_GATES) -> Gates:
+    """Return how many supervised tracks wait for a person: what is `known`, if nothing has happened."""
+    event, projects = newest(db), _number(db, "SELECT count(*) FROM projects WHERE removed_at IS NULL")
+    if (event, projects) == (known.event, known.projects):
+        return known
+    count = _number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}")
+    return Gates(count, event, projects)
+
+
+def _longest(db: sqlite3.Connection) -> datetime | None:
+    (at,) = db.execute(f"SELECT min({_WAITS_SINCE}) {_SUPERVISED} AND {_FOR_PEOPLE}").fetchone()
+    return None if at is None else datetime.fromisoformat(at)
+
+
+def _number(db: sqlite3.Connection, query: str) -> int:
+    (number,) = db.execute(query).fetchone()
+    return int(number)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # SQLite makes and removes the second file
+        return 0

@@ -22,6 +22,7 @@ from handoffd.engine.replay import Recorded, Standing
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.rules import RuleBook
+from handoffd.store.atomic import digest_of
 from handoffd.store.codec import (
     decode_effect,
     decode_event,
@@ -31,7 +32,6 @@ from handoffd.store.codec import (
     decode_track,
 )
 from handoffd.store.database import open_reader
-from handoffd.store.digest import digest_of
 from handoffd.store.dispatches import DispatchRow, row, rows
 from handoffd.store.faults import NOT_A_JOURNAL, storage_error
 from handoffd.store.queries import held_against, stored_standing

@@ -1,31 +1,21 @@
 """Requests that came with a key: claimed before anything is done, answered after, kept for a day.
 
-A verb's event is committed together with the number it gets here (`tables.write_record`). So after a crash
+A verb's event is committed together with the number it gets here (`commit.write_record`). So after a crash
 between doing and answering it is known that it was done, and what came of it.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeVar
 
-from handoffd.store import tables
-
-_T = TypeVar("_T")
+from handoffd.store.codec import moment
+from handoffd.store.connections import Run
 
 KEPT: timedelta = timedelta(hours=24)
 """For so long a key stands for its request."""
-
-
-class Run(Protocol):
-    """How work gets to the database: `activity` says in an error what was being done."""
-
-    def __call__(self, activity: str, work: Callable[[sqlite3.Connection], _T], /) -> Awaitable[_T]:
-        """Return what `work` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +52,12 @@ class Requests:
 
 
 def _claim(db: sqlite3.Connection, key: str, fingerprint: str, at: datetime) -> StoredRequest | None:
-    db.execute("DELETE FROM requests WHERE at < ?", (tables.moment(at - KEPT),))
+    db.execute("DELETE FROM requests WHERE at < ?", (moment(at - KEPT),))
     row = db.execute("SELECT fingerprint, seq, status, body FROM requests WHERE key = ?", (key,)).fetchone()
     if row is not None:
         found, seq, status, body = row
         return StoredRequest(fingerprint=found, seq=seq, status=status, body=body)
-    db.execute(
-        "INSERT INTO requests (key, fingerprint, at) VALUES (?, ?, ?)", (key, fingerprint, tables.moment(at))
-    )
+    db.execute("INSERT INTO requests (key, fingerprint, at) VALUES (?, ?, ?)", (key, fingerprint, moment(at)))
     return None
 
 

@@ -1,28 +1,21 @@
 """What has become of schedules: up to when each was dealt with, and how.
 
-A start is written down in the transaction of its event (`tables.write_record`): a daemon that dies
+A start is written down in the transaction of its event (`commit.write_record`): a daemon that dies
 between deciding and remembering would start a story twice, or never.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
-_T = TypeVar("_T")
+from handoffd.store.connections import Run
 
 FireOutcome = Literal["started", "queued", "skipped", "missed"]
-
-
-class Ask(Protocol):
-    """How work gets to the database: `activity` says in an error what was being done."""
-
-    def __call__(self, activity: str, work: Callable[[sqlite3.Connection], _T], /) -> Awaitable[_T]:
-        """Return what `work` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +53,7 @@ class StoredSchedule:
 class Schedules:
     """The schedules that were ever armed and are there still. All methods raise StoreError like `Journal`."""
 
-    def __init__(self, read: Ask, write: Ask) -> None:
+    def __init__(self, read: Run, write: Run) -> None:
         self._read = read
         self._write = write
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from handoffd.errors import StoreError
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 from handoffd.store.faults import NOT_A_JOURNAL
 
 NEWER_SCHEMA = "NEWER_SCHEMA"

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from handoffd.metrics.gauge import Gauge, Values, among, single
 from handoffd.metrics.instruments import MOST_VALUES
-from handoffd.store.counts import Counts
+from handoffd.store.queries import Counts
 from handoffd.supervise.services import Services
 
 

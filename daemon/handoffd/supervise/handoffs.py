@@ -16,13 +16,14 @@ from handoffd.protocol.handoff import (
     HANDOFF_FILE,
     MAX_FILE_BYTES,
     RESULT_FILE,
+    FileMark,
     HandoffMark,
     Malformed,
     Reading,
 )
 from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
-from handoffd.store.atomic import replace_text
-from handoffd.store.projection import FileSeen, read_project_file
+from handoffd.store.atomic import digest_of, replace_text
+from handoffd.store.rooted import FileSeen, read_project_file
 
 log = structlog.get_logger(__name__)
 
@@ -87,4 +88,11 @@ class HandoffFiles:
 
 
 def _mark(handoff: FileSeen | None, result: FileSeen | None) -> HandoffMark:
-    return HandoffMark(handoff=handoff.mark() if handoff else None, result=result.mark() if result else None)
+    return HandoffMark(handoff=_file_mark(handoff), result=_file_mark(result))
+
+
+def _file_mark(seen: FileSeen | None) -> FileMark | None:
+    """Return the identity by which a rewritten file is told from this one."""
+    if seen is None:
+        return None
+    return FileMark(digest=digest_of(seen.content), inode=seen.inode, mtime_ns=seen.mtime_ns)

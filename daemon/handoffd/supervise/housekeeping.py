@@ -1,4 +1,4 @@
-"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `store/gc.py`.
+"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `store/retention.py`.
 
 Facts are gathered, decided on, and carried out in the order in which a crash does least harm: copies in
 the projects, then the records they are copies of, then what the journal keeps. What is about to go is
@@ -23,9 +23,19 @@ from anyio import to_thread
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import claimed
 from handoffd.store import disposal
-from handoffd.store.cleaning import End
-from handoffd.store.gc import Cleaned, Condition, Doomed, Needed, Past, Plan, Size, plan, sizes
-from handoffd.store.pruning import Old
+from handoffd.store.retention import (
+    Cleaned,
+    Condition,
+    Doomed,
+    End,
+    Needed,
+    Old,
+    Past,
+    Plan,
+    Size,
+    plan,
+    sizes,
+)
 from handoffd.supervise.compaction import standing_after
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.runfolders import RUNS

@@ -26,9 +26,9 @@ from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Rea
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
-from handoffd.store.projection import read_project_file
+from handoffd.store.dispatches import NOT_STARTED
 from handoffd.store.records import INTERRUPTED
-from handoffd.store.runs import NOT_STARTED
+from handoffd.store.rooted import read_project_file
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.looking import arrived, expected_of

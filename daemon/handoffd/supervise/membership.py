@@ -22,8 +22,8 @@ from handoffd.inspection.discovery import unfit
 from handoffd.inspection.table import RULES, SETTINGS
 from handoffd.notify.notices import settle
 from handoffd.store.ownership import leave
+from handoffd.store.projects import checked_path
 from handoffd.store.records import Newcomer, StoredTrack
-from handoffd.store.tables import checked_path
 from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
 from handoffd.supervise.project import Project

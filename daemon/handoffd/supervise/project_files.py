@@ -21,9 +21,9 @@ from handoffd.protocol.rulebook import Layer, merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 from handoffd.store.journal import Journal
-from handoffd.store.projection import write_project_file
+from handoffd.store.rooted import write_project_file
 from handoffd.supervise.bell import Lock
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ from handoffd.execute.remains import end_member, is_member
 from handoffd.inspection.repository import unfinished_in
 from handoffd.notify.notices import lockout_notice
 from handoffd.store.atomic import sweep_temporaries
-from handoffd.store.lock import FileLock, has_stranger
+from handoffd.store.locks import FileLock, has_stranger
 from handoffd.store.ownership import belongs, former_owner, own, owner_of
 from handoffd.store.projection import MAIN, read_state
 from handoffd.supervise.bell import Lock

@@ -29,13 +29,12 @@ from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.settings.model import Settings
-from handoffd.store.backup import Progress, discard
+from handoffd.store.backup import Progress, discard, exchange, inspect_backup, made_ready
 from handoffd.store.faults import storage_error
 from handoffd.store.journal import Journal
-from handoffd.store.lock import FileLock, acquire, daemon_lock_path
+from handoffd.store.locks import FileLock, acquire, daemon_lock_path
 from handoffd.store.projection import read_state
 from handoffd.store.records import Record, StoredTrack
-from handoffd.store.restore import exchange, inspect_backup, made_ready
 
 EXECUTORS_RUN = "EXECUTORS_RUN"
 

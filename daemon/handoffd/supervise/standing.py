@@ -20,7 +20,7 @@ from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.document import render_state
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 from handoffd.store.faults import UNSOUND
 from handoffd.store.projection import write_state
 from handoffd.store.records import Committed, PendingEffect, Record, StoredTrack

@@ -13,7 +13,7 @@ from pathlib import Path
 from handoffd.errors import HandoffdError
 from handoffd.inspection.table import Texts, read_texts
 from handoffd.store.atomic import has_temporaries
-from handoffd.store.lock import project_lock_path
+from handoffd.store.locks import project_lock_path
 from handoffd.store.ownership import owner_of
 from handoffd.store.projection import Seen, read_state
 

@@ -21,7 +21,7 @@ from handoffd.doctor.finding import Finding
 from handoffd.errors import InvalidFile, Problem
 from handoffd.settings.model import ExecuteSettings, Settings
 from handoffd.store.journal import Journal
-from handoffd.store.lock import acquire, daemon_lock_path
+from handoffd.store.locks import acquire, daemon_lock_path
 from handoffd.watch.demand import LIMIT_REACHED
 
 CHECKS = ["settings", "daemon", "state", "projects", "watches", "descriptors", "executors"]

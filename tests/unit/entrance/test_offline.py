@@ -13,7 +13,7 @@ from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.errors import Locked, StoreError
 from handoffd.settings.model import Settings
-from handoffd.store.lock import acquire, daemon_lock_path
+from handoffd.store.locks import acquire, daemon_lock_path
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.support.children import ending
 from tests.unit.store.victim import text_of
 
 from handoffd.store import queries
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 from handoffd.store.projection import read_state
 
 TOP = Path(__file__).parents[3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from handoffd.store.records import Record
 
 NOW = datetime(2026, 1, 31, 22, 15, 9, 123456, UTC)
 KEY = TrackKey("/srv/shop")
+GOLDEN = Path(__file__).parents[2] / "data/journal"
+"""Journals of every released schema."""
 
 
 def accepted(step: str = "bdd", status: str = "pending") -> Accepted:
@@ -73,6 +76,16 @@ def record(
 async def opened(path: Path) -> AsyncIterator[Journal]:
     """Yield the journal at `path`, and close it."""
     journal = await Journal.open(path)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+@asynccontextmanager
+async def older(schema: int, folder: Path) -> AsyncIterator[Journal]:
+    """Yield a journal of an earlier release, opened for questions only: nothing brings it up to date."""
+    journal = await Journal.open_to_read(Path(shutil.copy(GOLDEN / f"schema-{schema}.db", folder)))
     try:
         yield journal
     finally:

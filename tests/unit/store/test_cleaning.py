@@ -12,7 +12,7 @@ from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.engine.track import TrackKey
 from handoffd.protocol.state import Status
-from handoffd.store import cleaning
+from handoffd.store import retention
 from handoffd.store.journal import Journal
 from handoffd.store.records import Outgoing
 
@@ -39,7 +39,9 @@ async def test_how_runs_ended(tmp_path: Path) -> None:
 async def test_any_number_can_be_asked_for(tmp_path: Path) -> None:
     """In as many questions as it takes."""
     async with opened(tmp_path / "journal.db") as journal:
-        assert {} == await journal.cleaning.ends([f"d{number}" for number in range(2 * cleaning.BATCH + 1)])
+        assert {} == await journal.cleaning.ends(
+            [f"d{number}" for number in range(2 * retention.NOTICES_AT_ONCE + 1)]
+        )
 
 
 async def test_it_is_remembered_when_it_was_cleaned_up(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 
 
 def test_text_and_its_bytes_have_one_digest() -> None:

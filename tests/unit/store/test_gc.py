@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.store.gc import Condition, Past, Size, plan, sizes
+from handoffd.store.retention import Condition, Past, Size, plan, sizes
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 

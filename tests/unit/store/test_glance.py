@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.store.glance import glance
+from handoffd.store.database import glance
 from handoffd.store.journal import Journal
 from handoffd.store.schema import VERSION
 

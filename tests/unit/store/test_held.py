@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from tests.unit.store.making import KEY, NOW, opened
-from tests.unit.store.test_journal import GOLDEN
+from tests.unit.store.making import KEY, NOW, older, opened
 from tests.unit.store.test_outbox import outgoing, waiting
 
-from handoffd.store.held import held_back, is_known
 from handoffd.store.records import HeldBack, HeldLot
 
 
@@ -59,10 +55,10 @@ async def test_held_back_goes_with_its_sink(tmp_path: Path) -> None:
         assert ({"mail": 1}, ()) == (dropped, await journal.outbox.held_back())
 
 
-def test_a_journal_that_is_older_holds_nothing_back(tmp_path: Path) -> None:
+async def test_a_journal_that_is_older_holds_nothing_back(tmp_path: Path) -> None:
     """Looked at while no daemon has brought it up to date."""
-    with closing(sqlite3.connect(f"file:{GOLDEN / 'schema-5.db'}?mode=ro&immutable=1", uri=True)) as db:
-        assert (False, ()) == (is_known(db), held_back(db))
+    async with older(5, tmp_path) as journal:
+        assert () == await journal.outbox.held_back()
 
 
 async def test_its_track_is_that_of_the_notice(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.children import ending
 
-from handoffd.store.holders import Holder, holder_of_folder, started_at
+from handoffd.store.locks import Holder, holder_of_folder, started_at
 
 _HOLD = """
 import fcntl, os, sys

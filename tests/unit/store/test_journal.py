@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 from tests.unit.store.killing import check, live_and_die, nursery
-from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
+from tests.unit.store.making import GOLDEN, KEY, NOW, dispatch, opened, record, track
 from tests.unit.store.victim import TRACKS
 
 from handoffd.engine.effects import Notify, StopTree
@@ -20,15 +20,13 @@ from handoffd.engine.track import Phase, StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.state import Status
 from handoffd.store import queries
-from handoffd.store.atomic import sweep_temporaries
+from handoffd.store.atomic import digest_of, sweep_temporaries
 from handoffd.store.database import open_database
-from handoffd.store.digest import digest_of
 from handoffd.store.journal import Journal
 from handoffd.store.projection import state_name
 from handoffd.store.records import Newcomer, Origins
 
 KILLS = 24
-GOLDEN = Path(__file__).parents[2] / "data" / "journal"
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
 
 

@@ -16,19 +16,19 @@ from tests.support.children import ending
 from tests.support.eventually import eventually, eventually_sync
 
 from handoffd.errors import Locked, StoreError
-from handoffd.store.holders import holder_of
-from handoffd.store.lock import (
+from handoffd.store.locks import (
     acquire,
     acquire_project,
     acquire_within,
     daemon_lock_path,
+    holder_of,
     project_lock_path,
 )
 
 _HOLD = """
 import sys
 from pathlib import Path
-from handoffd.store.lock import acquire
+from handoffd.store.locks import acquire
 with acquire(Path(sys.argv[1]), "it"):
     print("held", flush=True)
     sys.stdin.read()
@@ -161,7 +161,7 @@ def held_folder(root: Path, state: Path, then: str = "sys.stdin.read()") -> subp
 _HOLD_FOLDER = """
 import os, subprocess, sys
 from pathlib import Path
-from handoffd.store.lock import acquire, acquire_project, daemon_lock_path, project_lock_path
+from handoffd.store.locks import acquire, acquire_project, daemon_lock_path, project_lock_path
 root, state = map(Path, sys.argv[1:])
 daemon = acquire(daemon_lock_path(state), "it")
 lock = acquire_project(project_lock_path(state, root), root)
@@ -263,7 +263,7 @@ _BY_FILE = """
 import os, sys
 from pathlib import Path
 from handoffd.errors import Locked
-from handoffd.store.lock import acquire_project, project_lock_path
+from handoffd.store.locks import acquire_project, project_lock_path
 if os.geteuid() == 0:
     os.seteuid(65534)
 state, root = Path(sys.argv[1], "state"), Path(sys.argv[1], "shop")

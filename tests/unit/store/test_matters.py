@@ -10,13 +10,11 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from tests.unit.store.making import KEY, NOW, opened, record
-from tests.unit.store.test_journal import GOLDEN
+from tests.unit.store.making import GOLDEN, KEY, NOW, older, opened, record
 from tests.unit.store.test_outbox import BLOG, outgoing
 
 from handoffd.engine.track import TrackKey
 from handoffd.store.journal import Journal
-from handoffd.store.matters import matters
 from handoffd.store.records import StoredMatter
 
 GATE = replace(outgoing("gate"), opens=(KEY, 0.0), sinks=())
@@ -115,7 +113,7 @@ async def test_a_journal_of_schema_8_opens_with_what_waits(tmp_path: Path) -> No
         ]
 
 
-def test_in_an_older_journal_nothing_waits(tmp_path: Path) -> None:
+async def test_in_an_older_journal_nothing_waits(tmp_path: Path) -> None:
     """Looked at while no daemon has brought it up to date."""
-    with closing(sqlite3.connect(f"file:{GOLDEN / 'schema-5.db'}?mode=ro&immutable=1", uri=True)) as db:
-        assert () == matters(db)
+    async with older(5, tmp_path) as journal:
+        assert () == await journal.outbox.matters()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.store.making import KEY, NOW, opened, record
+from tests.unit.store.making import GOLDEN, KEY, NOW, opened, record
 
 from handoffd.engine.effects import Notify
 from handoffd.engine.track import TrackKey
@@ -150,9 +150,6 @@ async def test_the_next_life_goes_on_where_this_one_was(tmp_path: Path) -> None:
             len(await waiting(journal, "new")),
         )  # fmt: skip
         assert (7.5, {"mail": 2}) == await journal.outbox.open([])
-
-
-GOLDEN = Path(__file__).parents[2] / "data/journal"
 
 
 @pytest.mark.parametrize("schema", ["schema-1.db", "schema-3.db"])

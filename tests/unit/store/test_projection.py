@@ -6,18 +6,9 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import InvalidFile, StoreError
-from handoffd.protocol.handoff import FileMark
-from handoffd.store.digest import digest_of
-from handoffd.store.projection import (
-    LARGEST_STATE,
-    Seen,
-    append_project_file,
-    read_project_file,
-    read_state,
-    state_name,
-    write_project_file,
-    write_state,
-)
+from handoffd.store.atomic import digest_of
+from handoffd.store.projection import LARGEST_STATE, Seen, read_state, state_name, write_state
+from handoffd.store.rooted import append_project_file, read_project_file, write_project_file
 
 
 def test_each_track_has_its_file() -> None:
@@ -135,23 +126,21 @@ def test_a_project_that_is_gone_is_not_recreated(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
-def test_a_rewritten_file_has_another_mark(tmp_path: Path) -> None:
+def test_a_rewritten_file_is_told_from_the_one_before(tmp_path: Path) -> None:
     """The same bytes written again are told apart by inode and time."""
     path = tmp_path / ".ai" / "HANDOFF.md"
     write_project_file(tmp_path, ".ai/HANDOFF.md", "pass")
     first = read_project_file(tmp_path, ".ai/HANDOFF.md", 100)
     assert first is not None
     status = path.stat()
-    assert (
-        FileMark(digest=digest_of("pass"), inode=status.st_ino, mtime_ns=status.st_mtime_ns) == first.mark()
-    )
+    assert (status.st_ino, status.st_mtime_ns) == (first.inode, first.mtime_ns)
 
     os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns + 1))
     second = read_project_file(tmp_path, ".ai/HANDOFF.md", 100)
 
     assert second is not None
     assert (b"pass", b"pass") == (first.content, second.content)
-    assert first.mark() != second.mark()
+    assert first != second
 
 
 def test_a_log_is_appended_to(tmp_path: Path) -> None:

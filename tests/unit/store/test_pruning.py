@@ -13,16 +13,16 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
-from tests.unit.store.making import NOW, opened
+from tests.unit.store.making import GOLDEN, NOW, opened
 
 from handoffd.api.verification import Report, Verification
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import TrackKey
 from handoffd.store.journal import Journal
-from handoffd.store.pruning import Old
 from handoffd.store.recordings import Recordings
 from handoffd.store.records import LeftOut
+from handoffd.store.retention import Old
 from handoffd.supervise.compaction import standing_after
 
 LATER = timedelta(days=400)
@@ -252,9 +252,6 @@ def test_the_events_of_a_play_are_real() -> None:
     kinds: set[type[Event]] = {type(record.event) for record in played().records}
 
     assert len(kinds) > 5
-
-
-GOLDEN = Path(__file__).parents[2] / "data/journal"
 
 
 async def test_an_older_journal_keeps_its_runs(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from handoffd.engine.requests import Noted
 from handoffd.engine.track import StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.protocol.state import State
-from handoffd.store import queries
+from handoffd.store import dispatches, queries
+from handoffd.store.atomic import digest_of
 from handoffd.store.database import open_database
-from handoffd.store.digest import digest_of
+from handoffd.store.projects import put_projects
 from handoffd.store.records import Newcomer
-from handoffd.store.tables import prepare, put_projects, write_record
+from handoffd.store.tables import prepare, write_record
 
 BLOG = TrackKey("/srv/blog")
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
@@ -57,9 +58,9 @@ def test_runs_come_newest_first(db: sqlite3.Connection) -> None:
     for number, key in (("d1", KEY), ("d2", BLOG), ("d3", KEY)):
         write_record(db, prepare(record(key=key, after=track(dispatch=dispatch(number)))))
 
-    assert ["d3", "d2", "d1"] == [run.id for run in queries.dispatches(db, None, 10)]
-    assert ["d3"] == [run.id for run in queries.dispatches(db, None, 1)]
-    assert ["d2"] == [run.id for run in queries.dispatches(db, BLOG.project, 10)]
+    assert ["d3", "d2", "d1"] == [run.id for run in dispatches.dispatches(db, None, 10)]
+    assert ["d3"] == [run.id for run in dispatches.dispatches(db, None, 1)]
+    assert ["d2"] == [run.id for run in dispatches.dispatches(db, BLOG.project, 10)]
 
 
 @pytest.mark.parametrize("body", ["{", '{"ledger": 7}', '{"state": {"$state": {}}}'])

@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.unit.store.making import NOW, opened
 
 from handoffd.errors import StoreError
-from handoffd.store.readers import Readers
+from handoffd.store.connections import Readers
 
 
 def count(db: sqlite3.Connection) -> int:

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.playbook import shipped_rules, with_rule
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
-from tests.unit.store.making import opened, record
+from tests.unit.store.making import GOLDEN, opened, record
 
 from handoffd.engine.track import Track
 from handoffd.errors import StoreError
 from handoffd.store.recordings import Entry, Recordings
-
-GOLDEN = Path(__file__).parents[2] / "data/journal"
 
 
 @pytest.fixture

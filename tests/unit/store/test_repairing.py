@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.recorded import SHOP, spoil, story, write
+from tests.unit.store.making import GOLDEN
 
 import handoffd
 from handoffd.engine.track import Ledger
 from handoffd.errors import StoreError
 from handoffd.store import queries
+from handoffd.store.backup import Made, repair
 from handoffd.store.database import open_database, open_reader
 from handoffd.store.records import StoredTrack
-from handoffd.store.repairing import Made, repair
-
-GOLDEN = Path(__file__).parents[2] / "data/journal"
 
 
 @pytest.fixture

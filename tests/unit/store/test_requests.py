@@ -10,12 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.store.making import opened, record
+from tests.unit.store.making import GOLDEN, opened, record
 
 from handoffd.store.journal import Journal
 from handoffd.store.requests import KEPT
 
-GOLDEN = Path(__file__).parents[2] / "data" / "journal"
 NOW = datetime(2026, 1, 31, 22, tzinfo=UTC)
 
 

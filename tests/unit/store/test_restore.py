@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 from tests.support.recorded import BLOG, story, write
-from tests.unit.store.making import opened, record
+from tests.unit.store.making import GOLDEN, opened, record
 
 from handoffd.engine.effects import AppendHistory, Notify, Spawn
 from handoffd.errors import Refused, StoreError
-from handoffd.store.backup import back_up, inspect
-from handoffd.store.restore import exchange, inspect_backup, made_ready
+from handoffd.store.backup import back_up, exchange, inspect, inspect_backup, made_ready
 from handoffd.store.schema import VERSION
 from handoffd.store.soundness import gaps, restores
 
-GOLDEN = Path(__file__).parents[2] / "data/journal"
 AT = datetime(2026, 2, 1, 7, 30, tzinfo=UTC)
 SPAWN = Spawn(dispatch="d1", executor="claude", story="US-1", step="bdd", attempt=1, timeout_min=5)
 TELL = Notify(notice="done", story="US-1", step="done", text="done")

@@ -12,10 +12,10 @@ import pytest
 from tests.support.playbook import shipped_rules, with_rule
 
 import handoffd
+from handoffd.store.atomic import digest_of
 from handoffd.store.codec import decode_rules
 from handoffd.store.database import open_database
-from handoffd.store.digest import digest_of
-from handoffd.store.rulebooks import RuleTexts, keep_rules
+from handoffd.store.tables import RuleTexts, keep_rules
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from handoffd.engine.requests import Aborted, Noted
 from handoffd.engine.results import Refusal
 from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status
-from handoffd.store.runs import Learned, begun, learned, verdict
+from handoffd.store.dispatches import Learned, begun, learned, verdict
 
 EARLIER = NOW - timedelta(hours=1)
 DATED = Exit(code=3, seconds=120, at=EARLIER)

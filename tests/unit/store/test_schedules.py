@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.playbook import Playbook, track_at
-from tests.unit.store.making import opened
+from tests.unit.store.making import GOLDEN, opened
 
 from handoffd.engine.requests import Started
 from handoffd.engine.track import TrackKey
@@ -102,9 +102,6 @@ async def test_what_is_in_no_settings_is_forgotten(journal: Journal) -> None:
     await journal.schedules.forget([])
     await journal.schedules.arm([], AT)
     assert await journal.schedules.of(SHOP, "a") is None
-
-
-GOLDEN = Path(__file__).parents[2] / "data" / "journal"
 
 
 async def test_a_journal_of_before_there_were_schedules_has_none(tmp_path: Path) -> None:

@@ -15,20 +15,13 @@ from handoffd.engine.track import Phase, StopReason, Track
 from handoffd.errors import NotFound, StoreError
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
-from handoffd.store import queries
+from handoffd.store import dispatches, projects, queries
+from handoffd.store.atomic import digest_of
+from handoffd.store.codec import moment
 from handoffd.store.database import open_database
-from handoffd.store.digest import digest_of
+from handoffd.store.projects import put_baseline, put_projects, put_trusted, retire_project
 from handoffd.store.records import Newcomer, Record
-from handoffd.store.tables import (
-    finish_effect,
-    moment,
-    prepare,
-    put_baseline,
-    put_projects,
-    put_trusted,
-    retire_project,
-    write_record,
-)
+from handoffd.store.tables import finish_effect, prepare, write_record
 
 STOP = StopTree(dispatch="d1", why=StopReason.TIMEOUT)
 CHECKLIST = WriteChecklist(story="US-1", task_type="story")
@@ -61,7 +54,7 @@ def test_half_a_surrogate_pair_in_a_reason_is_recorded_as_a_question_mark(db: sq
     write(db, record(after=track(status=Status.RUNNING, dispatch=dispatch())))
     write(db, record(after=track(status=Status.FAILING), why="half \ud83d of it"))
 
-    (run,) = queries.dispatches(db, None, 10)
+    (run,) = dispatches.dispatches(db, None, 10)
     assert ["half ? of it"] * 2 == [run.why, queries.events(db, 1, None, 10)[0].why]
 
 
@@ -129,7 +122,7 @@ def test_a_run_is_told_once(db: sqlite3.Connection) -> None:
         record(after=track("sdd-delta"), at=later[5], why="next step"),
     )
 
-    (run,) = queries.dispatches(db, None, 10)
+    (run,) = dispatches.dispatches(db, None, 10)
 
     assert (later[1], later[3]) == (run.started_at, run.ended_at)
     assert ("pass", "all green", Exit(code=0, seconds=60)) == (run.result, run.why, run.exit)
@@ -152,7 +145,9 @@ def test_a_verdict_closes_only_runs_of_its_own_track(db: sqlite3.Connection) -> 
         record(after=track(status=Status.FAILING)),
     )
 
-    assert {"d1": "failing", "d2": None} == {run.id: run.result for run in queries.dispatches(db, None, 10)}
+    assert {"d1": "failing", "d2": None} == {
+        run.id: run.result for run in dispatches.dispatches(db, None, 10)
+    }
 
 
 def test_an_effect_is_done_once(db: sqlite3.Connection) -> None:
@@ -190,15 +185,15 @@ def test_a_project_comes_and_goes(db: sqlite3.Connection) -> None:
     later = NOW + timedelta(days=1)
     put_projects(db, [Newcomer(root="/srv/shop", name="shop")], NOW)
     put_projects(db, [Newcomer(root="/srv/shop", name="store")], later)
-    assert [("store", NOW)] == [(project.name, project.added_at) for project in queries.projects(db)]
+    assert [("store", NOW)] == [(project.name, project.added_at) for project in projects.projects(db)]
 
     retire_project(db, "/srv/shop", later)
-    assert () == queries.projects(db)
+    assert () == projects.projects(db)
     with pytest.raises(NotFound, match="/srv/shop"):
         retire_project(db, "/srv/shop", later)
 
     put_projects(db, [Newcomer(root="/srv/shop", name="shop")], later)
-    assert [later] == [project.added_at for project in queries.projects(db)]
+    assert [later] == [project.added_at for project in projects.projects(db)]
 
 
 def test_baselines_and_trusted_texts_are_replaced(db: sqlite3.Connection) -> None:
@@ -208,11 +203,11 @@ def test_baselines_and_trusted_texts_are_replaced(db: sqlite3.Connection) -> Non
     for text in ("old", "post_check: make"):
         put_trusted(db, "/srv/shop", ".ai/step-rules.yaml", text, NOW)
 
-    assert (b"new \x00\xff", None) == tuple(queries.baseline(db, KEY, story) for story in ("US-1", "US-2"))
+    assert (b"new \x00\xff", None) == tuple(projects.baseline(db, KEY, story) for story in ("US-1", "US-2"))
     put_trusted(db, "/srv/blog", ".ai/handoffd.yaml", "", NOW)
     shop, blog = {".ai/step-rules.yaml": "post_check: make"}, {".ai/handoffd.yaml": ""}
-    assert {"/srv/shop": shop} == queries.trusted(db, ["/srv/shop"])
-    assert {"/srv/shop": shop, "/srv/blog": blog} == queries.trusted(db, None)
+    assert {"/srv/shop": shop} == projects.trusted(db, ["/srv/shop"])
+    assert {"/srv/shop": shop, "/srv/blog": blog} == projects.trusted(db, None)
 
 
 def test_moments_sort_as_text() -> None:

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
+from tests.unit.store.making import GOLDEN, KEY, NOW, dispatch, opened, record, track
 
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
+from handoffd.store.dispatches import Grouping
 from handoffd.store.journal import Journal
-from handoffd.store.usage import Grouping
 
 BLOG = TrackKey("/srv/blog")
 ONE = Usage(input_tokens=10, output_tokens=20, cache_read_tokens=30, cache_write_tokens=40)
 PAID = Usage(input_tokens=1, cost_usd=0.25, priced="provider")
 RECKONED = Usage(output_tokens=1, cost_usd=0.5, priced="table")
-GOLDEN = Path(__file__).parents[2] / "data" / "journal"
 
 
 async def ran(

@@ -20,8 +20,8 @@ import pytest
 from tests.support.eventually import eventually
 
 from handoffd.errors import StoreError
+from handoffd.store.connections import Work, Writer
 from handoffd.store.database import open_database
-from handoffd.store.writer import Work, Writer
 
 Batches = list[Sequence[object]]
 
@@ -204,7 +204,7 @@ from pathlib import Path
 from typing import Any
 from handoffd.errors import StoreError
 from handoffd.store.database import open_database
-from handoffd.store.writer import Work, Writer
+from handoffd.store.connections import Work, Writer
 
 def add(number):
     values = (str(number), "x" * 3000)

@@ -9,7 +9,7 @@ import pytest
 
 from handoffd.errors import Locked, StoreError
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.lock import acquire_project, project_lock_path
+from handoffd.store.locks import acquire_project, project_lock_path
 from handoffd.supervise.folder import Claims, Folder
 
 

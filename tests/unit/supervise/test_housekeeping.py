@@ -23,7 +23,7 @@ from tests.unit.supervise.making import NOW, House, at, dispatch_of, house, make
 
 from handoffd.engine.track import TrackKey
 from handoffd.protocol.state import Status
-from handoffd.store.gc import Cleaned
+from handoffd.store.retention import Cleaned
 from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.runfolders import prepare
 

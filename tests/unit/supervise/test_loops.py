@@ -35,7 +35,7 @@ from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
-from handoffd.store.lock import acquire, project_lock_path
+from handoffd.store.locks import acquire, project_lock_path
 from handoffd.supervise.loops import Loops, _Loop
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register

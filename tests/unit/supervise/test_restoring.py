@@ -21,7 +21,7 @@ from handoffd.protocol.document import render_state
 from handoffd.protocol.state import Status
 from handoffd.settings.model import Settings
 from handoffd.store.backup import back_up, inspect
-from handoffd.store.lock import acquire, daemon_lock_path
+from handoffd.store.locks import acquire, daemon_lock_path
 from handoffd.store.projection import write_state
 from handoffd.supervise.restoring import Request, Restoration, restore
 

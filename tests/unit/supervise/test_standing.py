@@ -21,7 +21,7 @@ from handoffd.engine.requests import Noted, Paused
 from handoffd.engine.results import Accepted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
-from handoffd.store.digest import digest_of
+from handoffd.store.atomic import digest_of
 from handoffd.store.recordings import Recordings
 from handoffd.supervise.standing import Standing
 

@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.lock import project_lock_path
+from handoffd.store.locks import project_lock_path
 from handoffd.supervise.visit import Found, visit
 
 TABLE, SETTINGS, STATE = ".ai/step-rules.yaml", ".ai/handoffd.yaml", ".ai/STATE.json"

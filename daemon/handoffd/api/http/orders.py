@@ -21,7 +21,7 @@ from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Refused
 from handoffd.reports.wording import LANGUAGES
-from handoffd.store.gc import Doomed, Size
+from handoffd.store.retention import Doomed, Size
 
 
 # --- answers -----------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from handoffd.inspection.prerequisites import PrerequisiteCheck
 from handoffd.inspection.query import ProjectStatus
 from handoffd.inspection.workspace import ListedProject
 from handoffd.metrics.exposition import MEDIA
-from handoffd.store.usage import Grouping
+from handoffd.store.dispatches import Grouping
 
 
 # --- supervised projects -----------------------------------------------------------------------------

@@ -1,10 +1,13 @@
-"""The one thread that writes to the journal, and its group commit.
+"""The journal's connections: one thread that writes, and a few that read.
 
-fsync is what a durable commit costs, and one fsync can serve everybody who waits: the thread takes
+Writing: fsync is what a durable commit costs, and one fsync can serve everybody who waits. The thread takes
 all requests that have queued up meanwhile, runs them in one transaction, and reports to the event
 loop once. Nobody pays for a neighbour: when a transaction fails, its requests are run again one by
 one, and only the culprit gets the error. A caller that is cancelled while it waits changes nothing
 for the others; its own request may still be committed.
+
+Reading: in WAL mode readers see the last commit and never wait for the writer, nor it for them. They have
+their own small thread limit, because watchers hold some of the shared one for ever.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,6 +30,7 @@ import structlog
 
 from handoffd.errors import StoreError
 from handoffd.failpoints import reached
+from handoffd.store.database import open_reader
 from handoffd.store.faults import storage_error
 
 log = structlog.get_logger(__name__)
@@ -35,9 +40,57 @@ _T = TypeVar("_T")
 Work = Callable[[sqlite3.Connection], _T]
 """What to do inside a transaction; run again from the start when a neighbour made it fail."""
 
+_READERS = 4
+"""Connections that read at the same time."""
 _LARGEST_BATCH = 512
 _ANSWERED_AT_ONCE = 4
 """How many callers go on before the event loop looks at anything else: each has a decision to show."""
+
+
+class Run(Protocol):
+    """How work gets to the database: `activity` says in an error what was being done."""
+
+    def __call__(self, activity: str, work: Work[_T], /) -> Awaitable[_T]:
+        """Return what `work` returned."""
+
+
+class Readers:
+    """A few connections, opened when needed and kept until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._limit = anyio.CapacityLimiter(_READERS)
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+
+    async def run(self, activity: str, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Return what `query` returned; StoreError when the database cannot be read."""
+        if self._closed:
+            raise StoreError(f"cannot {activity}: {self._path}: the journal is closed")
+        return await anyio.to_thread.run_sync(self._ask, activity, query, limiter=self._limit)
+
+    def close(self) -> None:
+        """Close the connections; one in use is closed when its question is answered."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _ask(self, activity: str, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            connection = self._idle.pop() if self._idle else open_reader(self._path)
+        except (OSError, sqlite3.Error) as error:
+            raise storage_error(activity, self._path, error) from error
+        try:
+            answer = query(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise storage_error(activity, self._path, error) from error
+            raise
+        self._idle.append(connection)
+        if self._closed:
+            self.close()
+        return answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
