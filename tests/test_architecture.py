@@ -19,9 +19,8 @@ from tests.support.generate import ROOT, drifted
 from tests.support.jsonschemas import complaints
 
 from handoffd.api.verbs import VERBS
-from handoffd.engine.effects import Effect
+from handoffd.engine.decision import Effect, Result
 from handoffd.engine.events import Event
-from handoffd.engine.results import Result
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.execute import registry
 from handoffd.execute.registry import load_book, shipped_layer
@@ -30,7 +29,8 @@ from handoffd.protocol import yamltext
 from handoffd.protocol.handoff import FileMark, Found, HandoffMark
 from handoffd.protocol.handoff_text import handoff_pieces
 from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
-from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 from handoffd.settings.model import ProjectSettings, Settings

@@ -40,7 +40,8 @@ from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.table import shipped_layers
 from handoffd.notify.notifier import Notifier
-from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings.model import LogSettings, SchedulingSettings, Settings

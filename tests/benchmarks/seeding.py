@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 
+from handoffd.engine.decision import Accepted
 from handoffd.engine.requests import Noted
-from handoffd.engine.results import Accepted
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.inspection.table import read_texts
 from handoffd.protocol.document import parse_state

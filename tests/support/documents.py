@@ -27,17 +27,18 @@ from tests.support.systemd_cases import cases
 
 from handoffd.api.arguments import EVENTS
 from handoffd.api.verbs import VERBS, VerbSpec
-from handoffd.engine.effects import Effect
+from handoffd.engine.decide import ANY, TRANSITIONS, diagram
+from handoffd.engine.decision import Effect, Result
 from handoffd.engine.ends import POLICIES, End, OwnEnd, Then
-from handoffd.engine.events import Fact, Verb
-from handoffd.engine.results import Result
-from handoffd.engine.transitions import ANY, TRANSITIONS, diagram
+from handoffd.engine.events import Fact
+from handoffd.engine.requests import Verb
 from handoffd.engine.views import ProjectView, TrackView
 from handoffd.execute.capabilities import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.handoff import FrontMatter
-from handoffd.protocol.rulebook import Layer, build_rulebook, sensitive_view
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook, sensitive_view
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
 from handoffd.settings.paths import shared

@@ -21,8 +21,7 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.caps import Finding
-from handoffd.engine.ends import FREE_REPEATS, End, Fault
+from handoffd.engine.ends import FREE_REPEATS, End, Fault, Limit
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
@@ -33,18 +32,21 @@ from handoffd.engine.events import (
     DispatchFailed,
     Event,
     ExecutorExited,
+    ExecutorQuiet,
+    ExecutorStalled,
     ExecutorStarted,
     Exit,
     HandoffArrived,
     HandoffSettled,
     Interrupted,
     NoticeGivenUp,
+    PostCheck,
     Restored,
+    Silence,
     SpawnRefused,
     StateEdited,
+    TestEvidence,
 )
-from handoffd.engine.limits import Limit
-from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -71,9 +73,8 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import HeldEdit, Ledger, Parked, Phase, Queued, StopReason, Track
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Finding, Usage
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import RuleBook

@@ -13,15 +13,22 @@ from functools import lru_cache
 from typing import Any
 
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
-from handoffd.engine.effects import Effect, Notify
-from handoffd.engine.events import Advanced, ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.decision import Decision, Effect, Notify, Refusal
+from handoffd.engine.events import (
+    Advanced,
+    ChecksFinished,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    PostCheck,
+    TestEvidence,
+)
 from handoffd.engine.requests import Started
-from handoffd.engine.results import Refusal
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track
 from handoffd.protocol.handoff import Absent, FileMark, Found, Handoff, HandoffMark, Reading
-from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason, State, Status, TestCounts
 from handoffd.settings.paths import shared

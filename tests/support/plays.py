@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from handoffd.engine.decide import decide
+from handoffd.engine.decision import Result
 from handoffd.engine.events import Advanced, DeadlinePassed, Event, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.requests import Approved, Initialised, Paused, Resumed, Retried, Started
-from handoffd.engine.results import Result
 from handoffd.engine.track import Track
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.handoff import Absent, Found, Handoff, Reading

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from handoffd.engine.events import Verb
-from handoffd.engine.measurements import PostCheck
-from handoffd.engine.requests import Initialised, PromptTaken
-from handoffd.engine.results import Accepted, Dispatched, Result
+from handoffd.engine.decision import Accepted, Dispatched, Result
+from handoffd.engine.events import PostCheck
+from handoffd.engine.requests import Initialised, PromptTaken, Verb
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import (
     AccountView,

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
 from handoffd.engine.commands import command_for
-from handoffd.engine.events import Verb
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -32,6 +31,7 @@ from handoffd.engine.requests import (
     Retried,
     RolledBack,
     Skipped,
+    Verb,
 )
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import Reason

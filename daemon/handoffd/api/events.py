@@ -20,11 +20,9 @@ import anyio
 from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
-from handoffd.engine.caps import UNITS, amount
 from handoffd.engine.commands import addressed as for_project
-from handoffd.engine.events import Exit
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.usage import TOKEN_KINDS, Usage, footprint_in_words, usage_in_words
+from handoffd.engine.events import Exit, TestEvidence
+from handoffd.engine.usage import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words, usage_in_words
 from handoffd.errors import StoreError
 from handoffd.store.journal import Journal
 from handoffd.store.records import Backlog, Standing, StoredEvent, StoredRun

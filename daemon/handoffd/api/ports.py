@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from handoffd.engine.events import Verb
-from handoffd.engine.measurements import PostCheck
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
+from handoffd.engine.events import PostCheck
+from handoffd.engine.requests import Verb
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import (
     AccountView,

@@ -48,7 +48,7 @@ from handoffd.engine.views import (
     ScheduleView,
     SlotsView,
 )
-from handoffd.engine.waiting import still_waits
+from handoffd.engine.wording import still_waits
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed

@@ -28,10 +28,9 @@ from handoffd.api.verbs import Arguments, VerbSpec
 from handoffd.clock import Clock
 from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.commands import command_for
-from handoffd.engine.events import Verb
-from handoffd.engine.measurements import PostCheck
-from handoffd.engine.requests import Initialised, Started
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
+from handoffd.engine.events import PostCheck
+from handoffd.engine.requests import Initialised, Started, Verb
 from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
 from handoffd.inspection.finished import finished_before

@@ -18,22 +18,10 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
-from handoffd.engine.caps import (
-    NO_CAP,
-    SCOPES,
-    SHARED,
-    Cap,
-    Caps,
-    Finding,
-    Scope,
-    findings,
-    still_in_force,
-    tighter,
-    widened,
-)
 from handoffd.engine.events import CapReached, Event
+from handoffd.engine.limits import findings, still_in_force, tighter, widened
 from handoffd.engine.track import Phase, Track, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import NO_CAP, SCOPES, SHARED, Cap, Caps, Finding, Scope, Usage
 from handoffd.notify.notice import Notice
 from handoffd.notify.notices import cap_notice, unpriced_notice
 from handoffd.protocol.state import Status

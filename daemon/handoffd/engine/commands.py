@@ -1,8 +1,12 @@
 """Commands for people to type, as templates: `{project}` stands for the project they are about.
 
-The engine knows which command comes next and no paths; those who show it know the path. So both ends
-meet here, and every command that a person is shown is made by `command` and completed by `addressed`.
-Words in capitals (`STORY`, `STEP`, `TEXT`) are for the person to fill in. Standard library only.
+The engine knows which command comes next and no paths; what shows it knows the path. So both ends meet
+here, and every command that a person is shown is made by `command` and completed by `addressed`. Words in
+capitals (`STORY`, `STEP`, `TEXT`) are for the person to fill in.
+
+A file of its own, because `handoffd status` loads it and is to be quick: it imports `shlex` and nothing
+else, not even `typing`. What the engine says beside commands, and which command it advises, is in
+`wording.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from shlex import quote
 
 PROJECT = "{project}"
+"""Where the path goes; quoted for a shell, also one that holds blanks or quotes."""
 
 
 def command(verb: str, *words: str) -> str:
@@ -25,6 +30,11 @@ def addressed(text: str, root: str) -> str:
 def command_for(root: str, verb: str, *words: str) -> str:
     """Return a command for the project at `root`, ready to be typed."""
     return addressed(command(verb, *words), root)
+
+
+def approving(story: str | None) -> str:
+    """Return what opens the gate a story waits at, and no other's: it may be typed hours later."""
+    return command("approve", *(() if story is None else ("--story", story)))
 
 
 def mending(root: str, condition: str) -> str | None:

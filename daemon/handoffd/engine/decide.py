@@ -1,34 +1,28 @@
-"""The state machine: `decide(track, event, rules, now)`, a function of its arguments.
+"""The state machine: `decide(track, event, rules, now)`, a function of its arguments, and its two tables.
 
-The table in `transitions` says what may happen to a track in which status; this module looks it up,
-hands the event to the rule that knows it, and asserts that the rule stayed within the table. The
-rules live by subject: `verbs`, `starting` and `queueing` (people), `dispatching` (a track's turn),
-`judging` and `verdict` (the end of an attempt), `routing` (what follows), `edits` (STATE.json changed by
-others).
+Theory of operation. A track is always in exactly one of seven conditions: not yet initialised, or one of
+the six statuses of STATE.json. Events arrive one at a time; `decide` looks the pair (condition, event) up
+in `TRANSITIONS` *before* it does anything else. A pair that is missing changes nothing: a verb is refused,
+a fact is stale and ignored. A pair that is there names every status the track may have afterwards. The
+rule that `RULES` has for the event makes the decision, and `decide` asserts that it ended in one of them,
+so a rule that would leave the table is a crash in a test and never a wrong STATE.json.
+
+The end of a pipeline is a step (`done`, with status `pass`), not a status. How far a running attempt has
+come (baseline, starting, executing, stopping, checking) is the phase of its dispatch: STATE says `running`
+throughout, because other tools know no finer word.
+
+The diagram in docs/protocol.md is drawn from `TRANSITIONS` by `diagram()`, and the tests walk all of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import assert_never
+from typing import Any, Final
 
-from handoffd.engine import (
-    aftermath,
-    budgeting,
-    dispatching,
-    edits,
-    handing,
-    judging,
-    parking,
-    queueing,
-    stalling,
-    starting,
-    verbs,
-)
-from handoffd.engine.advice import next_command, way_on
-from handoffd.engine.changing import changed
+from handoffd.engine import dispatching, faults, judging, limits, starting, stops, verbs
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Basis, Decision, Ground, Situation, UnknownStepError
+from handoffd.engine.decision import Basis, Decision, Finished, Ground, Refusal, Situation, UnknownStepError
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
@@ -39,8 +33,9 @@ from handoffd.engine.events import (
     DispatchFailed,
     Event,
     ExecutorExited,
+    ExecutorQuiet,
+    ExecutorStalled,
     ExecutorStarted,
-    Fact,
     HandoffArrived,
     HandoffSettled,
     Interrupted,
@@ -48,7 +43,6 @@ from handoffd.engine.events import (
     Restored,
     SpawnRefused,
     StateEdited,
-    Verb,
 )
 from handoffd.engine.requests import (
     Aborted,
@@ -76,15 +70,206 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
-from handoffd.engine.results import Finished, Refusal
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled
-from handoffd.engine.track import StopReason, Track
-from handoffd.engine.transitions import TRANSITIONS
-from handoffd.engine.wording import ask_human, notice_given_up, refuse
+from handoffd.engine.track import Track, changed
+from handoffd.engine.wording import ask_human, next_command, notice_given_up, refuse, way_on
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
+# --- the tables ---------------------------------------------------------------------------------------
+P, R, OK, F, H, T = (
+    Status.PENDING,
+    Status.RUNNING,
+    Status.PASS,
+    Status.FAILING,
+    Status.NEEDS_HUMAN,
+    Status.TIMEOUT,
+)
+ANY: Final = frozenset(Status)
 
+
+def _set(*statuses: Status) -> frozenset[Status]:
+    return frozenset(statuses)
+
+
+AT_REST: Final = ANY - {R}
+
+
+def _resting(status: Status) -> dict[str, frozenset[Status]]:
+    """Return what can happen to a track while nothing of it runs."""
+    same = _set(status)
+    return {
+        "started": AT_REST,  # a parked story is taken up again as it was set aside
+        "retried": _set(P),
+        "skipped": _set(OK),
+        "aborted": _set(H),
+        "paused": same,
+        "resumed": same,
+        "noted": same,
+        "notice_given_up": same,
+        "cause_ended": same,
+        "executor_chosen": same,
+        "limit_lifted": same,
+        "budget_raised": same,
+        "rolled_back": _set(P),
+        "level_chosen": same,
+        "post_checked": same,
+        "backlog_moved": same,
+        "backlog_edited": same,
+        "backlog_removed": same,
+        "auto_continue_chosen": same,
+        "continued": AT_REST,  # the same holds where the backlog's next one was set aside
+        "restored": same,
+        "state_edited": ANY,
+        "edit_confirmed": ANY,
+    }
+
+
+_FROM_OUTSIDE: Final = frozenset({"state_edited", "edit_confirmed"})
+
+_GATE: Final = {"approved": _set(OK), "rejected": _set(F)}
+
+TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
+    None: {
+        "initialised": _set(P),
+        "state_edited": ANY,
+    },
+    P: {
+        **_resting(P),
+        **_GATE,
+        "advanced": AT_REST | {R},  # without a story, the next one may have been set aside
+        "prompt_taken": _set(P, R, H),
+        "dispatch_failed": _set(P, H),
+    },
+    R: {
+        "started": _set(R),
+        "aborted": _set(R, H),
+        "paused": _set(R),
+        "resumed": _set(R),
+        "noted": _set(R),
+        "notice_given_up": _set(R),
+        "cause_ended": _set(R),
+        "executor_chosen": _set(R),
+        "limit_lifted": _set(R),
+        "budget_raised": _set(R),
+        "level_chosen": _set(R),
+        "post_checked": _set(R),
+        "backlog_moved": _set(R),
+        "backlog_edited": _set(R),
+        "backlog_removed": _set(R),
+        "auto_continue_chosen": _set(R),
+        "prompt_taken": _set(R, T),
+        "advanced": _set(R),
+        "baseline_measured": _set(R, H),
+        "executor_started": _set(R),
+        "spawn_refused": _set(P, H),
+        "handoff_settled": _set(R),
+        "deadline_passed": _set(R, T),
+        "cap_reached": _set(R),
+        "executor_quiet": _set(R),
+        "executor_stalled": _set(R),
+        "interrupted": _set(R),
+        "restored": _set(R, P),
+        "executor_exited": _set(R, P, OK, F, H, T),
+        "checks_finished": _set(OK, F, H),
+        "handoff_arrived": _set(R, OK, F, H),
+        "state_edited": ANY,
+        "edit_confirmed": ANY,
+    },
+    OK: {
+        **_resting(OK),
+        "resumed": AT_REST,
+        "reopened": _set(P),
+        "prompt_taken": AT_REST | {R},
+        "advanced": AT_REST | {R},  # the end of a custom task gives a parked story back as it was
+        "dispatch_failed": _set(P, H),
+    },
+    F: {
+        **_resting(F),
+        "prompt_taken": _set(F, R, H),
+        "advanced": _set(P, F, R, H),  # pending: where it led to must wait for a budget
+        "dispatch_failed": _set(P, H),
+    },
+    H: {
+        **_resting(H),
+        **_GATE,
+        "prompt_taken": _set(H),
+        "advanced": _set(H),
+    },
+    T: {
+        **_resting(T),
+        "prompt_taken": _set(T, R, H),
+        "advanced": _set(P, T, R, H),
+        "dispatch_failed": _set(P, H),
+    },
+}
+
+Rule = Callable[[Situation, Any], Decision]
+"""What makes the decision about one kind of event; its second parameter is of that kind."""
+
+RULES: Final[Mapping[type[Event], Rule]] = {
+    Initialised: verbs.initialise,
+    Started: starting.start,
+    Approved: verbs.approve,
+    Rejected: verbs.reject,
+    Retried: verbs.retry,
+    Skipped: verbs.skip,
+    Aborted: verbs.abort,
+    Paused: verbs.pause,
+    Resumed: verbs.resume,
+    Noted: verbs.note,
+    RolledBack: verbs.roll_back,
+    Reopened: verbs.reopen,
+    EditConfirmed: verbs.edit_confirmed,
+    ExecutorChosen: verbs.use,
+    LimitLifted: limits.lift,
+    BudgetRaised: limits.raise_budget,
+    PromptTaken: dispatching.hand_out,
+    LevelChosen: verbs.choose_level,
+    PostChecked: verbs.post_checked,
+    Continued: starting.go_on,
+    BacklogMoved: starting.move,
+    BacklogEdited: starting.edit,
+    BacklogRemoved: starting.remove,
+    AutoContinueChosen: starting.choose_auto_continue,
+    Advanced: dispatching.advance,
+    DispatchFailed: dispatching.dispatch_failed,
+    BaselineMeasured: dispatching.baseline_measured,
+    ExecutorStarted: dispatching.executor_started,
+    SpawnRefused: judging.spawn_refused,
+    HandoffSettled: stops.handoff_settled,
+    DeadlinePassed: stops.deadline_passed,
+    CapReached: stops.cap_reached,
+    ExecutorQuiet: stops.executor_quiet,
+    ExecutorStalled: stops.executor_stalled,
+    Interrupted: stops.interrupted,
+    ExecutorExited: judging.executor_exited,
+    ChecksFinished: judging.checks_finished,
+    HandoffArrived: judging.handoff_arrived,
+    StateEdited: verbs.state_edited,
+    Restored: verbs.restored,
+    NoticeGivenUp: notice_given_up,
+    CauseEnded: faults.cause_ended,
+}
+"""What decides on each kind of event, once `TRANSITIONS` has let it through."""
+
+
+def diagram() -> str:
+    """Return the table as a Mermaid state diagram; facts that change no status are left out."""
+    lines = ["stateDiagram-v2", "    [*] --> pending: initialised"]
+    for status, facts in TRANSITIONS.items():
+        if status is None:
+            continue
+        arrows: dict[Status, list[str]] = {}
+        for fact, targets in facts.items():
+            if fact in _FROM_OUTSIDE:
+                continue  # an edit may lead anywhere; drawn, it would hide the rest
+            for target in targets - {status}:
+                arrows.setdefault(target, []).append(fact)
+        lines += [f"    {status} --> {to}: {', '.join(arrows[to])}" for to in Status if to in arrows]
+    return "\n".join(lines) + "\n"
+
+
+# --- the machine --------------------------------------------------------------------------------------
 def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decision:
     """Return the next track and what must be done about it. Same input, same output."""
     goes_on = isinstance(event, Advanced) and event.auto_continue
@@ -115,9 +300,7 @@ def _decide(situation: Situation, event: Event) -> Decision:
     if _is_stale(track, event):
         return refuse(situation, "STALE_FACT", f"{event.kind} is about another dispatch")
     try:
-        decision = (
-            _rule_for_verb(situation, event) if isinstance(event, Verb) else _rule_for_fact(situation, event)
-        )
+        decision = RULES[type(event)](situation, event)
     except UnknownStepError as missing:
         return _unknown_step(situation, event, str(missing))
     after = decision.track.state
@@ -181,107 +364,3 @@ def _unknown_step(situation: Situation, event: Event, step: str) -> Decision:
         status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.now
     )
     return ask_human(situation.at(track), message, why=f"{remedy}, then try again")
-
-
-def _rule_for_verb(situation: Situation, event: Verb) -> Decision:
-    match event:
-        case Initialised():
-            return verbs.initialise(situation, event)
-        case Started():
-            return starting.start(situation, event)
-        case Approved():
-            return verbs.approve(situation, event)
-        case Rejected():
-            return verbs.reject(situation, event)
-        case Retried():
-            return verbs.retry(situation, event)
-        case Skipped():
-            return verbs.skip(situation, event)
-        case Aborted():
-            return verbs.abort(situation, event)
-        case Paused():
-            return verbs.pause(situation, event)
-        case Resumed():
-            return verbs.resume(situation, event)
-        case Noted():
-            return verbs.note(situation, event)
-        case RolledBack():
-            return verbs.roll_back(situation, event)
-        case Reopened():
-            return verbs.reopen(situation, event)
-        case EditConfirmed():
-            return edits.edit_confirmed(situation, event)
-        case ExecutorChosen():
-            return verbs.use(situation, event)
-        case LimitLifted():
-            return parking.lift(situation, event)
-        case BudgetRaised():
-            return budgeting.raise_budget(situation, event)
-        case PromptTaken():
-            return handing.hand_out(situation, event)
-        case LevelChosen():
-            return handing.choose_level(situation, event)
-        case PostChecked():
-            return handing.post_checked(situation, event)
-        case Continued():
-            return queueing.go_on(situation, event)
-        case BacklogMoved():
-            return queueing.move(situation, event)
-        case BacklogEdited():
-            return queueing.edit(situation, event)
-        case BacklogRemoved():
-            return queueing.remove(situation, event)
-        case AutoContinueChosen():
-            return queueing.choose_auto_continue(situation, event)
-        case _:
-            assert_never(event)
-
-
-def _rule_for_fact(situation: Situation, event: Fact) -> Decision:
-    match event:
-        case Advanced():
-            return dispatching.advance(situation, event)
-        case DispatchFailed():
-            return dispatching.dispatch_failed(situation, event)
-        case BaselineMeasured():
-            return _unless_aborted(situation) or dispatching.baseline_measured(situation, event)
-        case ExecutorStarted():
-            return dispatching.executor_started(situation, event)
-        case SpawnRefused():
-            return _unless_aborted(situation) or judging.spawn_refused(situation, event)
-        case HandoffSettled():
-            return judging.handoff_settled(situation, event)
-        case DeadlinePassed():
-            return judging.deadline_passed(situation, event)
-        case CapReached():
-            return judging.cap_reached(situation, event)
-        case ExecutorQuiet():
-            return stalling.executor_quiet(situation, event)
-        case ExecutorStalled():
-            return stalling.executor_stalled(situation, event)
-        case Interrupted():
-            return judging.interrupted(situation, event)
-        case ExecutorExited():
-            return judging.executor_exited(situation, event)
-        case ChecksFinished():
-            return judging.checks_finished(situation, event)
-        case HandoffArrived():
-            return handing.handoff_arrived(situation, event)
-        case StateEdited():
-            return edits.state_edited(situation, event)
-        case Restored():
-            return edits.restored(situation, event)
-        case NoticeGivenUp():
-            return notice_given_up(situation, event)
-        case CauseEnded():
-            return aftermath.cause_ended(situation, event)
-        case _:
-            assert_never(event)
-
-
-def _unless_aborted(situation: Situation) -> Decision | None:
-    """Return the end of a dispatch that was aborted before its executor ran, if it was."""
-    dispatch = situation.dispatch
-    if dispatch.stop is not StopReason.ABORT:
-        return None
-    return judging.aborted(situation, dispatch.stopped_by or "a person")

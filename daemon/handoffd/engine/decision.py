@@ -1,18 +1,218 @@
-"""What `decide` returns, and the small vocabulary its rules are written in."""
+"""What `decide` returns, and the small vocabulary its rules are written in.
+
+- A *result* is what the asker is told: the JSON of the CLI and of the control API. It carries
+  `caller_instruction`, one sentence that tells an LLM caller what is true now and what to do next, and
+  `next_command`, what a person would type next. Both hold `{project}` in place of the project's path
+  (`commands.py`).
+- An *effect* is an order, in the imperative: what must be done about a decision. It carries what it needs
+  to be given twice without harm: after a crash every order that is not marked done is performed again,
+  under the same dispatch id.
+- A *ground* is the row of a table, or the limit, that a decision rests on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
-from handoffd.engine.changing import changed
-from handoffd.engine.effects import Effect
-from handoffd.engine.results import Result
-from handoffd.engine.track import Dispatch, Ledger, Track
-from handoffd.protocol.rules import DONE, Pipeline, Rule, RuleBook
+from handoffd.engine.track import Dispatch, Ledger, StopReason, Track, changed
+from handoffd.protocol.rules import DONE, Expectation, Pipeline, Rule, RuleBook
 from handoffd.protocol.state import State
 
 
+# --- results: what is said to the asker ---------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Dispatched:
+    """An executor is being started."""
+
+    project: str
+    story: str | None
+    step: str
+    attempt: int
+    dispatch: str
+    caller_instruction: str
+    next_command: str | None = None
+    type: Literal["dispatched"] = "dispatched"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The story is done."""
+
+    story: str | None
+    summary: str
+    caller_instruction: str
+    next_command: str | None = None
+    next_story: str | None = None
+    review_suggested: bool = False
+    """Three stories have ended, or were reopened, since a review of the whole project was suggested last."""
+    type: Literal["done"] = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedsHuman:
+    """A person must act."""
+
+    step: str
+    message: str
+    caller_instruction: str
+    next_command: str | None = None
+    review: tuple[str, ...] = ()
+    type: Literal["needs_human"] = "needs_human"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocked:
+    """Nothing can be dispatched until something else changes."""
+
+    step: str
+    reason: str
+    caller_instruction: str
+    next_command: str | None = None
+    type: Literal["blocked"] = "blocked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlreadyRunning:
+    """An attempt is in flight."""
+
+    step: str
+    elapsed_min: float
+    last_error: str | None
+    caller_instruction: str
+    next_command: str | None = None
+    type: Literal["already_running"] = "already_running"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOut:
+    """The attempt ran out of time."""
+
+    step: str
+    elapsed_min: float
+    message: str
+    caller_instruction: str
+    next_command: str | None = None
+    type: Literal["timeout"] = "timeout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """The event was refused or ignored; nothing changed. `recoverable`: asking later may work."""
+
+    code: str
+    message: str
+    caller_instruction: str
+    next_command: str | None = None
+    step: str | None = None
+    recoverable: bool = True
+    type: Literal["error"] = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """The event was taken; the track stands at `step` with `status`."""
+
+    step: str
+    status: str
+    message: str
+    caller_instruction: str
+    next_command: str | None = None
+    type: Literal["accepted"] = "accepted"
+
+
+Result = Dispatched | Finished | NeedsHuman | Blocked | AlreadyRunning | TimedOut | Refusal | Accepted
+
+
+# --- effects: what must be done -----------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureBaseline:
+    """Run the project's tests before the story's first red step, and keep the results."""
+
+    dispatch: str
+    story: str | None
+    kind: Literal["measure_baseline"] = "measure_baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """Start the executor for the dispatch whose prompt has been prepared."""
+
+    dispatch: str
+    executor: str
+    story: str | None
+    step: str
+    attempt: int
+    timeout_min: float
+    session: str | None = None
+    """The agent's session to continue; None: a fresh one."""
+    kind: Literal["spawn"] = "spawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTree:
+    """End the executor of a dispatch and everything it started."""
+
+    dispatch: str
+    why: StopReason
+    kind: Literal["stop_tree"] = "stop_tree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChecks:
+    """Measure what the executor claimed. `tests` None: no tests; `post_check` None: no check."""
+
+    dispatch: str
+    story: str | None
+    step: str
+    attempt: int
+    tests: Expectation | None
+    check_timeout_min: float
+    post_check: str | None
+    post_check_timeout_s: float
+    kind: Literal["run_checks"] = "run_checks"
+
+
+NoticeKind = Literal["needs_human", "timeout", "blocked", "done", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Tell a person. `action` is the next command to type, with `{project}` for its path."""
+
+    notice: NoticeKind
+    story: str | None
+    step: str
+    text: str
+    why: str | None = None
+    action: str | None = None
+    review: tuple[str, ...] = ()
+    """Files a person should look at, as path templates of the step table."""
+    kind: Literal["notify"] = "notify"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteChecklist:
+    """Create .ai/CHECKLIST.md for a story that starts."""
+
+    story: str
+    task_type: str
+    kind: Literal["write_checklist"] = "write_checklist"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendHistory:
+    """Append one entry to .ai/history.md (a reopening; nothing else is ours to write there)."""
+
+    text: str
+    kind: Literal["append_history"] = "append_history"
+
+
+Effect = MeasureBaseline | Spawn | StopTree | RunChecks | Notify | WriteChecklist | AppendHistory
+
+
+# --- grounds and decisions ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """What a decision rests on: a row of a table or a limit, and what it says.
@@ -23,6 +223,17 @@ class Ground:
 
     rule: str
     value: str
+
+
+def row(step: str, key: str, value: object) -> Ground:
+    """Return the ground that a value of a step's rule is."""
+    said = str(value).lower() if isinstance(value, bool) else str(value)
+    return Ground(rule=f"steps.{step}.{key}", value=said)
+
+
+def ground(rule: str, value: object) -> Ground:
+    """Return a ground that is in no step table: a setting, a limit of the engine, a story's own field."""
+    return Ground(rule=rule, value=str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +270,6 @@ class Decision:
         return changed(self, grounds=(*grounds, *self.grounds))
 
 
-def row(step: str, key: str, value: object) -> Ground:
-    """Return the ground that a value of a step's rule is."""
-    said = str(value).lower() if isinstance(value, bool) else str(value)
-    return Ground(rule=f"steps.{step}.{key}", value=said)
-
-
-def ground(rule: str, value: object) -> Ground:
-    """Return a ground that is in no step table: a setting, a limit of the engine, a story's own field."""
-    return Ground(rule=rule, value=str(value))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     """A track at what comes next, and what led it there. `why` is None when it did not move."""
@@ -79,6 +279,7 @@ class Moved:
     grounds: tuple[Ground, ...] = ()
 
 
+# --- what a rule looks at -----------------------------------------------------------------------------
 class UnknownStepError(Exception):
     """The track stands at a step that the step table does not have."""
 

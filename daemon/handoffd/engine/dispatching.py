@@ -1,30 +1,54 @@
-"""A track's turn: what `advance` does, in the order of the protocol, §4."""
+"""A track's turn, in the order of the protocol, §4: to a dispatch, a gate, a wait or the end of the story.
+
+At level 2 the daemon takes the turn (`advance`). At level 1 a person or another tool takes the prompt of
+it (`hand_out`): from then on the attempt is theirs, STATE says `running`, no process of ours runs, and
+the hand-off that they leave is judged like any other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from handoffd.engine.advice import next_command, raising
-from handoffd.engine.aftermath import faulty
 from handoffd.engine.backlog import unasked
-from handoffd.engine.budgeting import cap_ground, news_of
-from handoffd.engine.caps import SHARED, Finding
-from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Ground, Moved, Situation, gate_ground, ground, row
-from handoffd.engine.effects import MeasureBaseline, Spawn
-from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted
-from handoffd.engine.queueing import start_from_backlog, taken_up
-from handoffd.engine.results import AlreadyRunning, Blocked, Dispatched, TimedOut
+from handoffd.engine.decision import (
+    AlreadyRunning,
+    Blocked,
+    Decision,
+    Dispatched,
+    Ground,
+    MeasureBaseline,
+    Moved,
+    NeedsHuman,
+    Situation,
+    Spawn,
+    TimedOut,
+    gate_ground,
+    ground,
+    row,
+)
+from handoffd.engine.events import (
+    Advanced,
+    BaselineMeasured,
+    DispatchFailed,
+    ExecutorStarted,
+)
+from handoffd.engine.faults import faulty
+from handoffd.engine.limits import cap_ground, news_of
+from handoffd.engine.requests import PromptTaken
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, next_parked
-from handoffd.engine.track import Dispatch, Phase, Track
+from handoffd.engine.starting import start_from_backlog, taken_up
+from handoffd.engine.track import Dispatch, Phase, StopReason, Track, changed
+from handoffd.engine.usage import SHARED, Finding
 from handoffd.engine.wording import (
     Printed,
     accept,
     ask_human,
     limit_in_words,
+    next_command,
     notice,
+    raising,
     refuse,
     time_in_words,
     with_line,
@@ -36,10 +60,12 @@ from handoffd.protocol.story import expand
 _RESTED: Final = frozenset({Status.PENDING, Status.PASS})
 """Without a story in flight, a track in any other status waits for a person."""
 
+
 HANDOFF_MIN = 5.0
 """The most minutes that an executor has for just its hand-off."""
 
 
+# --- a track's turn -----------------------------------------------------------------------------------
 def advance(situation: Situation, event: Advanced) -> Decision:
     """Take the track as far as it goes: to a dispatch, a gate, a wait or its end."""
     if (waits := without_story(situation)) is not None:
@@ -203,6 +229,7 @@ def _to_review(situation: Situation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(expand(name, story) for name in names))
 
 
+# --- a dispatch of ours -------------------------------------------------------------------------------
 def _dispatch(situation: Situation, event: Advanced) -> Decision:
     state, rule, ledger = situation.state, situation.rule, situation.ledger
     if event.over is not None:
@@ -307,6 +334,8 @@ def dispatch_failed(situation: Situation, event: DispatchFailed) -> Decision:
 
 def baseline_measured(situation: Situation, event: BaselineMeasured) -> Decision:
     """Start the executor now that it is known how the tests stood before it."""
+    if (ended := abort_ordered(situation)) is not None:
+        return ended
     dispatch, state = situation.dispatch, situation.state
     if dispatch.phase is not Phase.BASELINE:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} has its baseline")
@@ -331,6 +360,60 @@ def executor_started(situation: Situation, event: ExecutorStarted) -> Decision:
     return accept(track, f"{dispatch.executor} runs as process {event.pid}")
 
 
+# --- a step that a person or another tool does (level 1) ----------------------------------------------
+def hand_out(situation: Situation, event: PromptTaken) -> Decision:
+    """Take the track as far as it goes; where that is a dispatch, the step is theirs who asked."""
+    if (overdue := _overdue(situation)) is not None:
+        return overdue
+    if not _sets_up(situation) and (waits := without_story(situation)) is not None:
+        return waits
+    return take_turn(
+        situation,
+        event.unmet,
+        lambda here: _hand_out(situation, here, event),
+        keeps_gate=event.keeps_gate,
+    )
+
+
+def _sets_up(situation: Situation) -> bool:
+    """Return whether it is the project itself that is to be set up: that is no story's step."""
+    state = situation.state
+    return state.step == situation.pipeline(state.task_type).bootstrap
+
+
+def _overdue(situation: Situation) -> Decision | None:
+    """Return the end of an attempt of others that has had its time: they may have no daemon to end it."""
+    state = situation.state
+    theirs = state.status is Status.RUNNING and situation.ledger.dispatch is None
+    if not theirs or state.dispatched_at is None or not state.timeout_min:
+        return None
+    elapsed_min = (situation.now - state.dispatched_at).total_seconds() / 60
+    if elapsed_min <= state.timeout_min:
+        return None
+    return timed_out(situation, elapsed_min, "no hand-off came in time", short=elapsed_min < 1)
+
+
+def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> Decision:
+    if situation.ledger.automatic:
+        advice = command("level", "1")
+        message = "handoffd dispatches this project itself (level 2); its steps are yours at level 1"
+        return refuse(before, "SUPERVISED", message, advice)
+    track = situation.track.with_state(
+        status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None
+    ).with_ledger(told=None, session=None, handed_out=event.dispatch)
+    state = situation.state
+    result = Dispatched(
+        project=state.project, story=state.story, step=state.step, attempt=state.attempt,
+        dispatch=event.dispatch, next_command=command("apply"),
+        caller_instruction=f"{state.step} attempt {state.attempt} is yours: have its prompt carried out, to"
+        " where .ai/HANDOFF.md is written; then hand it in, and go to no other step before",
+    )  # fmt: skip
+    why = f"{state.step} attempt {state.attempt} of {state.max_attempts} was taken by {event.by}"
+    limit = row(state.step, "timeout_min", f"{situation.rule.timeout_min:g}")
+    return Decision(track=track, result=result, why=why, grounds=(limit,))
+
+
+# --- ends that need no judgement ----------------------------------------------------------------------
 def timed_out(
     situation: Situation, elapsed_min: float, why: str, printed: Printed | None = None, *, short: bool
 ) -> Decision:
@@ -362,3 +445,29 @@ def timed_out(
     following = next_command(track, situation.rules)
     told = decision.also(notice(track, "timeout", message, why=why, action=following))
     return told.because(row(state.step, "timeout_min", f"{state.timeout_min:g}"))
+
+
+def abort_ordered(situation: Situation) -> Decision | None:
+    """Return the end of the story where a person ordered it during this dispatch, which is over now."""
+    dispatch = situation.dispatch
+    return (
+        aborted(situation, dispatch.stopped_by or "a person") if dispatch.stop is StopReason.ABORT else None
+    )
+
+
+def aborted(situation: Situation, by: str) -> Decision:
+    """Close the track."""
+    message = f"aborted by {by}"
+    track = (
+        situation.track.without_dispatch()
+        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.over_at)
+        .with_ledger(closed=True, held_edit=None)
+    )
+    following = next_command(track, situation.rules)
+    result = NeedsHuman(
+        step=situation.state.step,
+        message=message,
+        next_command=following,
+        caller_instruction=f"{message}; next: {following}",
+    )
+    return Decision(track=track, result=result, why=message)

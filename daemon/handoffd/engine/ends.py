@@ -1,8 +1,9 @@
 """How the run of an executor can end, and what follows when it left no valid hand-off.
 
 A hand-off that is there is heard however the run ended. Without one the class of the end decides, by one
-row of a table. Every row is bounded: repetitions that cost no attempt are counted in a row, whatever they
-were for, and whatever comes after them either costs an attempt or waits for a person or a time.
+row of `POLICIES`. Every row is bounded: repetitions that cost no attempt are counted in a row, whatever
+they were for, and what comes after them either costs an attempt or waits for a person or a time. What
+follows is done in `faults.py` and `limits.py`; here is also what a track remembers of it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 
+# --- classes of ends, and what follows from each ------------------------------------------------------
 class End(StrEnum):
     """A class of ends that the run itself tells: by exit code, signal, stream and last words.
 
@@ -102,6 +104,53 @@ class Policy:
     """The command that finds out more, with `{executor}` in it. Of a pause only."""
 
 
+FREE_REPEATS: Final = 3
+"""The most repetitions in a row that cost no attempt, before a person is asked."""
+
+_CHECK: Final = "handoffd executors check {executor}"
+
+
+POLICIES: Final[Mapping[AnyEnd, Policy]] = {
+    End.CLEAN: Policy(then=Then.ASK),
+    End.FAILED: Policy(then=Then.FAILING, fresh=True),
+    End.MISSING_BINARY: Policy(then=Then.PAUSE, fault="is not to be found", remedy=_CHECK),
+    End.LOGGED_OUT: Policy(then=Then.PAUSE, fault="is not logged in", remedy=_CHECK),
+    End.NO_CREDIT: Policy(then=Then.PAUSE, fault="has no credit left", remedy=_CHECK),
+    End.BAD_CALL: Policy(then=Then.PAUSE, fault="does not take its arguments", remedy=_CHECK),
+    End.CRASH: Policy(then=Then.FAILING, free=1, fresh=True),
+    End.OUT_OF_MEMORY: Policy(
+        then=Then.PAUSE, free=1, fresh=True, fault="ran out of memory", remedy="handoffd doctor"
+    ),
+    End.MEMORY_LIMIT: Policy(
+        then=Then.PAUSE,
+        free=1,
+        fresh=True,
+        fault="needs more memory than execute.memory_max allows",
+        remedy="handoffd config show",
+    ),
+    End.LIMIT: Policy(then=Then.PARK),
+    End.OVERLOAD: Policy(then=Then.PARK),
+    End.REFUSED: Policy(then=Then.PARK, fresh=True),
+    End.SESSION_GONE: Policy(then=Then.FAILING, free=1, fresh=True),
+    OwnEnd.TIMEOUT: Policy(then=Then.TIMEOUT),
+    OwnEnd.STALL: Policy(then=Then.FAILING),
+    OwnEnd.INTERRUPTED: Policy(then=Then.REPEAT),
+    OwnEnd.WITHDRAWN: Policy(then=Then.PERSON, free=FREE_REPEATS),
+    OwnEnd.LOST: Policy(then=Then.PERSON, free=FREE_REPEATS),
+    OwnEnd.NOT_STARTED: Policy(then=Then.PERSON, free=FREE_REPEATS),
+}
+"""What follows from each class of ends. The table in docs/protocol.md is made from it."""
+
+
+# --- faults of executors ------------------------------------------------------------------------------
+REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
+"""Faults that may end at the provider, where nothing on this machine changes."""
+
+
+SOONER: Final = 10
+"""By this factor a fault is tried sooner once its account has worked elsewhere."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Why an executor cannot be used, until that is over. `end` is of those that pause."""
@@ -154,44 +203,31 @@ class Standby:
     """Whether its fault may end where nothing here shows it; False: of a release that waited for a change."""
 
 
-FREE_REPEATS: Final = 3
-"""The most repetitions in a row that cost no attempt, before a person is asked."""
+# --- limits of accounts -------------------------------------------------------------------------------
+LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
+"""Ends that say nothing about the work, only that the account cannot be asked now."""
 
-REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
-"""Faults that may end at the provider, where nothing on this machine changes."""
 
-SOONER: Final = 10
-"""By this factor a fault is tried sooner once its account has worked elsewhere."""
+LimitKind = Literal["limit", "overload", "refusal"]
+"""A refusal concerns the track that met it; the others everything that uses the account."""
 
-_CHECK: Final = "handoffd executors check {executor}"
 
-POLICIES: Final[Mapping[AnyEnd, Policy]] = {
-    End.CLEAN: Policy(then=Then.ASK),
-    End.FAILED: Policy(then=Then.FAILING, fresh=True),
-    End.MISSING_BINARY: Policy(then=Then.PAUSE, fault="is not to be found", remedy=_CHECK),
-    End.LOGGED_OUT: Policy(then=Then.PAUSE, fault="is not logged in", remedy=_CHECK),
-    End.NO_CREDIT: Policy(then=Then.PAUSE, fault="has no credit left", remedy=_CHECK),
-    End.BAD_CALL: Policy(then=Then.PAUSE, fault="does not take its arguments", remedy=_CHECK),
-    End.CRASH: Policy(then=Then.FAILING, free=1, fresh=True),
-    End.OUT_OF_MEMORY: Policy(
-        then=Then.PAUSE, free=1, fresh=True, fault="ran out of memory", remedy="handoffd doctor"
-    ),
-    End.MEMORY_LIMIT: Policy(
-        then=Then.PAUSE,
-        free=1,
-        fresh=True,
-        fault="needs more memory than execute.memory_max allows",
-        remedy="handoffd config show",
-    ),
-    End.LIMIT: Policy(then=Then.PARK),
-    End.OVERLOAD: Policy(then=Then.PARK),
-    End.REFUSED: Policy(then=Then.PARK, fresh=True),
-    End.SESSION_GONE: Policy(then=Then.FAILING, free=1, fresh=True),
-    OwnEnd.TIMEOUT: Policy(then=Then.TIMEOUT),
-    OwnEnd.STALL: Policy(then=Then.FAILING),
-    OwnEnd.INTERRUPTED: Policy(then=Then.REPEAT),
-    OwnEnd.WITHDRAWN: Policy(then=Then.PERSON, free=FREE_REPEATS),
-    OwnEnd.LOST: Policy(then=Then.PERSON, free=FREE_REPEATS),
-    OwnEnd.NOT_STARTED: Policy(then=Then.PERSON, free=FREE_REPEATS),
-}
-"""What follows from each class of ends. The table in docs/protocol.md is made from it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """An account that answered one of a track's executors with a limit, and has not answered better since."""
+
+    account: str
+    executor: str
+    kind: LimitKind
+    since: datetime
+    """When it did so first, by the end of the executor that met it."""
+    until: datetime
+    """When it is asked again."""
+    answers: int = 1
+    """How often in a row it did so."""
+    why: str = ""
+    """What the agent said last, in one line."""
+    told: bool = False
+    """Whether a person was told of it."""
+    reminded: bool = False
+    """Whether a person was told that it lasts long."""

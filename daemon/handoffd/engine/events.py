@@ -1,7 +1,7 @@
-"""Facts, in the past tense: what happened to a track. Their counterpart is `effects`.
+"""Facts, in the past tense: what happened to a track. Their counterpart are the effects of `decision`.
 
-Every fact carries all that `decide` needs to judge it; the journal stores it as it is. What people ask for
-is an event, too: see `requests`.
+Every fact carries all that `decide` needs to judge it; the journal stores it as it is. What people ask
+for is an event, too: see `requests`.
 """
 
 from __future__ import annotations
@@ -10,41 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from handoffd.engine.caps import Finding
 from handoffd.engine.ends import End, Standby
-from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
-    Aborted,
-    Approved,
-    AutoContinueChosen,
-    BacklogEdited,
-    BacklogMoved,
-    BacklogRemoved,
-    BudgetRaised,
-    Continued,
-    EditConfirmed,
-    ExecutorChosen,
-    Initialised,
-    LevelChosen,
-    LimitLifted,
-    Noted,
-    Paused,
-    PostChecked,
-    PromptTaken,
-    Rejected,
-    Reopened,
-    Resumed,
-    Retried,
-    RolledBack,
-    Skipped,
-    Started,
+    Verb,
 )
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled
-from handoffd.engine.usage import Footprint, Usage
+from handoffd.engine.usage import Finding, Footprint, Usage
 from handoffd.protocol.handoff import HandoffMark, Reading
-from handoffd.protocol.state import State
+from handoffd.protocol.state import State, TestCounts
 
 
+# --- a track's turn, and what comes of a dispatch -----------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
     """It is this track's turn: a slot is free and nobody said stop.
@@ -125,6 +100,7 @@ class SpawnRefused:
     kind: Literal["spawn_refused"] = "spawn_refused"
 
 
+# --- an executor that runs ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffSettled:
     """A valid hand-off lies there and the process tree has been still for `quiet_s`."""
@@ -157,6 +133,52 @@ class CapReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """For how long a process tree has shown no sign of life, and the signs that were looked at.
+
+    `output_bytes` is all it has printed so far; `cpu_s`, `written_bytes` and `received_bytes` (without pings)
+    what it used, wrote and was sent during the silence, no more than an idle program.
+    """
+
+    quiet_min: float
+    limit_min: float
+    output_bytes: int
+    cpu_s: float
+    written_bytes: int
+    received_bytes: int | None = None
+    """None: an older release did not look."""
+
+    @property
+    def signs(self) -> str:
+        """The signs of life that were looked for, with what was there of each."""
+        received = (
+            "" if self.received_bytes is None else f", {self.received_bytes:,} bytes of content received"
+        )
+        return (
+            f"no output (after {self.output_bytes:,} bytes), {self.cpu_s:.1f} s of processor time,"
+            f" {self.written_bytes:,} bytes written{received}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorQuiet:
+    """An executor has shown no sign of life for half of the time that is allowed."""
+
+    dispatch: str
+    silence: Silence
+    kind: Literal["executor_quiet"] = "executor_quiet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorStalled:
+    """An executor has shown no sign of life for longer than is allowed."""
+
+    dispatch: str
+    silence: Silence
+    kind: Literal["executor_stalled"] = "executor_stalled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
     """The executor is to be ended for our own reasons (`handoffd stop --executors`)."""
 
@@ -164,6 +186,7 @@ class Interrupted:
     kind: Literal["interrupted"] = "interrupted"
 
 
+# --- its end, and what was measured of its work -------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """How a process ended.
@@ -223,6 +246,46 @@ class CauseEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TestEvidence:
+    """What a test run proved, already compared with the baseline.
+
+    `fault` is set when the runner itself was unusable: then nothing was proved. `new_failing`
+    counts ids outside the baseline that fail or error; `regressed` are those that passed in the
+    baseline and fail now; `failing` leaves baseline failures out.
+    """
+
+    __test__ = False
+
+    counts: TestCounts = TestCounts()
+    failing: tuple[str, ...] = ()
+    known_failing: tuple[str, ...] = ()
+    new_failing: int = 0
+    new_collected: int = 0
+    regressed: tuple[str, ...] = ()
+    collected: int = 0
+    verified: bool = True
+    """False when only the exit code was to be had."""
+    timed_out: bool = False
+    fault: str | None = None
+    tail: str = ""
+    seconds: float = 0.0
+    line: str | None = None
+    """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostCheck:
+    """How the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
+
+    passed: bool
+    tail: str = ""
+    timed_out: bool = False
+    fault: str | None = None
+    line: str | None = None
+    """As that of a test run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChecksFinished:
     """The daemon has measured what the executor claimed."""
 
@@ -232,6 +295,7 @@ class ChecksFinished:
     kind: Literal["checks_finished"] = "checks_finished"
 
 
+# --- from outside -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffArrived:
     """A settled hand-off lies there for a dispatch that was not ours (Level 1).
@@ -296,32 +360,7 @@ class Restored:
     kind: Literal["restored"] = "restored"
 
 
-Verb = (
-    Initialised
-    | Started
-    | Approved
-    | Rejected
-    | Retried
-    | Skipped
-    | Aborted
-    | Paused
-    | Resumed
-    | Noted
-    | RolledBack
-    | Reopened
-    | EditConfirmed
-    | ExecutorChosen
-    | LimitLifted
-    | BudgetRaised
-    | PromptTaken
-    | LevelChosen
-    | PostChecked
-    | Continued
-    | BacklogMoved
-    | BacklogEdited
-    | BacklogRemoved
-    | AutoContinueChosen
-)
+# --- all of them --------------------------------------------------------------------------------------
 Fact = (
     Advanced
     | DispatchFailed
@@ -342,4 +381,5 @@ Fact = (
     | NoticeGivenUp
     | CauseEnded
 )
+
 Event = Verb | Fact

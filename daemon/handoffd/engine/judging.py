@@ -6,43 +6,53 @@ nothing raises it. What ended for our own reasons costs no attempt.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from handoffd.engine.advice import next_command, way_on
-from handoffd.engine.aftermath import asked_again, spared
-from handoffd.engine.budgeting import cap_ground, capped, spend
-from handoffd.engine.caps import Finding
-from handoffd.engine.changing import changed
-from handoffd.engine.decision import Decision, Ground, Situation, ground, row
-from handoffd.engine.dispatching import open_gate, time_limit_min, timed_out
-from handoffd.engine.effects import RunChecks, StopTree
-from handoffd.engine.ends import POLICIES, AnyEnd, End, OwnEnd, Standby, Then
+from handoffd.engine.decision import Decision, Ground, RunChecks, Situation, ground, row
+from handoffd.engine.dispatching import abort_ordered, open_gate, timed_out
+from handoffd.engine.ends import LIMITS, POLICIES, AnyEnd, End, OwnEnd, Standby, Then
 from handoffd.engine.events import (
-    CapReached,
     ChecksFinished,
-    DeadlinePassed,
     ExecutorExited,
     Exit,
     HandoffArrived,
-    HandoffSettled,
-    Interrupted,
+    PostCheck,
     SpawnRefused,
+    TestEvidence,
 )
-from handoffd.engine.limits import LIMITS
-from handoffd.engine.parking import heard_from, park
-from handoffd.engine.results import NeedsHuman
-from handoffd.engine.track import EXTERNAL, AgentSession, Dispatch, Phase, StopReason, Track
+from handoffd.engine.faults import asked_again, spared
+from handoffd.engine.limits import capped, heard_from, park, spend
+from handoffd.engine.track import (
+    EXTERNAL,
+    AgentSession,
+    Dispatch,
+    Facts,
+    Ledger,
+    Phase,
+    StopReason,
+    Track,
+    changed,
+)
 from handoffd.engine.usage import Footprint
-from handoffd.engine.verdict import Verdict, verdict_on
-from handoffd.engine.wording import accept, ask_human, refuse, time_in_words, with_line
+from handoffd.engine.wording import accept, ask_human, refuse, said_last, with_line
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
-from handoffd.protocol.rules import Expectation
-from handoffd.protocol.state import Status
+from handoffd.protocol.rules import Expectation, Rule
+from handoffd.protocol.state import Reason, Status, TestCounts
+
+MOST_FILES = 500
+"""Files remembered per story; a story that changes more is not described by listing them."""
+
+
+_COMMAND = 200
+"""Characters of a command quoted in last_error."""
+
 
 _WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
 """The phases in which the end of an executor can be news; told again later, it was judged already."""
 
 
+# --- the end of an executor ---------------------------------------------------------------------------
 def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     """Judge what an executor left when its last process was gone."""
     dispatch = situation.dispatch
@@ -53,8 +63,8 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     heard = situation.at(
         _over(booked, event, situation.now).with_ledger(last_mark=event.mark, session=session)
     )
-    if dispatch.stop is StopReason.ABORT:
-        return aborted(heard, dispatch.stopped_by or "a person")
+    if (ended := abort_ordered(heard)) is not None:
+        return ended
     if isinstance(event.reading, Found):
         return _hear(heard, _completed(event.reading.handoff, event.exit))
     if dispatch.cap is not None:
@@ -177,6 +187,45 @@ def _how_it_stalled(dispatch: Dispatch, exit_: Exit) -> str:
     return with_line(f"ended without a hand-off, {dispatch.stop_detail or 'it stood still'}", exit_)
 
 
+def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
+    """Repeat a start that the environment refused, a few times; not one whose program is not there."""
+    if (ended := abort_ordered(situation)) is not None:
+        return ended
+    dispatch = situation.dispatch
+    if dispatch.phase not in _WITH_EXECUTOR:
+        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
+    end = event.end if event.end is End.MISSING_BINARY else OwnEnd.NOT_STARTED
+    return _spared(situation, end, f"the executor could not be started: {event.error}", event.standby)
+
+
+def _spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision:
+    """Return what follows from an end whose row of the table costs no attempt in any case."""
+    decision = spared(situation, end, why, standby)
+    assert decision is not None, f"{end} costs an attempt"
+    return decision
+
+
+# --- a claim, and its checks --------------------------------------------------------------------------
+def handoff_arrived(situation: Situation, event: HandoffArrived) -> Decision:
+    """Judge a hand-off for a dispatch that a person or another tool made; each counts once."""
+    state = situation.state
+    if situation.ledger.dispatch is not None:
+        return refuse(situation, "STALE_FACT", "the running executor is ours")
+    if not isinstance(event.reading, Found):
+        return refuse(situation, "NO_HANDOFF", "no hand-off for the running attempt")
+    if event.step is not None:
+        if (event.step, event.attempt) != (state.step, state.attempt):
+            return refuse(situation, "STALE_FACT", f"it was for {event.step} attempt {event.attempt}")
+        if event.mark == situation.ledger.last_mark:
+            return refuse(situation, "STALE_FACT", "it was applied already")
+    dispatch = Dispatch(
+        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=EXTERNAL,
+        decided_at=situation.now, phase=Phase.CHECKING, keeps_gate=event.keeps_gate,
+    )  # fmt: skip
+    track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark)
+    return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))
+
+
 def _hear(situation: Situation, claim: Handoff) -> Decision:
     """Take the claim, and have it checked where the step asks for it."""
     rule, state, dispatch = situation.rule, situation.state, situation.dispatch
@@ -216,8 +265,8 @@ def checks_finished(situation: Situation, event: ChecksFinished) -> Decision:
     dispatch = situation.dispatch
     if dispatch.phase is not Phase.CHECKING:
         return refuse(situation, "STALE_FACT", f"{dispatch.id} is not being checked")
-    if dispatch.stop is StopReason.ABORT:
-        return aborted(situation, dispatch.stopped_by or "a person")
+    if (ended := abort_ordered(situation)) is not None:
+        return ended
     assert dispatch.claim is not None
     rule, step = situation.rule, situation.state.step
     verdict = verdict_on(dispatch.claim, rule, situation.ledger, event)
@@ -258,112 +307,180 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
     return accept(track, message, why=verdict.why)
 
 
-def spawn_refused(situation: Situation, event: SpawnRefused) -> Decision:
-    """Repeat a start that the environment refused, a few times; not one whose program is not there."""
-    dispatch = situation.dispatch
-    if dispatch.phase not in _WITH_EXECUTOR:
-        return refuse(situation, "STALE_FACT", f"{dispatch.id} has no executor now")
-    end = event.end if event.end is End.MISSING_BINARY else OwnEnd.NOT_STARTED
-    return _spared(situation, end, f"the executor could not be started: {event.error}", event.standby)
+# --- the verdict: a claim, lowered by what was measured -----------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What becomes of an attempt, and the facts later prompts get from it."""
+
+    status: Status
+    why: str
+    facts: Facts
+    reason: Reason | None = None
+    error: str | None = None
+    tests: TestCounts | None = None
+    """Measured, else claimed."""
+    measured: TestCounts | None = None
+    failing_tests: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
+    lint_pass: bool | None = None
+    red_shown: bool = False
+    new_tests: int | None = None
+    """Tests beyond the baseline; None when it was not measured."""
 
 
-def _spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision:
-    """Return what follows from an end whose row of the table costs no attempt in any case."""
-    decision = spared(situation, end, why, standby)
-    assert decision is not None, f"{end} costs an attempt"
-    return decision
-
-
-def aborted(situation: Situation, by: str) -> Decision:
-    """Close the track."""
-    message = f"aborted by {by}"
-    track = (
-        situation.track.without_dispatch()
-        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.over_at)
-        .with_ledger(closed=True, held_edit=None)
+def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished) -> Verdict:
+    """Return the verdict on `claim`, given what the checks measured (both parts may be missing)."""
+    evidence, post = checks.tests, checks.post_check
+    assert claim.status is not None
+    measured = evidence.counts if evidence and evidence.verified else None
+    verdict = Verdict(
+        status=claim.status,
+        why=claim.error or f"{claim.status} claimed",
+        facts=_facts(claim, ledger.facts, evidence),
+        reason=claim.reason,
+        error=claim.error,
+        tests=measured or _claimed_tests(claim),
+        measured=measured,
+        failing_tests=evidence.failing if evidence else claim.failing_tests,
+        files_changed=claim.files_changed,
+        lint_pass=post.passed if post and not post.fault else None,
     )
-    following = next_command(track, situation.rules)
-    result = NeedsHuman(
-        step=situation.state.step,
-        message=message,
-        next_command=following,
-        caller_instruction=f"{message}; next: {following}",
-    )
-    return Decision(track=track, result=result, why=message)
-
-
-def stop(
-    situation: Situation,
-    reason: StopReason,
-    why: str,
-    *,
-    by: str | None = None,
-    detail: str | None = None,
-    cap: Finding | None = None,
-) -> Decision:
-    """Order the end of the executor; the attempt is judged, with `detail`, when its last process is gone."""
-    dispatch = situation.dispatch
-    if dispatch.stop is not None and not (
-        reason is StopReason.ABORT and dispatch.stop is not StopReason.ABORT
-    ):
-        advice = way_on(situation.track, situation.rules)
-        return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", advice)
-    phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
-    stopping = changed(
-        dispatch, phase=phase, stop=reason, stopped_by=by, stop_detail=detail, cap=cap or dispatch.cap
-    )
-    track = situation.track.with_ledger(dispatch=stopping)
-    return accept(track, f"stopping {dispatch.executor}: {why}").also(
-        StopTree(dispatch=dispatch.id, why=reason)
-    )
-
-
-def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
-    """End an attempt that has had its time. One that is not ours has no processes to end."""
-    if event.dispatch is None:
-        return timed_out(
-            situation, event.elapsed_min, "no hand-off came in time", short=event.limit_min is not None
+    if evidence is None and _is_red_without_tests(claim, rule):
+        return changed(
+            verdict, status=Status.PASS, why="failing tests are what this step is for", red_shown=True
         )
-    if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
-        return refuse(situation, "STALE_FACT", "the executor has ended")
-    told = f"{event.elapsed_min:.0f} min" if event.limit_min is None else time_in_words(event.elapsed_min)
-    over = f"its time was over after {told}"
-    decision = stop(situation, StopReason.TIMEOUT, over)
-    limit_min = time_limit_min(situation.track)
-    return decision.because(row(situation.state.step, "timeout_min", f"{limit_min:g}"))
+    if claim.status is not Status.PASS:
+        return verdict
+    if evidence is not None:
+        verdict = _measured(verdict, rule, ledger, evidence)
+    if post is not None and not post.passed and verdict.status is Status.PASS:
+        fault = with_line(post.fault, post) if post.fault else None
+        return _fault(verdict, "post_check", fault) if fault else _lint_failed(verdict, post, rule.post_check)
+    return verdict
 
 
-def cap_reached(situation: Situation, event: CapReached) -> Decision:
-    """End an attempt for which, or for something it is a part of, no more may be spent."""
-    if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
-        return refuse(situation, "STALE_FACT", "the executor has ended, or is being ended")
-    decision = stop(situation, StopReason.CAP, event.finding.text, cap=event.finding)
-    return decision.because(cap_ground(event.finding))
+def _claimed_tests(claim: Handoff) -> TestCounts | None:
+    """Return the counts that were claimed; all zero means that no test was run, not that none exists."""
+    counts = claim.tests
+    return counts if counts and (counts.passed or counts.failed or counts.skipped) else None
 
 
-def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
-    """End an executor that has handed over and does nothing more."""
-    if situation.dispatch.phase is not Phase.EXECUTING:
-        return refuse(situation, "STALE_FACT", "the executor has ended")
-    still = f"its hand-off is there and it was still for {event.quiet_s:g} s"
-    decision = stop(situation, StopReason.SETTLED, still)
-    return decision.because(ground("settings.execute.handoff_grace_s", f"{event.quiet_s:g}"))
+def _fault(verdict: Verdict, what: str, fault: str) -> Verdict:
+    """Ask a person: what cannot be run says nothing about the agent's work."""
+    error = f"{what} could not be run: {fault}"
+    return changed(verdict, status=Status.NEEDS_HUMAN, error=error, why="a fault of the environment")
 
 
-def interrupted(situation: Situation, event: Interrupted) -> Decision:
-    """End an executor for our own reasons; its attempt will be repeated."""
-    if situation.ledger.dispatch is None or situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
-        return refuse(situation, "NOTHING_RUNS", "no executor of ours runs")
-    return stop(situation, StopReason.SHUTDOWN, "the daemon stops its executors", by=event.by)
+def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
+    """With no test command, an agent that reports its new tests as failing did what it should."""
+    told_nothing_else = claim.reason is None and claim.error is None
+    return rule.tests == "red" and claim.status is Status.FAILING and told_nothing_else
 
 
-def hear_external(situation: Situation, event: HandoffArrived) -> Decision:
-    """Take the claim of an attempt that a person or another tool made (Level 1); its reading is `Found`."""
-    state = situation.state
-    assert isinstance(event.reading, Found)
-    dispatch = Dispatch(
-        id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=EXTERNAL,
-        decided_at=situation.now, phase=Phase.CHECKING, keeps_gate=event.keeps_gate,
-    )  # fmt: skip
-    track = situation.track.with_ledger(dispatch=dispatch, handed_out=None, last_mark=event.mark)
-    return _hear(situation.at(track), _completed(event.reading.handoff, Exit(code=0)))
+def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEvidence) -> Verdict:
+    if evidence.fault is not None:
+        return _fault(verdict, "the tests", with_line(evidence.fault, evidence))
+    if evidence.timed_out:
+        error = "the tests did not end in time"
+        return changed(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)
+    if rule.tests == "red":
+        return _expect_red(verdict, ledger, evidence)
+    problem = green_problem(evidence)
+    return _failed_tests(verdict, problem, evidence) if problem else _counted(verdict, evidence)
+
+
+def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Verdict:
+    if ledger.red_done and evidence.new_collected <= ledger.new_tests:
+        return _counted(verdict, evidence)
+    problem = red_problem(evidence)
+    if problem:
+        return _failed_tests(verdict, f"not red: {problem}", evidence)
+    why = f"red: {evidence.new_failing} new tests fail"
+    return changed(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
+
+
+def red_problem(evidence: TestEvidence) -> str | None:
+    """Return why the new tests are not red, or None when they are.
+
+    Red: at least one test outside the baseline fails, and nothing that passed in the baseline
+    fails now.
+    """
+    if evidence.regressed:
+        return f"tests that passed before this story fail now: {_some(evidence.regressed)}"
+    if not evidence.verified:
+        return None if evidence.failing else "the test command succeeded, so no new test fails"
+    if evidence.new_failing == 0:
+        return "no new test fails, so nothing shows what is to be built"
+    return None
+
+
+def green_problem(evidence: TestEvidence) -> str | None:
+    """Return why the tests are not green, or None when they are. Baseline failures do not count."""
+    if evidence.failing:
+        return f"{len(evidence.failing)} tests fail: {_some(evidence.failing)}"
+    if evidence.verified and evidence.collected == 0:
+        return "the test command collected no test"
+    return None
+
+
+def _some(names: tuple[str, ...], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _failed_tests(verdict: Verdict, problem: str, evidence: TestEvidence) -> Verdict:
+    facts = changed(verdict.facts, check_tail=evidence.tail or None)
+    return changed(
+        verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
+    )
+
+
+def _counted(verdict: Verdict, evidence: TestEvidence) -> Verdict:
+    counts = evidence.counts
+    known = f", {len(evidence.known_failing)} failed before this story" if evidence.known_failing else ""
+    measured = (
+        f"{counts.passed} tests pass{known}"
+        if evidence.verified
+        else "the test command succeeded (unverified)"
+    )
+    return changed(verdict, why=measured, new_tests=evidence.new_collected)
+
+
+def _lint_failed(verdict: Verdict, post: PostCheck, command: str | None) -> Verdict:
+    said = said_last(post) or f"{_shown(command)} exited with another code than 0, without any output"
+    problem = "post_check did not end in time" if post.timed_out else f"post_check failed: {said}"
+    facts = changed(verdict.facts, check_tail=post.tail or None)
+    return changed(
+        verdict, status=Status.FAILING, error=problem, why=f"pass claimed, but {problem}", facts=facts
+    )
+
+
+def _shown(command: str | None) -> str:
+    """Return a command in one line, short enough for last_error."""
+    line = " ".join((command or "the command").split())
+    return line if len(line) <= _COMMAND else f"{line[: _COMMAND - 1]}…"
+
+
+def _facts(claim: Handoff, old: Facts, evidence: TestEvidence | None) -> Facts:
+    measured = evidence is not None and evidence.fault is None and not evidence.timed_out
+    files = tuple(dict.fromkeys((*old.files, *claim.files_changed)))[:MOST_FILES]
+    return changed(
+        old,
+        files=files,
+        failing_tests=evidence.failing if measured and evidence else claim.failing_tests or old.failing_tests,
+        tests=evidence.counts if measured and evidence and evidence.verified else old.tests,
+        check_tail=_tail_kept(claim, evidence),
+        commit_hash=claim.commit_hash or old.commit_hash,
+        summary=claim.summary or old.summary,
+    )
+
+
+def _tail_kept(claim: Handoff, evidence: TestEvidence | None) -> str | None:
+    """Return the end of the check that bears an honest `failing` out: the next attempt needs it as much.
+
+    What a claimed pass failed at is added where that is judged.
+    """
+    if evidence is None or evidence.line is None:  # an earlier release kept none
+        return None
+    failed = bool(evidence.failing or evidence.counts.failed or evidence.timed_out)
+    return evidence.tail or None if claim.status is not Status.PASS and failed else None

@@ -12,10 +12,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision, Ground
-from handoffd.engine.effects import Effect
+from handoffd.engine.decision import Decision, Effect, Ground, Result
 from handoffd.engine.events import Event
-from handoffd.engine.results import Result
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State

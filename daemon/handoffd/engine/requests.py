@@ -273,3 +273,31 @@ class LimitLifted:
     account: str
     by: str = "cli"
     kind: Literal["limit_lifted"] = "limit_lifted"
+
+
+Verb = (
+    Initialised
+    | Started
+    | Approved
+    | Rejected
+    | Retried
+    | Skipped
+    | Aborted
+    | Paused
+    | Resumed
+    | Noted
+    | RolledBack
+    | Reopened
+    | EditConfirmed
+    | ExecutorChosen
+    | LimitLifted
+    | BudgetRaised
+    | PromptTaken
+    | LevelChosen
+    | PostChecked
+    | Continued
+    | BacklogMoved
+    | BacklogEdited
+    | BacklogRemoved
+    | AutoContinueChosen
+)

@@ -1,7 +1,7 @@
 """Where a track goes next: the step table applied to a finished attempt.
 
-`follow` takes a track whose attempt has ended (pass, failing, timeout) to the step and attempt that
-come next, or to a stop. It starts nothing; `dispatching.py` does that with what it returns.
+`follow` takes a track whose attempt has ended (pass, failing, timeout) to the step and attempt that come
+next, or to a stop. It starts nothing; `dispatching.py` does that with what it returns.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from handoffd.engine.advice import is_unrouted, next_command
 from handoffd.engine.backlog import coming, unasked, waits_in_words
-from handoffd.engine.caps import Cap, Scope
-from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Ground, Moved, Situation, ground, row
-from handoffd.engine.effects import WriteChecklist
-from handoffd.engine.results import Finished, TimedOut
-from handoffd.engine.track import Facts, Ledger, Parked, Queued, SinceReview, Track
-from handoffd.engine.usage import usage_in_words
-from handoffd.engine.wording import ask_human, notice
+from handoffd.engine.decision import (
+    Decision,
+    Finished,
+    Ground,
+    Moved,
+    Situation,
+    TimedOut,
+    WriteChecklist,
+    ground,
+    row,
+)
+from handoffd.engine.track import Facts, Ledger, Parked, Queued, SinceReview, Track, changed
+from handoffd.engine.usage import Cap, Scope, usage_in_words
+from handoffd.engine.wording import ask_human, is_unrouted, next_command, notice
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 

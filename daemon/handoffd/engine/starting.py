@@ -1,32 +1,52 @@
-"""Starting a story or custom task: which may start now, which waits, what is set aside for it."""
+"""Which story a track works on: what people ask to start, and what they do with the backlog.
+
+A story that is asked for starts now, waits in the backlog, or has the one in flight set aside for it. In
+which order the backlog goes, and what keeps a story of it, is in `backlog.py`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Final
 
-from handoffd.engine.advice import way_on
 from handoffd.engine.backlog import (
     MOST_STORIES,
     MOST_TEXT,
+    before,
     behind,
+    circle,
     entry_of,
     needs_nobody,
+    startable,
     unmet,
     waits_in_words,
+    without,
 )
-from handoffd.engine.changing import changed
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation
-from handoffd.engine.queueing import no_circle, taken_up
-from handoffd.engine.requests import Started
-from handoffd.engine.results import Accepted
-from handoffd.engine.routing import MAX_ATTEMPTS, begin, parked_of
-from handoffd.engine.track import Parked, Queued, Track
-from handoffd.engine.wording import accept, refuse
+from handoffd.engine.decision import Accepted, Decision, Ground, NoticeKind, Situation, ground
+from handoffd.engine.requests import (
+    AutoContinueChosen,
+    BacklogEdited,
+    BacklogMoved,
+    BacklogRemoved,
+    Continued,
+    Started,
+)
+from handoffd.engine.routing import MAX_ATTEMPTS, begin, give_back, next_parked, parked_of
+from handoffd.engine.track import Parked, Queued, Track, changed
+from handoffd.engine.wording import accept, next_command, notice, refuse, way_on
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
+_UNASKED: Final = "waits for a `continue`"
 
+
+_TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
+"""What people are told of a story that waits for one of them."""
+
+
+# --- starting a story that is asked for ---------------------------------------------------------------
 def start(situation: Situation, event: Started) -> Decision:
     """Start, queue, park or refuse, in that order of questions."""
     entries = tuple(_entry(situation, event, story) for story in (event.story, *event.then))
@@ -57,101 +77,6 @@ def _entry(situation: Situation, event: Started, story: str) -> Queued:
     )  # fmt: skip
 
 
-# --- refusals -------------------------------------------------------------------------------------
-def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision | None:
-    """Return why one of these stories cannot be taken at all; then none of them is."""
-    if event.task_type not in situation.rules.pipelines:
-        known = ", ".join(sorted(situation.rules.pipelines))
-        message = f"no pipeline is called {event.task_type} (allowed: {known})"
-        return refuse(situation, "UNKNOWN_TASK_TYPE", message, command("rules check"))
-    if event.schedule is not None and (untimely := _untimely(situation, event)) is not None:
-        return untimely
-    # First what no other option would help: who is refused for another reason is told one.
-    if (refused := no_circle(situation, entries) or _too_much(situation, entries)) is not None:
-        return refused
-    for entry in entries:
-        if not event.force and (refused := _not_startable(situation, event, entry.story)) is not None:
-            return refused
-    return None
-
-
-def _not_startable(situation: Situation, event: Started, story: str) -> Decision | None:
-    """Return why this story cannot be started at all, whatever else goes on."""
-    here = situation.state.story == story
-    if situation.in_flight and here:
-        message = f"{story} is in flight at {situation.state.step}"
-        return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
-    # A story that another tool brought to its end is in STATE alone.
-    if story in situation.ledger.stories_done or (here and situation.done):
-        busy = situation.in_flight or situation.state.status is Status.RUNNING
-        anew = _asked_again(event, queue=busy, force=True)
-        again = command("reopen", "STEP") if here and situation.done else anew
-        return refuse(situation, "ALREADY_COMPLETED", f"{story} is done", again)
-    return None
-
-
-def _untimely(situation: Situation, event: Started) -> Decision | None:
-    """Return why a schedule starts nothing now: of each schedule, one story is enough at a time."""
-    ledger = situation.ledger
-    if situation.in_flight and ledger.schedule == event.schedule:
-        message = f"{situation.state.story} of {event.schedule} is in flight still"
-        return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
-    waiting = _waiting_of(situation, event.schedule)
-    # Where none is in flight it has its turn now: else it would keep the schedule from ever starting again.
-    if waiting is not None and (situation.in_flight or unmet(waiting, ledger)):
-        message = f"{waiting.story} of {event.schedule} waits in the backlog still"
-        return refuse(situation, "ALREADY_QUEUED", message, command("backlog"))
-    if ledger.paused_by and not event.queue and not situation.in_flight:
-        return refuse(situation, "PAUSED", f"paused by {ledger.paused_by}", command("resume"))
-    return None
-
-
-def _waiting_of(situation: Situation, schedule: str | None) -> Queued | None:
-    """Return the story of a schedule that waits in the backlog, if one does."""
-    if schedule is None:
-        return None
-    return next((one for one in situation.ledger.backlog if one.schedule == schedule), None)
-
-
-def _too_much(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:
-    """Return the refusal of what would make the backlog too long; None when there is room."""
-    backlog = situation.ledger.backlog
-    for entry in entries:
-        backlog = behind(backlog, entry)
-    text = sum(len(entry.instruction or "") for entry in backlog)
-    if len(backlog) <= MOST_STORIES + 1 and text <= MOST_TEXT:  # one of them may start at once
-        return None
-    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
-    return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
-
-
-def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decision:
-    state = situation.state
-    message = f"{state.story or 'an attempt'} {'runs' if running else 'is in flight'} at {state.step}"
-    itself = state.story == event.story  # given with --force: it can be done anew, but not while it runs
-    # Behind a story that waits for it, it would wait for ever.
-    first = not running and event.story in state.blocked_by
-    again = _asked_again(event, queue=not first, force=first)
-    advice = way_on(situation.track, situation.rules) if itself else again
-    return refuse(situation, "STORY_IN_PROGRESS", message, advice)
-
-
-def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
-    """Return the command for what was asked for, with one option more. Each custom task is a new one."""
-    behind_ = ["--queue"] if queue else []
-    teams = ["--agent-teams"] if event.agent_teams else []
-    chosen = ["--executor", ",".join(event.executor)] if event.executor else []
-    urgent = ["--priority", str(event.priority)] if event.priority else []
-    sized = ["--complexity", event.complexity] if event.complexity else []
-    said = [*teams, *chosen, *urgent, *sized]
-    if event.task_type == "custom":
-        return command("custom", "TEXT", *behind_, *said)
-    forced = ["--force"] if force else []
-    first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
-    return command("start", event.story, *event.then, *behind_, *forced, *first, *said)
-
-
-# --- starts ---------------------------------------------------------------------------------------
 def _start_one(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
     """Start the first that can start; the others wait."""
     first = next((entry for entry in entries if not unmet(entry, situation.ledger)), None)
@@ -283,3 +208,250 @@ def _set_aside(situation: Situation, event: Started) -> Situation:
     )
     others = tuple(p for p in ledger.parked if p.state.story != situation.state.story)
     return situation.at(situation.track.with_ledger(parked=(*others, parked)))
+
+
+# --- refusals of a start ------------------------------------------------------------------------------
+def _not_takeable(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision | None:
+    """Return why one of these stories cannot be taken at all; then none of them is."""
+    if event.task_type not in situation.rules.pipelines:
+        known = ", ".join(sorted(situation.rules.pipelines))
+        message = f"no pipeline is called {event.task_type} (allowed: {known})"
+        return refuse(situation, "UNKNOWN_TASK_TYPE", message, command("rules check"))
+    if event.schedule is not None and (untimely := _untimely(situation, event)) is not None:
+        return untimely
+    # First what no other option would help: who is refused for another reason is told one.
+    if (refused := no_circle(situation, entries) or _too_much(situation, entries)) is not None:
+        return refused
+    for entry in entries:
+        if not event.force and (refused := _not_startable(situation, event, entry.story)) is not None:
+            return refused
+    return None
+
+
+def _not_startable(situation: Situation, event: Started, story: str) -> Decision | None:
+    """Return why this story cannot be started at all, whatever else goes on."""
+    here = situation.state.story == story
+    if situation.in_flight and here:
+        message = f"{story} is in flight at {situation.state.step}"
+        return refuse(situation, "ALREADY_RUNNING", message, way_on(situation.track, situation.rules))
+    # A story that another tool brought to its end is in STATE alone.
+    if story in situation.ledger.stories_done or (here and situation.done):
+        busy = situation.in_flight or situation.state.status is Status.RUNNING
+        anew = _asked_again(event, queue=busy, force=True)
+        again = command("reopen", "STEP") if here and situation.done else anew
+        return refuse(situation, "ALREADY_COMPLETED", f"{story} is done", again)
+    return None
+
+
+def _untimely(situation: Situation, event: Started) -> Decision | None:
+    """Return why a schedule starts nothing now: of each schedule, one story is enough at a time."""
+    ledger = situation.ledger
+    if situation.in_flight and ledger.schedule == event.schedule:
+        message = f"{situation.state.story} of {event.schedule} is in flight still"
+        return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
+    waiting = _waiting_of(situation, event.schedule)
+    # Where none is in flight it has its turn now: else it would keep the schedule from ever starting again.
+    if waiting is not None and (situation.in_flight or unmet(waiting, ledger)):
+        message = f"{waiting.story} of {event.schedule} waits in the backlog still"
+        return refuse(situation, "ALREADY_QUEUED", message, command("backlog"))
+    if ledger.paused_by and not event.queue and not situation.in_flight:
+        return refuse(situation, "PAUSED", f"paused by {ledger.paused_by}", command("resume"))
+    return None
+
+
+def _waiting_of(situation: Situation, schedule: str | None) -> Queued | None:
+    """Return the story of a schedule that waits in the backlog, if one does."""
+    if schedule is None:
+        return None
+    return next((one for one in situation.ledger.backlog if one.schedule == schedule), None)
+
+
+def _too_much(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:
+    """Return the refusal of what would make the backlog too long; None when there is room."""
+    backlog = situation.ledger.backlog
+    for entry in entries:
+        backlog = behind(backlog, entry)
+    text = sum(len(entry.instruction or "") for entry in backlog)
+    if len(backlog) <= MOST_STORIES + 1 and text <= MOST_TEXT:  # one of them may start at once
+        return None
+    message = f"the backlog holds {MOST_STORIES} stories and {MOST_TEXT} characters of instructions at most"
+    return refuse(situation, "BACKLOG_FULL", message, command("backlog"))
+
+
+def _in_the_way(situation: Situation, event: Started, *, running: bool) -> Decision:
+    state = situation.state
+    message = f"{state.story or 'an attempt'} {'runs' if running else 'is in flight'} at {state.step}"
+    itself = state.story == event.story  # given with --force: it can be done anew, but not while it runs
+    # Behind a story that waits for it, it would wait for ever.
+    first = not running and event.story in state.blocked_by
+    again = _asked_again(event, queue=not first, force=first)
+    advice = way_on(situation.track, situation.rules) if itself else again
+    return refuse(situation, "STORY_IN_PROGRESS", message, advice)
+
+
+def _asked_again(event: Started, *, queue: bool = False, force: bool = False) -> str:
+    """Return the command for what was asked for, with one option more. Each custom task is a new one."""
+    behind_ = ["--queue"] if queue else []
+    teams = ["--agent-teams"] if event.agent_teams else []
+    chosen = ["--executor", ",".join(event.executor)] if event.executor else []
+    urgent = ["--priority", str(event.priority)] if event.priority else []
+    sized = ["--complexity", event.complexity] if event.complexity else []
+    said = [*teams, *chosen, *urgent, *sized]
+    if event.task_type == "custom":
+        return command("custom", "TEXT", *behind_, *said)
+    forced = ["--force"] if force else []
+    first = [word for story in event.blocked_by for word in ("--blocked-by", story)]
+    return command("start", event.story, *event.then, *behind_, *forced, *first, *said)
+
+
+# --- the next of the backlog --------------------------------------------------------------------------
+def go_on(situation: Situation, event: Continued) -> Decision:
+    """Start the next story of the backlog, where none is in flight."""
+    ledger = situation.ledger
+    if situation.in_flight:
+        message = f"{situation.state.story} is in flight at {situation.state.step}"
+        return refuse(situation, "STORY_IN_PROGRESS", message, way_on(situation.track, situation.rules))
+    if ledger.paused_by and not ledger.self_paused:
+        message = f"paused by {ledger.paused_by}"
+        return refuse(situation, "PAUSED", message, command("resume"))
+    anew = situation.at(situation.track.unpaused())  # a person asks for another story
+    parked = next_parked(situation.track) if situation.done else None
+    if parked is not None:
+        return taken_up(anew, parked)
+    upcoming = startable(ledger)
+    if upcoming is None:
+        return _nothing_to_start(situation)
+    return start_from_backlog(anew, upcoming)
+
+
+def start_from_backlog(situation: Situation, upcoming: Queued) -> Decision:
+    """Begin a story of the backlog, which leaves it with that; one that was set aside goes on."""
+    grounds = _passed_over(situation, upcoming)
+    if (parked := parked_of(situation.ledger, upcoming.story)) is not None:
+        return taken_up(situation, parked).because(*grounds)
+    started, checklist = begin(situation, upcoming, bootstrapped=upcoming.bootstrapped)
+    return accept(started, f"{upcoming.story} starts from the backlog").also(checklist).because(*grounds)
+
+
+def taken_up(situation: Situation, parked: Parked, behind_: str = "") -> Decision:
+    """Go on with a story where it was set aside; people are told anew what it waits for, if it does.
+
+    What they were told before ended when another story took its place.
+    """
+    state, track = parked.state, give_back(situation, parked).with_ledger(told=None)
+    decision = accept(track, f"{state.story} is taken up again at {state.step}{behind_}")
+    kind = _TOLD_OF.get(state.status)
+    if kind is None:
+        return decision
+    text = state.last_error or f"{state.step} of {state.story} waits for a person"
+    why = "it was set aside like this, and is taken up again"
+    return decision.also(notice(track, kind, text, why=why, action=next_command(track, situation.rules)))
+
+
+def _passed_over(situation: Situation, upcoming: Queued) -> tuple[Ground, ...]:
+    """Return why those that stand before it are not started, and its own place."""
+    backlog = situation.ledger.backlog
+    ahead = backlog[: backlog.index(upcoming)]
+    waiting = [f"{one.story} {waits_in_words(situation.track, one) or _UNASKED}" for one in ahead]
+    first = ground("backlog.next", f"{upcoming.story}, priority {upcoming.priority}")
+    return (first, ground("backlog.passed_over", "; ".join(waiting))) if waiting else (first,)
+
+
+def _nothing_to_start(situation: Situation) -> Decision:
+    backlog = situation.ledger.backlog
+    if not backlog:
+        message = "the backlog is empty"
+        return refuse(situation, "BACKLOG_EMPTY", message, command("start", "STORY"))
+    waiting = [f"{one.story} {waits_in_words(situation.track, one)}" for one in backlog[:3]]
+    more = f"; and {len(backlog) - 3} more" if len(backlog) > 3 else ""
+    message = f"nothing of the backlog can be started: {'; '.join(waiting)}{more}"
+    return refuse(situation, "BLOCKED", message, command("backlog"))
+
+
+# --- changing the backlog -----------------------------------------------------------------------------
+def move(situation: Situation, event: BacklogMoved) -> Decision:
+    """Give a story another place. It gets the priority that belongs there, for that goes first."""
+    entry = entry_of(situation.ledger, event.story)
+    if entry is None:
+        return _not_there(situation, event.story)
+    others = without(situation.ledger.backlog, (event.story,))
+    if event.before is not None:
+        index = next((place for place, one in enumerate(others) if one.story == event.before), None)
+        if index is None:
+            return _not_there(situation, event.before)
+    else:
+        index = len(others) if event.last else 0
+    fitting = _fitting(entry.priority, others, index)
+    backlog = before(situation.ledger.backlog, replace(entry, priority=fitting), index)
+    changed = f", with priority {fitting}" if fitting != entry.priority else ""
+    track = situation.track.with_ledger(backlog=backlog)
+    return accept(track, f"{event.story} is number {index + 1} of {len(backlog)} in the backlog{changed}")
+
+
+def _fitting(priority: int, others: tuple[Queued, ...], index: int) -> int:
+    """Return the priority nearest to `priority` that fits before the `index`th of the others."""
+    least = others[index].priority if index < len(others) else None
+    most = others[index - 1].priority if index > 0 else None
+    if least is not None and priority < least:
+        return least
+    return most if most is not None and priority > most else priority
+
+
+def edit(situation: Situation, event: BacklogEdited) -> Decision:
+    """Change what was said of a story of the backlog."""
+    entry = entry_of(situation.ledger, event.story)
+    if entry is None:
+        return _not_there(situation, event.story)
+    asked: dict[str, Any] = {
+        "priority": event.priority, "blocked_by": event.blocked_by,
+        "complexity": event.complexity, "executor": event.executor,
+    }  # fmt: skip
+    changes = {name: value for name, value in asked.items() if value is not None}
+    changed = replace(entry, **changes)
+    if (refused := no_circle(situation, (changed,))) is not None:
+        return refused
+    moved = event.priority is not None and event.priority != entry.priority
+    backlog = situation.ledger.backlog
+    if moved:
+        backlog = behind(backlog, changed)
+    else:
+        backlog = tuple(changed if one.story == event.story else one for one in backlog)
+    track = situation.track.with_ledger(backlog=backlog)
+    names = ", ".join(name.replace("_", " ") for name in changes) or "nothing"
+    return accept(track, f"{event.story}: {names} changed in the backlog")
+
+
+def no_circle(situation: Situation, entries: tuple[Queued, ...]) -> Decision | None:
+    """Return the refusal of entries that would have stories wait for each other; None when they do not."""
+    found = circle(situation.track, entries)
+    if found is None:
+        return None
+    message = f"these stories would wait for each other for ever: {' → '.join(found)}"
+    return refuse(situation, "BLOCKED_IN_CIRCLE", message, command("backlog"))
+
+
+def remove(situation: Situation, event: BacklogRemoved) -> Decision:
+    """Take stories out of the backlog; all of them, or none."""
+    for story in event.stories:
+        if entry_of(situation.ledger, story) is None:
+            return _not_there(situation, story)
+    track = situation.track.with_ledger(backlog=without(situation.ledger.backlog, event.stories))
+    verb = "is" if len(event.stories) == 1 else "are"
+    return accept(track, f"{', '.join(event.stories)} {verb} in the backlog no longer")
+
+
+def _not_there(situation: Situation, story: str) -> Decision:
+    waiting = ", ".join(entry.story for entry in situation.ledger.backlog) or "none"
+    message = f"{story} is not in the backlog (waiting: {waiting})"
+    return refuse(situation, "NOT_IN_BACKLOG", message, command("backlog"))
+
+
+def choose_auto_continue(situation: Situation, event: AutoContinueChosen) -> Decision:
+    """Have the next story start by itself, or not, whatever the settings say; or as they say."""
+    track = situation.track.with_ledger(auto_continue=event.on)
+    said = {
+        True: "the next story of the backlog starts by itself",
+        False: "the next story of the backlog waits for a `continue`",
+        None: "whether the next story of the backlog starts by itself is for the settings to say",
+    }[event.on]
+    return accept(track, f"{said}, as {event.by} chose")

@@ -1,28 +1,54 @@
 """A track: one STATE.json plus what only the journal remembers of it.
 
-STATE.json is a public contract and is cleared at every step change; what must survive that (who
-visited which step how often, the facts later prompts need, the dispatch in flight) lives in the
-ledger. Both change only through `decide`, in one journal transaction.
+STATE.json is a public contract and is cleared at every step change; what must survive that (how often
+each step was entered, the facts later prompts need, the dispatch in flight) is in the ledger. Both change
+only through `decide`, in one journal transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from handoffd.engine.caps import Cap, Finding, Scope
-from handoffd.engine.changing import changed
-from handoffd.engine.ends import Fault
-from handoffd.engine.limits import Limit
-from handoffd.engine.usage import Usage
+from handoffd.engine.ends import Fault, Limit
+from handoffd.engine.usage import Cap, Finding, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
 
+# --- copies of frozen values --------------------------------------------------------------------------
+_T = TypeVar("_T")
 
+
+def changed(value: _T, /, **changes: Any) -> _T:
+    """Return a copy of a frozen dataclass with `changes`; TypeError for a field it has not.
+
+    Copies are what a decision spends most of its time on. `dataclasses.replace` runs the class's whole
+    `__init__`, which for a frozen class is a call for each field. Here all fields are copied by one: that is
+    why these classes have no slots.
+    """
+    kind: Any = type(value)
+    names = _fields_of(kind)
+    if not changes.keys() <= names:
+        raise TypeError(f"{kind.__name__} has no field {next(iter(changes.keys() - names))!r}")
+    copy: _T = object.__new__(kind)
+    # A dict made in one go has half the room of one that has grown, and a ledger is kept for each track.
+    object.__setattr__(copy, "__dict__", {**value.__dict__, **changes})
+    return copy
+
+
+@cache
+def _fields_of(kind: Any) -> frozenset[str]:
+    assert not hasattr(kind, "__post_init__"), f"{kind.__name__} would not be checked"
+    assert not hasattr(kind, "__slots__"), f"{kind.__name__} has slots, which are not copied"
+    return frozenset(field.name for field in fields(kind))
+
+
+# --- the dispatch in flight ---------------------------------------------------------------------------
 class Phase(StrEnum):
     """How far the dispatch in flight has come. STATE says `running` throughout."""
 
@@ -85,6 +111,7 @@ class Dispatch:
     """Whether only a person passes its step if that becomes a gate meanwhile, as in no earlier release."""
 
 
+# --- what the ledger holds ----------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """What later prompts need from earlier steps of the same story."""
@@ -255,6 +282,7 @@ class HeldEdit:
     """As in `StateEdited`."""
 
 
+# --- the track ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Track:
     """Everything `decide` knows of one track. `state` is None until the project is initialised."""

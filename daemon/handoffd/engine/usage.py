@@ -1,14 +1,18 @@
-"""What an attempt has used up: tokens, and what they cost; and what it took of the machine.
+"""What an attempt has used up: tokens, what they cost, what it took of the machine; and caps on that.
 
 Providers count differently; here each token is counted once, under what it was billed as. A cost is what
-the agent's own program reports, or a reckoning from the price table, and says which.
+the agent's own program reports, or a reckoning from the price table, and says which. A cap is a number of
+dollars or of tokens for a scope: one run of an executor, a story, a project, a day, all that this
+daemon's journal has ever seen. What a cost is not known of counts its tokens only. Standard library only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+# --- what was used ------------------------------------------------------------------------------------
 TOKEN_KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -95,6 +99,74 @@ class Footprint:
         return ", and ".join(met)
 
 
+# --- caps on it ---------------------------------------------------------------------------------------
+Scope = Literal["attempt", "story", "project", "day", "daemon"]
+
+Unit = Literal["usd", "tokens"]
+
+
+SCOPES: Final[tuple[Scope, ...]] = ("attempt", "story", "project", "day", "daemon")
+"""From the narrowest to the widest."""
+
+UNITS: Final[tuple[Unit, ...]] = ("usd", "tokens")
+
+
+SHARED: Final = frozenset[Scope]({"day", "daemon"})
+"""Scopes that several projects spend from: when one is used up, people are told once, not by each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """How much one scope may spend. None: as much as it likes."""
+
+    usd: float | None = None
+    tokens: int | None = None
+
+
+NO_CAP: Final = Cap()
+
+
+Caps = Mapping[Scope, Cap]
+"""The caps in force; a scope that is missing has none."""
+
+
+_POSSESSIVE: Final[Mapping[Scope, str]] = {
+    "attempt": "the attempt's", "story": "the story's", "project": "the project's", "day": "the day's",
+    "daemon": "the daemon's",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a scope has spent of a cap that is near or reached. Both numbers are dollars, or tokens."""
+
+    scope: Scope
+    unit: Unit
+    spent: float
+    cap: float
+
+    @property
+    def over(self) -> bool:
+        """Whether it is reached; else it is only near."""
+        return self.spent >= self.cap
+
+    @property
+    def text(self) -> str:
+        """It in words: `the story's budget: $4.10 of $4.00 spent`."""
+        return f"{self.budget}: {amount(self.spent, self.unit)} of {amount(self.cap, self.unit)} spent"
+
+    @property
+    def budget(self) -> str:
+        """Whose budget it is: `the story's budget`."""
+        return f"{_POSSESSIVE[self.scope]} budget"
+
+    @property
+    def used_up(self) -> str:
+        """Its end in words that stay the same while the sum goes on growing."""
+        return f"{self.budget} of {amount(self.cap, self.unit)} is used up"
+
+
+# --- both in words ------------------------------------------------------------------------------------
 def footprint_in_words(memory_peak: int | None, tasks_peak: int | None) -> str:
     """Return both for people, as far as they are known: `812 MiB, 41 tasks`."""
     memory = None if memory_peak is None else size_in_words(memory_peak)
@@ -118,3 +190,13 @@ def _short(count: int) -> str:
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def amount(number: float, unit: Unit) -> str:
+    """Return an amount for people: `$4.00`, `12,400 tokens`."""
+    return dollars(number) if unit == "usd" else f"{number:,.0f} tokens"
+
+
+def dollars(number: float) -> str:
+    """Return dollars in cents; below a cent with what makes them more than nothing."""
+    return f"${number:.2f}" if number >= 0.01 or number == 0 else f"${number:.4f}"

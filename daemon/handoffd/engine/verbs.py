@@ -1,23 +1,29 @@
-"""What people may order, as rules: each verb is taken or refused, never half of it."""
+"""What people order: each verb is taken or refused, never half of it.
+
+An edit of STATE.json is an order, too, by another way: it is adopted, held or undone. A human gate opens
+only through a verb. So an edit from outside that would carry a story past one is held until a person
+confirms it, and while an executor runs every edit is undone. Starts and the backlog are in `starting.py`.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC
 
-from handoffd.engine.advice import approving, way_on
 from handoffd.engine.backlog import startable
-from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Situation, gate_ground, row
-from handoffd.engine.effects import AppendHistory
-from handoffd.engine.judging import aborted, stop
-from handoffd.engine.queueing import start_from_backlog
+from handoffd.engine.commands import approving, command
+from handoffd.engine.decision import AppendHistory, Decision, NoticeKind, Situation, gate_ground, ground, row
+from handoffd.engine.dispatching import aborted
+from handoffd.engine.events import Restored, StateEdited
 from handoffd.engine.requests import (
     Aborted,
     Approved,
+    EditConfirmed,
     ExecutorChosen,
     Initialised,
+    LevelChosen,
     Noted,
     Paused,
+    PostChecked,
     Rejected,
     Reopened,
     Resumed,
@@ -25,13 +31,16 @@ from handoffd.engine.requests import (
     RolledBack,
     Skipped,
 )
-from handoffd.engine.routing import MAX_ATTEMPTS, enter, next_parked, with_done
-from handoffd.engine.track import StopReason, Track
-from handoffd.engine.wording import accept, refuse
+from handoffd.engine.routing import MAX_ATTEMPTS, enter, lasting, next_parked, with_done
+from handoffd.engine.starting import start_from_backlog
+from handoffd.engine.stops import stop
+from handoffd.engine.track import HeldEdit, StopReason, Track, changed
+from handoffd.engine.wording import accept, ask_human, at_gate, next_command, notice, refuse, way_on
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
 
+# --- a project's first state, and its level -----------------------------------------------------------
 def initialise(situation: Situation, event: Initialised) -> Decision:
     """Give the track its first STATE."""
     state = State(project=event.project)
@@ -43,6 +52,15 @@ def initialise(situation: Situation, event: Initialised) -> Decision:
     return accept(track, f"{event.project} is initialised", do=f"next: {command('start', 'STORY')}")
 
 
+def choose_level(situation: Situation, event: LevelChosen) -> Decision:
+    """Go on by itself, or leave the steps to people; what runs goes on as it is."""
+    automatic = event.level == 2
+    track = situation.track.with_ledger(automatic=automatic, by_hand=not automatic)
+    who = "handoffd dispatches its steps" if automatic else "its steps are dispatched by people"
+    return accept(track, f"level {event.level} from now on: {who}")
+
+
+# --- gates --------------------------------------------------------------------------------------------
 def approve(situation: Situation, event: Approved) -> Decision:
     """Pass a human step; the note goes into the next prompt."""
     if (refused := _no_gate(situation, event.story)) is not None:
@@ -87,6 +105,7 @@ def _no_gate(situation: Situation, story: str | None) -> Decision | None:
     return _not_open(situation)
 
 
+# --- the story in flight ------------------------------------------------------------------------------
 def retry(situation: Situation, event: Retried) -> Decision:
     """Try the current step afresh."""
     if (closed := _not_open(situation)) is not None:
@@ -111,32 +130,14 @@ def skip(situation: Situation, event: Skipped) -> Decision:
     if situation.at_gate:
         message = f"{state.step} is a human step and cannot be skipped: approve or reject it"
         open_ = state.status in {Status.PENDING, Status.NEEDS_HUMAN}
-        return refuse(situation, "WRONG_STEP", message, approving(state) if open_ else _way_on(situation))
+        return refuse(
+            situation, "WRONG_STEP", message, approving(state.story) if open_ else _way_on(situation)
+        )
     unblocked = tuple(name for name in state.blocked_by if name != MAX_ATTEMPTS)
     track = situation.track.with_state(
         status=Status.PASS, reason=None, last_error=None, completed_at=situation.now, blocked_by=unblocked
     ).with_ledger(skipped=(*situation.ledger.skipped, state.step))
     return accept(moved_by_person(track), f"{state.step} skipped by {event.by}, without evidence")
-
-
-def _not_open(situation: Situation) -> Decision | None:
-    if situation.done:
-        message = f"{situation.state.story} is done: reopen it, or start another"
-        return refuse(situation, "ALREADY_DONE", message, _way_on(situation))
-    if situation.ledger.closed:
-        return _closed(situation)
-    if situation.state.story is None:
-        return refuse(situation, "NO_STORY", "no story was started", _way_on(situation))
-    return None
-
-
-def _closed(situation: Situation) -> Decision:
-    message = f"the track was {situation.state.last_error}: start a story, or roll back"
-    return refuse(situation, "CLOSED", message, _way_on(situation))
-
-
-def _way_on(situation: Situation) -> str:
-    return way_on(situation.track, situation.rules)
 
 
 def use(situation: Situation, event: ExecutorChosen) -> Decision:
@@ -159,6 +160,58 @@ def abort(situation: Situation, event: Aborted) -> Decision:
     return aborted(situation, event.by)
 
 
+def note(situation: Situation, event: Noted) -> Decision:
+    """Keep a note for the next prompt; one given while an executor runs is for the prompt after."""
+    track = situation.track
+    if situation.state.status is Status.RUNNING:
+        together = "\n\n".join(part for part in (track.ledger.next_note, event.text) if part)
+        return accept(track.with_ledger(next_note=together), "noted for the prompt after the running one")
+    return accept(track.with_note(event.text), "noted for the next prompt")
+
+
+def post_checked(situation: Situation, event: PostChecked) -> Decision:
+    """Note how the step's post_check came out; nothing follows from it."""
+    dispatch = situation.ledger.dispatch
+    if dispatch is not None:
+        advice = way_on(situation.track, situation.rules)
+        return refuse(
+            situation, "ALREADY_RUNNING", f"{dispatch.id} is in flight and checked by itself", advice
+        )
+    track = situation.track.with_state(lint_pass=event.passed)
+    return accept(track, f"post_check of {situation.state.step} {'passed' if event.passed else 'failed'}")
+
+
+def _not_open(situation: Situation) -> Decision | None:
+    if situation.done:
+        message = f"{situation.state.story} is done: reopen it, or start another"
+        return refuse(situation, "ALREADY_DONE", message, _way_on(situation))
+    if situation.ledger.closed:
+        return _closed(situation)
+    if situation.state.story is None:
+        return refuse(situation, "NO_STORY", "no story was started", _way_on(situation))
+    return None
+
+
+def _closed(situation: Situation) -> Decision:
+    message = f"the track was {situation.state.last_error}: start a story, or roll back"
+    return refuse(situation, "CLOSED", message, _way_on(situation))
+
+
+def _way_on(situation: Situation) -> str:
+    return way_on(situation.track, situation.rules)
+
+
+def moved_by_person(track: Track) -> Track:
+    """Return the track with the counters against endless loops at zero: a person has looked.
+
+    An edit that is held was made from where the story stood before, and leads nowhere any more.
+    """
+    return track.with_ledger(
+        visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None
+    )
+
+
+# --- pauses -------------------------------------------------------------------------------------------
 def pause(situation: Situation, event: Paused) -> Decision:
     """Dispatch nothing more; what runs ends normally."""
     if situation.ledger.paused_by and not situation.ledger.self_paused:
@@ -178,15 +231,7 @@ def resume(situation: Situation, event: Resumed) -> Decision:
     return accept(track, f"resumed by {event.by}")
 
 
-def note(situation: Situation, event: Noted) -> Decision:
-    """Keep a note for the next prompt; one given while an executor runs is for the prompt after."""
-    track = situation.track
-    if situation.state.status is Status.RUNNING:
-        together = "\n\n".join(part for part in (track.ledger.next_note, event.text) if part)
-        return accept(track.with_ledger(next_note=together), "noted for the prompt after the running one")
-    return accept(track.with_note(event.text), "noted for the next prompt")
-
-
+# --- ways back ----------------------------------------------------------------------------------------
 def roll_back(situation: Situation, event: RolledBack) -> Decision:
     """Go back to an earlier step of the pipeline."""
     if (refused := _not_a_way_back(situation, event)) is not None:
@@ -231,14 +276,6 @@ def _no_step(situation: Situation, step: str) -> str:
     return f"{step} is not a step of this pipeline (allowed: {path})"
 
 
-def not_done(situation: Situation, event: Reopened) -> Decision:
-    """Refuse to reopen what was not finished: its steps are reached by a rollback."""
-    story = situation.state.story
-    message = f"{story} is not done: roll back instead" if story else "no story was started"
-    advice = _way_back(situation, event.step) if story else _way_on(situation)
-    return refuse(situation, "NOT_DONE", message, advice)
-
-
 def reopen(situation: Situation, event: Reopened) -> Decision:
     """Take a story that is done up again at one of its steps."""
     state = situation.state
@@ -260,6 +297,14 @@ def reopen(situation: Situation, event: Reopened) -> Decision:
     return accept(track, f"{state.story} reopened at {event.step} by {event.by}").also(order)
 
 
+def not_done(situation: Situation, event: Reopened) -> Decision:
+    """Refuse to reopen what was not finished: its steps are reached by a rollback."""
+    story = situation.state.story
+    message = f"{story} is not done: roll back instead" if story else "no story was started"
+    advice = _way_back(situation, event.step) if story else _way_on(situation)
+    return refuse(situation, "NOT_DONE", message, advice)
+
+
 def _entry_of(situation: Situation, event: Reopened) -> str:
     """Return the entry of the history for a reopening: other tools count and read them by their form."""
     story, at = situation.state.story, situation.now
@@ -279,11 +324,169 @@ def _others_done(situation: Situation) -> tuple[str, ...]:
     return tuple(name for name in situation.ledger.stories_done if name != situation.state.story)
 
 
-def moved_by_person(track: Track) -> Track:
-    """Return the track with the counters against endless loops at zero: a person has looked.
+# --- STATE.json changed by others, and a journal older than it ----------------------------------------
+_SHUT = frozenset({Status.PENDING, Status.NEEDS_HUMAN, Status.FAILING})
+"""With these a human step is not passed; failing, it was rejected, and goes back."""
 
-    An edit that is held was made from where the story stood before, and leads nowhere any more.
-    """
-    return track.with_ledger(
-        visits={}, free_repeats=0, asking=None, timeouts=0, told=None, held_edit=None, capped=None
+
+def state_edited(situation: Situation, event: StateEdited) -> Decision:
+    """Adopt, hold or undo an edit that was valid in itself."""
+    if situation.track.state is None:
+        return _adopt(situation, event.state, "found in the project", event.done, tells=event.tells)
+    if situation.ledger.dispatch is not None or event.dispatch is not None or event.overtaken:
+        return _undo(
+            situation, "STATE_TAMPERED", "STATE.json was changed while an executor ran, and was restored"
+        )
+    unknown = event.state.step != DONE and event.state.step not in situation.rules.steps
+    if unknown:
+        return _undo(
+            situation,
+            "UNKNOWN_STEP",
+            f"STATE.json was changed to the unknown step {event.state.step}, and was restored",
+        )
+    if event.policy == "refuse":
+        return _undo(
+            situation,
+            "EDIT_REFUSED",
+            "STATE.json was changed from outside, and was restored (external_edits: refuse)",
+        )
+    if event.policy == "hold_gates" and (gate := _gate_passed(situation, event.state)) is not None:
+        return _hold(situation, event, gate)
+    return _adopt(situation, event.state, "changed from outside", event.done, tells=event.tells)
+
+
+def edit_confirmed(situation: Situation, event: EditConfirmed) -> Decision:
+    """Adopt the edit that was held."""
+    held = situation.ledger.held_edit
+    advice = way_on(situation.track, situation.rules)
+    if held is None:
+        return refuse(situation, "NOTHING_HELD", "no edit of STATE.json is held", advice)
+    if situation.ledger.dispatch is not None:
+        return refuse(situation, "ALREADY_RUNNING", "an executor runs: confirm when it has ended", advice)
+    confirmed = situation.at(moved_by_person(situation.track))
+    return _adopt(confirmed, held.state, f"confirmed by {event.by}", held.done, tells=held.tells)
+
+
+def restored(situation: Situation, event: Restored) -> Decision:
+    """Stand still until a person has looked: what came after is known to the disk only."""
+    track = situation.track
+    if situation.ledger.dispatch is not None and event.overtaken:
+        when = "the journal was backed up" if event.owner is None else "another handoffd took the project"
+        error = f"attempt {situation.state.attempt} was in flight when {when}"
+        track = track.without_dispatch().with_state(
+            status=Status.PENDING, last_error=error, completed_at=situation.now
+        )
+    held = track.with_ledger(paused_by=situation.ledger.paused_by or event.by, told=None)
+    if event.owner is None:
+        message = f"the journal was restored from a backup; paused by {held.ledger.paused_by}"
+        return accept(held, message, do="look at the status, then resume it")
+    message = f"the project was with another handoffd ({event.owner}) and is back; it is paused"
+    why = "what was done there, only STATE.json and the files tell"
+    told = notice(held, "blocked", message, why=why, action=next_command(held, situation.rules))
+    return accept(held, message, do="look at the status, then resume it").also(told)
+
+
+def _adopt(situation: Situation, state: State, why: str, done: tuple[str, ...], *, tells: bool) -> Decision:
+    before = situation.track.state
+    if state.step == DONE:
+        state = state.with_(status=Status.PASS)  # the end of a pipeline has no other status
+    same_story = before is not None and before.story == state.story
+    ledger = situation.ledger if same_story else lasting(situation.ledger)
+    track = Track(state=state, ledger=with_done(ledger, done)).with_ledger(
+        held_edit=None, told=None, handed_out=None
     )
+    if before is None or before.step != state.step:
+        track = track.with_ledger(
+            free_repeats=0, timeouts=0, session=None, asking=None, gate=None
+        )  # of one step
+    if state.status is not Status.RUNNING:
+        track = track.without_dispatch()
+    decision = accept(track, f"STATE.json adopted: {state.step} {state.status}", why=why)
+    return _telling(situation, decision, why) if tells else decision
+
+
+def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
+    """Return the decision with a notice, where the project waits for a person from now on."""
+    before, after, track = situation.track.state, decision.track.state, decision.track
+    assert after is not None
+    if after.story is None or track.ledger.closed or _same_place(before, after):
+        return decision
+    kind: NoticeKind = "timeout" if after.status is Status.TIMEOUT else "needs_human"
+    text = f"{after.step} of {after.story} waits for a person: {after.last_error or f'it is {after.status}'}"
+    if after.status is Status.NEEDS_HUMAN and at_gate(track, situation.rules):
+        track = track.with_ledger(gate=after.step)
+        text = (
+            f"{after.step} of {after.story} waits for your decision: approve it, or reject it with a reason"
+        )
+    elif after.status is Status.PENDING and track.ledger.remedy is not None:
+        kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
+    elif after.status is Status.PENDING and track.ledger.capped is not None and _moved(before, after):
+        return changed(
+            decision, track=track.with_ledger(capped=None)
+        )  # the next turn counts, and tells of it
+    elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return decision
+    action = next_command(track, situation.rules)
+    told = notice(track, kind, text, why=f"STATE.json was {why}", action=action)
+    return changed(decision, track=track).also(told)
+
+
+def _same_place(before: State | None, after: State) -> bool:
+    """Return whether a notice of a wait there was sent already."""
+    return before is not None and (before.story, before.step, before.status) == (
+        after.story,
+        after.step,
+        after.status,
+    )
+
+
+def _moved(before: State | None, after: State) -> bool:
+    return before is None or (before.story, before.step) != (after.story, after.step)
+
+
+def _undo(situation: Situation, code: str, message: str) -> Decision:
+    events = command("events")
+    decision = refuse(situation, code, message, events)
+    why = "STATE.json is handoffd's to write; it was put back as it was"
+    return decision.also(notice(situation.track, "warning", message, why=why, action=events))
+
+
+def _hold(situation: Situation, event: StateEdited, gate: str) -> Decision:
+    state = event.state
+    why = f"STATE.json was edited past the human step {gate} (to {state.step} {state.status})"
+    track = situation.track.with_ledger(
+        held_edit=HeldEdit(state=state, why=why, done=event.done, tells=event.tells)
+    )
+    held = ask_human(situation.at(track), why, why="a gate opens only through a verb")
+    return held.because(gate_ground(situation, gate), ground("settings.external_edits", "hold_gates"))
+
+
+def _gate_passed(situation: Situation, after: State) -> str | None:
+    """Return the human step that the edit would pass, if there is one."""
+    before = situation.state
+    same_story = before.story == after.story
+    for gate in _gates_on_the_way(situation, after):
+        at_gate = gate == after.step
+        already_open = same_story and before.step == gate and before.status is Status.PASS
+        if already_open or (at_gate and after.status in _SHUT):
+            continue
+        return gate
+    return None
+
+
+def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
+    """Return the human steps from where the story stood to where the edit puts it, both included."""
+    before, path = situation.state, situation.rules.path(after.task_type)
+    # A step off the path has left every gate of it behind, as the end has.
+    end = path.index(after.step) if after.step in path else len(path)
+    steps = list(path[: end + 1])
+    if before.story == after.story:
+        here = max(situation.index_of(before.step), 0)
+        if before.task_type == after.task_type:
+            steps = steps[here:]
+        elif before.story is not None:  # another pipeline leaves behind the gates of the one it was in
+            steps += situation.rules.path(before.task_type)[here:]
+    kept = (
+        situation.ledger.gate if before.story is not None and before.step == situation.ledger.gate else None
+    )
+    return [step for step in steps if step == kept or situation.rules.steps[step].requires_human]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from handoffd.engine.limits import LimitKind
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
+from handoffd.engine.ends import LimitKind
+from handoffd.engine.events import TestEvidence
 from handoffd.engine.track import EXTERNAL
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts

@@ -13,10 +13,9 @@ from handoffd.api.init_project import is_bootstrapped
 from handoffd.api.reads import peek_json
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
+from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, StateEdited
 from handoffd.engine.requests import PromptTaken
-from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.inspection.finished import finished_before

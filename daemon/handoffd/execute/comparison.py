@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, get_args
 
-from handoffd.engine.measurements import TestEvidence
+from handoffd.engine.events import TestEvidence
 from handoffd.errors import StoreError
 from handoffd.execute.reports.report import BAD, Outcome, TestReport
 

@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from handoffd.engine.ends import End
-from handoffd.engine.limits import LIMITS
+from handoffd.engine.ends import LIMITS, End
 from handoffd.errors import ConfigurationError
 from handoffd.execute.base import Rung, SignalName
 from handoffd.execute.stream.format import StreamFormat

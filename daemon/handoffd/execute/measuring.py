@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.events import PostCheck, TestEvidence
 from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import Baseline, Changed, compare

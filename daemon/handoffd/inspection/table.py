@@ -12,7 +12,8 @@ from pathlib import Path
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.inspection.templates import templates_for
-from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import load_project
 from handoffd.settings.model import ProjectSettings

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
-from handoffd.engine.results import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
+from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
 from handoffd.engine.views import Applied, Peek
 from handoffd.errors import Refused
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from handoffd.engine.advice import is_unrouted
+from handoffd.engine.wording import is_unrouted
 from handoffd.errors import Refused
 from handoffd.inspection.table import book_of, shipped_layers, table_of
 from handoffd.library.asking import Root, path_of

@@ -8,8 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from handoffd.clock import Clock
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.measurements import TestEvidence
+from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit, TestEvidence
 from handoffd.engine.track import Dispatch, Track, TrackKey
 from handoffd.metrics.instruments import INTERRUPTED, TOKENS, Bounded, Instruments
 from handoffd.protocol.rules import DONE

@@ -21,11 +21,8 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter
 
-from handoffd.engine.decision import Ground
-from handoffd.engine.effects import Effect
-from handoffd.engine.events import Event, Exit
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Effect, Ground, Result
+from handoffd.engine.events import Event, Exit, TestEvidence
 from handoffd.engine.track import Track
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
@@ -30,9 +31,8 @@ from handoffd.engine.events import (
     Exit,
     HandoffArrived,
     SpawnRefused,
+    TestEvidence,
 )
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.results import Refusal
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.protocol.state import Status

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from handoffd.engine.effects import Effect
+from handoffd.engine.decision import Effect
 from handoffd.engine.replay import Recorded, Standing
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError

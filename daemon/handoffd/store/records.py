@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from handoffd.engine.decision import Ground
-from handoffd.engine.effects import Effect
+from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.ends import End
-from handoffd.engine.events import Event, Exit
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.results import Result
+from handoffd.engine.events import Event, Exit, TestEvidence
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.protocol.rules import RuleBook

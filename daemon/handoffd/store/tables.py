@@ -15,9 +15,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 import handoffd
-from handoffd.engine.changing import changed
 from handoffd.engine.requests import Started
-from handoffd.engine.track import Dispatch, TrackKey
+from handoffd.engine.track import Dispatch, TrackKey, changed
 from handoffd.errors import StoreError
 from handoffd.protocol.rules import RuleBook
 from handoffd.store import dispatches

@@ -16,16 +16,9 @@ import structlog
 from anyio import to_thread
 
 from handoffd.capacity.machine import passes_by_itself
-from handoffd.engine.effects import Spawn
+from handoffd.engine.decision import Spawn
 from handoffd.engine.ends import End
-from handoffd.engine.events import (
-    Event,
-    ExecutorExited,
-    ExecutorStarted,
-    Exit,
-    HandoffSettled,
-    SpawnRefused,
-)
+from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, Exit, HandoffSettled, SpawnRefused
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec

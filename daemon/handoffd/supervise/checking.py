@@ -15,9 +15,8 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from handoffd.engine.effects import MeasureBaseline, RunChecks
-from handoffd.engine.events import BaselineMeasured, ChecksFinished
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.decision import MeasureBaseline, RunChecks
+from handoffd.engine.events import BaselineMeasured, ChecksFinished, PostCheck, TestEvidence
 from handoffd.engine.track import TrackKey
 from handoffd.engine.wording import last_line, with_end
 from handoffd.errors import HandoffdError

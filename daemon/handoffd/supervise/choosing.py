@@ -18,8 +18,8 @@ from anyio import to_thread
 
 from handoffd.capacity.accounts import Wait
 from handoffd.engine.ends import End, Fault, Standby
-from handoffd.engine.limits import until_words
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.wording import until_words
 from handoffd.execute.environment import child_environment, expanded
 from handoffd.execute.executor import Executor
 from handoffd.execute.installed import find_program, found_at, is_own

@@ -10,9 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from handoffd.engine.ends import End
+from handoffd.engine.ends import LIMITS, End
 from handoffd.engine.events import Exit
-from handoffd.engine.limits import LIMITS
 from handoffd.engine.track import Dispatch, Track
 from handoffd.engine.usage import Usage
 from handoffd.engine.wording import last_line

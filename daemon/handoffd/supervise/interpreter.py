@@ -16,7 +16,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.capacity.budgets import Flight
-from handoffd.engine.effects import (
+from handoffd.engine.decision import (
     AppendHistory,
     MeasureBaseline,
     Notify,

@@ -12,15 +12,13 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from handoffd.engine.advice import way_on
 from handoffd.engine.commands import command, command_for, mending
-from handoffd.engine.effects import RunChecks
-from handoffd.engine.measurements import PostCheck
+from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks
+from handoffd.engine.events import PostCheck
 from handoffd.engine.requests import PostChecked
-from handoffd.engine.results import Dispatched, Refusal, Result
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind, Tried
-from handoffd.engine.waiting import at_gate
+from handoffd.engine.wording import at_gate, way_on
 from handoffd.errors import Refused
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from handoffd.engine.track import TrackKey
-from handoffd.engine.waiting import still_waits
+from handoffd.engine.wording import still_waits
 from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Parcel, Reason

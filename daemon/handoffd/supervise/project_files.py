@@ -17,7 +17,8 @@ from handoffd.clock import Clock
 from handoffd.errors import InvalidFile, Problem
 from handoffd.inspection.table import RULES, SETTINGS, Texts, book_of, read_texts, settings_in, shipped_layers
 from handoffd.inspection.templates import templates_for
-from handoffd.protocol.rulebook import Layer, merge_trusted
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.advice import next_command
 from handoffd.engine.backlog import coming, entry_of, unasked
 from handoffd.engine.commands import addressed, command, command_for, mending
-from handoffd.engine.decision import Decision
-from handoffd.engine.results import Blocked
+from handoffd.engine.decision import Blocked, Decision
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step, parked_of
 from handoffd.engine.track import Ledger, Track
 from handoffd.engine.views import Peek, ProjectView, TrackView
-from handoffd.engine.waiting import at_gate
+from handoffd.engine.wording import at_gate, next_command
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in

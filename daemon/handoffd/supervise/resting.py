@@ -14,8 +14,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.ends import Fault
-from handoffd.engine.limits import Limit
+from handoffd.engine.ends import Fault, Limit
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import Condition, ProjectView

@@ -17,10 +17,9 @@ from anyio import to_thread
 
 from handoffd.capacity.accounts import lift
 from handoffd.engine.commands import command_for
-from handoffd.engine.events import CauseEnded, NoticeGivenUp, Verb
-from handoffd.engine.measurements import PostCheck
-from handoffd.engine.requests import LevelChosen, LimitLifted
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
+from handoffd.engine.events import CauseEnded, NoticeGivenUp, PostCheck
+from handoffd.engine.requests import LevelChosen, LimitLifted, Verb
 from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
+from handoffd.engine.events import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Dispatch, Phase, TrackKey
 from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Idle

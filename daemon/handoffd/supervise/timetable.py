@@ -17,8 +17,8 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.requests import Started
-from handoffd.engine.results import Refusal, Result
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.table import SETTINGS

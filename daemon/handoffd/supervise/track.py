@@ -18,15 +18,13 @@ from anyio import to_thread
 
 from handoffd.capacity.machine import Room, Shortage, descriptor_shortage, shortage_in
 from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
-from handoffd.engine.budgeting import news_of
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
+from handoffd.engine.decision import Decision, Dispatched, Spawn
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.effects import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.limits import news_of
 from handoffd.engine.requests import PromptTaken
-from handoffd.engine.results import Dispatched
 from handoffd.engine.track import Track
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from handoffd.engine.caps import Finding
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
-from handoffd.engine.effects import MeasureBaseline, Spawn
+from handoffd.engine.decision import Decision, Dispatched, MeasureBaseline, Spawn
 from handoffd.engine.ends import POLICIES, End, Then
 from handoffd.engine.events import (
     Advanced,
@@ -21,11 +19,11 @@ from handoffd.engine.events import (
     Exit,
     SpawnRefused,
 )
-from handoffd.engine.parking import WORKS_AFTER
+from handoffd.engine.limits import WORKS_AFTER
 from handoffd.engine.requests import PromptTaken
-from handoffd.engine.results import Dispatched
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.usage import Finding
 from handoffd.execute.base import StartRecord
 from handoffd.inspection.table import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark

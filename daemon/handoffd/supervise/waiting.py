@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from handoffd.engine.advice import next_command
 from handoffd.engine.backlog import coming, unasked, waits_in_words
 from handoffd.engine.commands import addressed
 from handoffd.engine.track import Queued, Track
 from handoffd.engine.views import BacklogView, QueuedView
+from handoffd.engine.wording import next_command
 from handoffd.protocol.rules import DONE
 from handoffd.supervise.project import Project
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import anyio
 
-from handoffd.engine.effects import Effect, Notify, StopTree, WriteChecklist
+from handoffd.engine.decision import Accepted, Effect, Notify, StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.requests import Initialised, Started
-from handoffd.engine.results import Accepted
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark

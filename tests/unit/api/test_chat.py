@@ -15,8 +15,8 @@ from handoffd.api.chat import Messages, only_reads
 from handoffd.api.chat_target import Spoken
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
-from handoffd.engine.events import ChecksFinished, Verb
-from handoffd.engine.measurements import TestEvidence
+from handoffd.engine.decision import Refusal
+from handoffd.engine.events import ChecksFinished, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -26,8 +26,8 @@ from handoffd.engine.requests import (
     Reopened,
     Retried,
     Skipped,
+    Verb,
 )
-from handoffd.engine.results import Refusal
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Applied
 from handoffd.errors import Refused

@@ -15,7 +15,7 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.api.client import Client
-from handoffd.engine.results import Refusal
+from handoffd.engine.decision import Refusal
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, NotFound, Refused, StoreError
 
 

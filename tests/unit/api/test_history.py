@@ -13,9 +13,9 @@ import pytest
 from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.api.events import event_json, follow, gap, latest, run_json
+from handoffd.engine.decision import NeedsHuman
 from handoffd.engine.ends import End
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.results import NeedsHuman
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import StoreError

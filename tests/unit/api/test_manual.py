@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.api.service import applied_json, checked_json, tried_json
 from handoffd.engine.commands import command
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.events import PostCheck, TestEvidence
 from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.protocol.state import State, TestCounts
 

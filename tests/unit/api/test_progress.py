@@ -15,8 +15,8 @@ from tests.unit.store.making import opened
 from handoffd.api.chat import Progress
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
+from handoffd.engine.decision import AlreadyRunning, Dispatched, Finished, Refusal
 from handoffd.engine.requests import Continued, Initialised, PromptTaken, Resumed, Started
-from handoffd.engine.results import AlreadyRunning, Dispatched, Finished, Refusal
 from handoffd.store.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")

@@ -12,8 +12,8 @@ from tests.unit.store.making import opened
 
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
+from handoffd.engine.decision import Refusal
 from handoffd.engine.requests import Approved, ExecutorChosen, Initialised, Started
-from handoffd.engine.results import Refusal
 from handoffd.errors import NotFound, Refused
 from handoffd.store.journal import Journal
 

@@ -13,7 +13,7 @@ from tests.support.recorded import story, write
 from tests.unit.store.making import record, track
 
 from handoffd.api.events import _FACTS, _ORDERS, follows, happened
-from handoffd.engine.effects import Effect, Notify, RunChecks, Spawn
+from handoffd.engine.decision import Effect, Notify, Refusal, RunChecks, Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import (
     Advanced,
@@ -24,11 +24,11 @@ from handoffd.engine.events import (
     ExecutorExited,
     Exit,
     HandoffArrived,
+    PostCheck,
     StateEdited,
+    TestEvidence,
 )
-from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import Approved, Rejected, Started
-from handoffd.engine.results import Refusal
 from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, HandoffMark, Malformed, Reading, Stale

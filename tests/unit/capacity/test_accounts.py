@@ -10,10 +10,9 @@ import pytest
 from tests.unit.supervise.making import NOW, dispatch_of, track_of
 
 from handoffd.capacity.accounts import Accounts
-from handoffd.engine.ends import End
+from handoffd.engine.ends import End, Limit
 from handoffd.engine.events import Event, ExecutorExited, Exit, SpawnRefused
-from handoffd.engine.limits import Limit
-from handoffd.engine.parking import WORKS_AFTER
+from handoffd.engine.limits import WORKS_AFTER
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status

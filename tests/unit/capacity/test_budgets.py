@@ -19,11 +19,10 @@ from tests.unit.store.making import track as stored_track
 from tests.unit.supervise.making import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 
 from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
-from handoffd.engine.caps import SCOPES, Cap, Finding, Scope
 from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit
 from handoffd.engine.requests import BudgetRaised, Initialised, Noted, Started
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import SCOPES, Cap, Finding, Scope, Usage
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status

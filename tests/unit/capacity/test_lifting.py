@@ -9,7 +9,7 @@ import pytest
 from tests.unit.supervise.making import NOW, House, house, track_of
 
 from handoffd.capacity.accounts import lift
-from handoffd.engine.limits import Limit
+from handoffd.engine.ends import Limit
 from handoffd.engine.requests import LimitLifted
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, StoreError

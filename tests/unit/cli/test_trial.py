@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
-from handoffd.engine.measurements import TestEvidence
+from handoffd.engine.events import TestEvidence
 from handoffd.engine.views import Tried
 from handoffd.errors import Refused
 from handoffd.protocol.state import TestCounts

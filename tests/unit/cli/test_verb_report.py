@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from handoffd.cli.verb_report import report
 from handoffd.cli.wording import UNMEASURED
-from handoffd.engine import results
+from handoffd.engine import decision
 from handoffd.engine.views import AppliedKind
 
 
@@ -17,41 +17,41 @@ from handoffd.engine.views import AppliedKind
     ("result", "line"),
     [
         (
-            results.Dispatched(
+            decision.Dispatched(
                 project="shop", story="US-1", step="bdd", attempt=2, dispatch="d1", caller_instruction="wait"
             ),
             "US-1: bdd, attempt 2, is dispatched as d1",
         ),
-        (results.Finished(story="US-1", summary="US-1 is done", caller_instruction="x"), "US-1 is done"),
+        (decision.Finished(story="US-1", summary="US-1 is done", caller_instruction="x"), "US-1 is done"),
         (
-            results.Finished(
+            decision.Finished(
                 story="US-3", summary="US-3 is done", caller_instruction="x", review_suggested=True
             ),
             "US-3 is done\n  a review of the project is suggested: handoffd review /srv/shop",
         ),
         (
-            results.NeedsHuman(step="review", message="look", caller_instruction="x", review=("docs/a.md",)),
+            decision.NeedsHuman(step="review", message="look", caller_instruction="x", review=("docs/a.md",)),
             "look\n  review: docs/a.md",
         ),
-        (results.Blocked(step="bdd", reason="US-0", caller_instruction="x"), "bdd is blocked: US-0"),
+        (decision.Blocked(step="bdd", reason="US-0", caller_instruction="x"), "bdd is blocked: US-0"),
         (
-            results.AlreadyRunning(step="bdd", elapsed_min=3.5, last_error=None, caller_instruction="x"),
+            decision.AlreadyRunning(step="bdd", elapsed_min=3.5, last_error=None, caller_instruction="x"),
             "bdd has been running for 3.5 min",
         ),
-        (results.TimedOut(step="bdd", elapsed_min=9, message="over", caller_instruction="x"), "over"),
+        (decision.TimedOut(step="bdd", elapsed_min=9, message="over", caller_instruction="x"), "over"),
         (
-            results.Refusal(code="NO", message="no", caller_instruction="x", next_command="handoffd status"),
+            decision.Refusal(code="NO", message="no", caller_instruction="x", next_command="handoffd status"),
             "handoffd: no [NO]\n  next: handoffd status",
         ),
         (
-            results.Accepted(step="bdd", status="pending", message="\x1b[2J", caller_instruction="x"),
+            decision.Accepted(step="bdd", status="pending", message="\x1b[2J", caller_instruction="x"),
             "\\x1b[2J (bdd, pending)",
         ),
     ],
 )
-def test_each_result_is_told(result: results.Result, line: str) -> None:
+def test_each_result_is_told(result: decision.Result, line: str) -> None:
     """In one line, or a few."""
-    adapter: TypeAdapter[results.Result] = TypeAdapter(results.Result)
+    adapter: TypeAdapter[decision.Result] = TypeAdapter(decision.Result)
 
     answer = {"project": "/srv/shop", **adapter.dump_python(result, mode="json")}
     assert line.split("\n") == report(answer)
@@ -69,7 +69,7 @@ def test_a_command_inside_a_message_calls_the_project_by_its_name() -> None:
 
 def test_no_result_is_forgotten() -> None:
     """The cases above are all there are."""
-    assert 8 == len(get_args(results.Result))
+    assert 8 == len(get_args(decision.Result))
 
 
 @pytest.mark.parametrize("status", ["failing", "pass"])

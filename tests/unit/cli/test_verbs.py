@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
 from handoffd.api.verbs import VERBS
-from handoffd.engine.events import Verb
+from handoffd.engine.decision import Refusal
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -28,8 +28,8 @@ from handoffd.engine.requests import (
     RolledBack,
     Skipped,
     Started,
+    Verb,
 )
-from handoffd.engine.results import Refusal
 from handoffd.entrance.asking import account
 from handoffd.protocol.state import Reason
 

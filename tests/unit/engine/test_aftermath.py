@@ -19,10 +19,8 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.advice import next_command
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Ground
-from handoffd.engine.effects import Spawn
+from handoffd.engine.decision import Ground, Spawn
 from handoffd.engine.ends import POLICIES, End, Fault, Standby, Then
 from handoffd.engine.events import (
     CauseEnded,
@@ -37,7 +35,7 @@ from handoffd.engine.events import (
 from handoffd.engine.requests import ExecutorChosen, Paused, Resumed, Retried, Started
 from handoffd.engine.track import AgentSession, Asking, StopReason
 from handoffd.engine.usage import Footprint, Usage
-from handoffd.engine.waiting import still_waits
+from handoffd.engine.wording import next_command, still_waits
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
 from handoffd.protocol.state import Status

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from tests.support.playbook import Playbook, dispatched, found, handoff, track_at
 
-from handoffd.engine.budgeting import news_of, spend
-from handoffd.engine.caps import SHARED, Cap, Finding, Scope
+from handoffd.engine.decision import StopTree
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.effects import StopTree
 from handoffd.engine.events import CapReached
+from handoffd.engine.limits import news_of, spend
 from handoffd.engine.requests import Aborted, BudgetRaised, Retried, RolledBack, Started
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import SHARED, Cap, Finding, Scope, Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

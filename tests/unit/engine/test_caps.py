@@ -8,24 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.engine.caps import (
-    NO_CAP,
-    SCOPES,
-    UNITS,
-    WARN_AT,
-    Cap,
-    Finding,
-    Scope,
-    Unit,
-    amount,
-    dollars,
-    findings,
-    granted_past,
-    still_in_force,
-    tighter,
-    widened,
-)
-from handoffd.engine.usage import Usage
+from handoffd.engine.limits import WARN_AT, findings, granted_past, still_in_force, tighter, widened
+from handoffd.engine.usage import NO_CAP, SCOPES, UNITS, Cap, Finding, Scope, Unit, Usage, amount, dollars
 
 CAPS = st.builds(Cap, usd=st.none() | st.floats(0.01, 1e6), tokens=st.none() | st.integers(1, 10**9))
 SPENT = st.builds(

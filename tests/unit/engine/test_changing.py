@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from tests.support.playbook import track_at
 
-from handoffd.engine.changing import changed
-from handoffd.engine.track import Ledger, Track
+from handoffd.engine.track import Ledger, Track, changed
 from handoffd.protocol.state import Status
 
 

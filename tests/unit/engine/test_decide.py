@@ -16,8 +16,7 @@ from tests.support.playbook import (
     without_step,
 )
 
-from handoffd.engine.decision import Basis
-from handoffd.engine.effects import RunChecks, Spawn
+from handoffd.engine.decision import Basis, Dispatched, Finished, RunChecks, Spawn
 from handoffd.engine.events import (
     Advanced,
     DeadlinePassed,
@@ -38,7 +37,6 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
-from handoffd.engine.results import Dispatched, Finished
 from handoffd.engine.track import Ledger, Phase, Track
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Reason, Status, TestCounts

@@ -20,12 +20,10 @@ from tests.support.playbook import (
     with_rule,
 )
 
+from handoffd.engine.decision import AlreadyRunning, MeasureBaseline, NeedsHuman, Spawn
 from handoffd.engine.dispatching import time_limit_min, wants_turn
-from handoffd.engine.effects import MeasureBaseline, Spawn
-from handoffd.engine.events import BaselineMeasured, DispatchFailed
-from handoffd.engine.measurements import PostCheck
+from handoffd.engine.events import BaselineMeasured, DispatchFailed, PostCheck
 from handoffd.engine.requests import Paused, Resumed, Retried, Started
-from handoffd.engine.results import AlreadyRunning, NeedsHuman
 from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
 from handoffd.protocol.state import Status
 

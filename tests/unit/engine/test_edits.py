@@ -8,8 +8,6 @@ from typing import Any, Literal
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
-from handoffd.engine.advice import next_command
-from handoffd.engine.caps import Finding
 from handoffd.engine.events import Event, Restored, StateEdited
 from handoffd.engine.requests import (
     Aborted,
@@ -23,6 +21,8 @@ from handoffd.engine.requests import (
     Started,
 )
 from handoffd.engine.track import Facts, Ledger, Track
+from handoffd.engine.usage import Finding
+from handoffd.engine.wording import next_command
 from handoffd.protocol.state import State, Status
 
 EXTERNAL = track_at("impl", Status.RUNNING)

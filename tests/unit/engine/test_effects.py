@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from handoffd.engine.effects import Effect, MeasureBaseline, Notify, RunChecks, Spawn, StopTree
+from handoffd.engine.decision import Effect, MeasureBaseline, Notify, RunChecks, Spawn, StopTree
 
 KINDS = {effect: effect.__dataclass_fields__["kind"].default for effect in get_args(Effect)}
 

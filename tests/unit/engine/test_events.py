@@ -7,10 +7,9 @@ from typing import get_args
 
 import pytest
 
-from handoffd.engine.events import Event, Fact, Verb
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.requests import Noted
-from handoffd.engine.transitions import TRANSITIONS
+from handoffd.engine.decide import TRANSITIONS
+from handoffd.engine.events import Event, Fact, TestEvidence
+from handoffd.engine.requests import Noted, Verb
 
 KINDS = {event: event.__dataclass_fields__["kind"].default for event in get_args(Event)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.playbook import green, red
 
-from handoffd.engine.evidence import green_problem, red_problem
+from handoffd.engine.judging import green_problem, red_problem
 
 
 def test_red_is_a_new_failing_test() -> None:

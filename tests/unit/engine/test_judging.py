@@ -21,7 +21,7 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.effects import StopTree
+from handoffd.engine.decision import StopTree
 from handoffd.engine.ends import FREE_REPEATS
 from handoffd.engine.events import (
     BaselineMeasured,

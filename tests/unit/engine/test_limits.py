@@ -7,7 +7,9 @@ from datetime import timedelta, timezone
 import pytest
 from tests.support.playbook import T0
 
-from handoffd.engine.limits import Limit, limit_of, named, span, until_words, without
+from handoffd.engine.ends import Limit
+from handoffd.engine.limits import limit_of, named, without
+from handoffd.engine.wording import span, until_words
 
 MINUTE = timedelta(minutes=1)
 

@@ -29,10 +29,8 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.backlog import circle
-from handoffd.engine.caps import SCOPES, SHARED, UNITS, Finding
-from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
-from handoffd.engine.effects import MeasureBaseline, Notify, RunChecks, Spawn
+from handoffd.engine.decide import TRANSITIONS, decide
+from handoffd.engine.decision import Decision, MeasureBaseline, Notify, Refusal, RunChecks, Spawn
 from handoffd.engine.ends import FREE_REPEATS, POLICIES, End, Standby, Then
 from handoffd.engine.events import (
     Advanced,
@@ -44,15 +42,19 @@ from handoffd.engine.events import (
     DispatchFailed,
     Event,
     ExecutorExited,
+    ExecutorQuiet,
+    ExecutorStalled,
     ExecutorStarted,
     Exit,
     HandoffArrived,
     HandoffSettled,
     Interrupted,
+    PostCheck,
+    Silence,
     SpawnRefused,
     StateEdited,
+    TestEvidence,
 )
-from handoffd.engine.measurements import PostCheck, TestEvidence
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -76,11 +78,9 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
-from handoffd.engine.results import Refusal
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Phase, Track
-from handoffd.engine.transitions import TRANSITIONS
-from handoffd.engine.waiting import still_waits
+from handoffd.engine.usage import SCOPES, SHARED, UNITS, Finding
+from handoffd.engine.wording import still_waits
 from handoffd.notify.notifier import WAITING
 from handoffd.protocol.handoff import Absent, Handoff, Reading, Stale
 from handoffd.protocol.rules import DONE, RuleBook

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.events import PostCheck, TestEvidence
 
 
 def test_a_measurement_of_nothing_claims_nothing() -> None:

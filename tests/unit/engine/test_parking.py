@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.playbook import DISPATCH, T0, Playbook, dispatched, found, handoff, track_at
 
-from handoffd.engine.ends import End, Standby
+from handoffd.engine.ends import End, Limit, Standby
 from handoffd.engine.events import DeadlinePassed, ExecutorExited, Exit
-from handoffd.engine.limits import Limit
-from handoffd.engine.parking import LONGEST
+from handoffd.engine.limits import LONGEST
 from handoffd.engine.requests import Aborted, LimitLifted, Retried, Started
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.handoff import Absent

@@ -8,6 +8,7 @@ import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
 from handoffd.engine.backlog import unasked
+from handoffd.engine.decision import Accepted, Finished
 from handoffd.engine.requests import (
     Aborted,
     AutoContinueChosen,
@@ -19,7 +20,6 @@ from handoffd.engine.requests import (
     PromptTaken,
     Started,
 )
-from handoffd.engine.results import Accepted, Finished
 from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 

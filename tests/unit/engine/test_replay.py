@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from tests.support.playbook import T0, Playbook, state_at, track_at, with_rule
 
-from handoffd.engine.decision import Ground
-from handoffd.engine.effects import Spawn
+from handoffd.engine.decision import Ground, Spawn
 from handoffd.engine.events import Advanced
 from handoffd.engine.replay import Recorded, replay, standing_of, unlike
 from handoffd.engine.requests import Approved, Noted

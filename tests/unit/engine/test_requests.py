@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.playbook import Playbook, dispatched, track_at
 
+from handoffd.engine.decision import Refusal
 from handoffd.engine.requests import ExecutorChosen, Resumed
-from handoffd.engine.results import Refusal
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.state import Status
 

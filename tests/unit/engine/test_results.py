@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import get_args
 
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
 
 RESULTS = {result.__dataclass_fields__["type"].default: result for result in get_args(Result)}
 

@@ -16,11 +16,9 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.decision import Ground, Moved, Situation
-from handoffd.engine.effects import Notify
+from handoffd.engine.decision import Finished, Ground, Moved, Notify, Situation
 from handoffd.engine.events import DeadlinePassed
 from handoffd.engine.requests import Approved, Rejected, Retried, Started
-from handoffd.engine.results import Finished
 from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, lasting, next_parked, visit
 from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, SinceReview, Track
 from handoffd.protocol.state import Reason, Status

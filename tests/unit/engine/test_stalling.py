@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.playbook import DISPATCH, Playbook, dispatched, found, handoff
 
-from handoffd.engine.effects import StopTree
+from handoffd.engine.decision import StopTree
+from handoffd.engine.events import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.requests import Aborted
-from handoffd.engine.silence import ExecutorQuiet, ExecutorStalled, Silence
 from handoffd.engine.track import Phase, StopReason
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status

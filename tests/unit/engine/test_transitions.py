@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 from tests.support.everything import AT_REST, events, rules, tracks
 from tests.support.playbook import T0
 
-from handoffd.engine.decide import decide
-from handoffd.engine.effects import Notify
+from handoffd.engine.decide import RULES, TRANSITIONS, decide, diagram
+from handoffd.engine.decision import Notify, Refusal
 from handoffd.engine.events import Event
-from handoffd.engine.results import Refusal
 from handoffd.engine.track import Phase, Track
-from handoffd.engine.transitions import TRANSITIONS, diagram
 from handoffd.protocol.state import Status
 
 
@@ -52,6 +50,13 @@ def assert_sound(track: Track) -> None:
         assert (track.ledger.dispatch.claim is not None) == (track.ledger.dispatch.phase is Phase.CHECKING)
     if track.state.step == "done":
         assert Status.PASS is track.state.status
+
+
+def test_every_event_has_the_rule_that_decides_on_it() -> None:
+    """One each, which takes just that event."""
+    takes = {event: get_type_hints(rule)["event"] for event, rule in RULES.items()}
+
+    assert {event: event for event in get_args(Event)} == takes
 
 
 def test_nothing_that_can_happen_leaves_the_table() -> None:

@@ -18,9 +18,7 @@ from tests.support.playbook import (
     without_step,
 )
 
-from handoffd.engine.advice import next_command
-from handoffd.engine.effects import AppendHistory
-from handoffd.engine.events import Verb
+from handoffd.engine.decision import AppendHistory
 from handoffd.engine.requests import (
     Aborted,
     Approved,
@@ -34,9 +32,11 @@ from handoffd.engine.requests import (
     RolledBack,
     Skipped,
     Started,
+    Verb,
 )
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Ledger, Parked, Queued, Track
+from handoffd.engine.wording import next_command
 from handoffd.protocol.state import Reason, State, Status
 
 AT_REST = [status for status in Status if status is not Status.RUNNING]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
-from handoffd.engine.results import Blocked
+from handoffd.engine.decision import Blocked
 from handoffd.engine.views import Peek, ProjectView, TrackView
 from handoffd.protocol.state import State
 

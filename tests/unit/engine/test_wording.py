@@ -9,9 +9,8 @@ import pytest
 from tests.support.playbook import T0, shipped_rules, track_at
 
 from handoffd.engine import wording
-from handoffd.engine.decision import Situation
+from handoffd.engine.decision import Accepted, NeedsHuman, Refusal, Situation
 from handoffd.engine.events import Exit, NoticeGivenUp
-from handoffd.engine.results import Accepted, NeedsHuman, Refusal
 from handoffd.engine.track import Track
 from handoffd.engine.wording import (
     LAST_LINES,

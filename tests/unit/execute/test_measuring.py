@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from handoffd.engine.measurements import PostCheck
+from handoffd.engine.events import PostCheck
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import baseline_of
 from handoffd.execute.measuring import (

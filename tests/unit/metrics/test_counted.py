@@ -10,8 +10,16 @@ import pytest
 from tests.unit.supervise.making import NOW, dispatch_of, track_of
 
 from handoffd.engine.ends import End
-from handoffd.engine.events import Advanced, ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.measurements import PostCheck, TestEvidence
+from handoffd.engine.events import (
+    Advanced,
+    ChecksFinished,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Exit,
+    PostCheck,
+    TestEvidence,
+)
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.metrics.counted import Counted

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from tests.unit.supervise.making import NOW, MovableClock, track_of
 
-from handoffd.engine.caps import Finding
-from handoffd.engine.effects import Notify
+from handoffd.engine.decision import Notify
 from handoffd.engine.track import TrackKey
+from handoffd.engine.usage import Finding
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
 from handoffd.notify import notices

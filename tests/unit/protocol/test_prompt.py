@@ -20,7 +20,8 @@ from handoffd.protocol.prompt import (
     PromptTooLarge,
     render_prompt,
 )
-from handoffd.protocol.rulebook import Layer, build_rulebook
+from handoffd.protocol.rule_merge import Layer
+from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.state import Reason, TestCounts
 from handoffd.protocol.story import expand

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from handoffd.errors import InvalidFile
-from handoffd.protocol.rulebook import Layer, Setting, build_rulebook, explain, merge_trusted, sensitive_view
+from handoffd.protocol.rule_merge import Layer, Setting
+from handoffd.protocol.rulebook import build_rulebook, explain, merge_trusted, sensitive_view
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.paths import shared
 

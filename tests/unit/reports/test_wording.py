@@ -13,9 +13,9 @@ import pytest
 from handoffd.capacity.accounts import Wait
 from handoffd.capacity.admission import Admission, Facts
 from handoffd.capacity.machine import OUT_OF_DESCRIPTORS
-from handoffd.engine.caps import SCOPES, Finding
-from handoffd.engine.limits import LimitKind
+from handoffd.engine.ends import LimitKind
 from handoffd.engine.track import TrackKey
+from handoffd.engine.usage import SCOPES, Finding
 from handoffd.inspection.table import shipped_layers
 from handoffd.protocol.intents import KINDS
 from handoffd.protocol.rulebook import build_rulebook

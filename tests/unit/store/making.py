@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from handoffd.engine.effects import Effect
+from handoffd.engine.decision import Accepted, Effect, Result
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Noted
-from handoffd.engine.results import Accepted, Result
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.protocol.state import State, Status
 from handoffd.store.journal import Journal

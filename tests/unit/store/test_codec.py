@@ -8,10 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.strategies import values
 
-from handoffd.engine.effects import Effect
-from handoffd.engine.events import Event, Exit, StateEdited
-from handoffd.engine.measurements import TestEvidence
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Effect, Result
+from handoffd.engine.events import Event, Exit, StateEdited, TestEvidence
 from handoffd.engine.track import Track
 from handoffd.protocol.state import State
 from handoffd.store.codec import (

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.store.making import KEY, NOW, opened, record, track
 
-from handoffd.engine.caps import Finding
+from handoffd.engine.ends import Limit
 from handoffd.engine.events import NoticeGivenUp
-from handoffd.engine.limits import Limit
 from handoffd.engine.track import HeldEdit, Queued, Track, TrackKey
+from handoffd.engine.usage import Finding
 from handoffd.protocol.state import State, Status
 from handoffd.store.records import Outgoing
 

@@ -14,7 +14,7 @@ from tests.unit.store.killing import check, live_and_die, nursery
 from tests.unit.store.making import GOLDEN, KEY, NOW, dispatch, opened, record, track
 from tests.unit.store.victim import TRACKS
 
-from handoffd.engine.effects import Notify, StopTree
+from handoffd.engine.decision import Notify, StopTree
 from handoffd.engine.requests import Noted
 from handoffd.engine.track import Phase, StopReason, TrackKey
 from handoffd.errors import StoreError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.making import GOLDEN, KEY, NOW, opened, record
 
-from handoffd.engine.effects import Notify
+from handoffd.engine.decision import Notify
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
 from handoffd.store.journal import Journal

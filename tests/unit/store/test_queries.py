@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.making import KEY, NOW, dispatch, record, track
 
-from handoffd.engine.effects import StopTree
+from handoffd.engine.decision import StopTree
 from handoffd.engine.events import StateEdited
 from handoffd.engine.requests import Noted
 from handoffd.engine.track import StopReason, TrackKey

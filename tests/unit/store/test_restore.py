@@ -14,7 +14,7 @@ import pytest
 from tests.support.recorded import BLOG, story, write
 from tests.unit.store.making import GOLDEN, opened, record
 
-from handoffd.engine.effects import AppendHistory, Notify, Spawn
+from handoffd.engine.decision import AppendHistory, Notify, Spawn
 from handoffd.errors import Refused, StoreError
 from handoffd.store.backup import back_up, exchange, inspect, inspect_backup, made_ready
 from handoffd.store.schema import VERSION

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.store.making import NOW, dispatch, record, track
 
+from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
     Advanced,
     BaselineMeasured,
@@ -15,10 +16,9 @@ from handoffd.engine.events import (
     Exit,
     HandoffArrived,
     SpawnRefused,
+    TestEvidence,
 )
-from handoffd.engine.measurements import TestEvidence
 from handoffd.engine.requests import Aborted, Noted
-from handoffd.engine.results import Refusal
 from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status
 from handoffd.store.dispatches import Learned, begun, learned, verdict

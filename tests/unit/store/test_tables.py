@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.making import KEY, NOW, dispatch, record, track
 
-from handoffd.engine.effects import StopTree, WriteChecklist
+from handoffd.engine.decision import StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, ChecksFinished, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.track import Phase, StopReason, Track
 from handoffd.errors import NotFound, StoreError

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 from tests.unit.store.making import record
 
-from handoffd.engine.effects import WriteChecklist
+from handoffd.engine.decision import WriteChecklist
 from handoffd.engine.requests import Noted
 from handoffd.engine.track import TrackKey
 from handoffd.store.journal import Journal

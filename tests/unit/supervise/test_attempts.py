@@ -18,7 +18,7 @@ from tests.support.runs import processes
 from tests.unit.capacity.test_descriptors import room_for
 from tests.unit.supervise.making import HAND_OVER, House, at, dispatch_of, house, make_project, track_of
 
-from handoffd.engine.effects import Spawn
+from handoffd.engine.decision import Spawn
 from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
 from handoffd.engine.track import StopReason, TrackKey

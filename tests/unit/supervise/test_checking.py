@@ -10,7 +10,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at, house, make_project
 
-from handoffd.engine.effects import MeasureBaseline, RunChecks
+from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.track import TrackKey
 from handoffd.execute.process import Run

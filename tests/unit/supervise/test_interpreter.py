@@ -16,7 +16,7 @@ from tests.unit.store.making import record
 from tests.unit.supervise.making import House, at, dispatch_of, house, make_project, track_of, unwritable
 from tests.unit.supervise.test_checking import Yard
 
-from handoffd.engine.effects import (
+from handoffd.engine.decision import (
     AppendHistory,
     Effect,
     MeasureBaseline,

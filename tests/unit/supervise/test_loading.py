@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.unit.store.making import record
 from tests.unit.supervise.making import NOW, House, daemon, house, make_project, track_of
 
-from handoffd.engine.effects import StopTree
-from handoffd.engine.limits import Limit
+from handoffd.engine.decision import StopTree
+from handoffd.engine.ends import Limit
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage

@@ -5,10 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from handoffd.engine.decision import Decision
+from handoffd.engine.decision import Accepted, Decision
 from handoffd.engine.events import DispatchFailed, Event, ExecutorStarted
 from handoffd.engine.requests import Noted, Retried
-from handoffd.engine.results import Accepted
 from handoffd.engine.track import Track
 from handoffd.errors import Refused, StoreError
 from handoffd.supervise.questions import Question, Questions, must_not_be_lost

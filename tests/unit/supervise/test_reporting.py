@@ -24,10 +24,10 @@ from tests.unit.supervise.making import (
     track_of,
 )
 
+from handoffd.engine.decision import Blocked
 from handoffd.engine.ends import POLICIES, End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
 from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Resumed, Skipped, Started
-from handoffd.engine.results import Blocked
 from handoffd.engine.views import TrackView
 from handoffd.protocol.state import Status
 from handoffd.supervise.project import Project

@@ -11,7 +11,7 @@ from tests.support.everything import tracks
 from tests.unit.supervise.making import NOW, dispatch_of, track_of
 
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.limits import Limit
+from handoffd.engine.ends import Limit
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import StoreError

@@ -30,8 +30,7 @@ from tests.unit.supervise.making import (
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339
-from handoffd.engine.events import Verb
-from handoffd.engine.requests import Aborted, Initialised, Noted, Started
+from handoffd.engine.requests import Aborted, Initialised, Noted, Started, Verb
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError

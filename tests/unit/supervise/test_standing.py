@@ -15,10 +15,8 @@ from tests.support.playbook import shipped_rules
 from tests.unit.supervise.making import House, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision
-from handoffd.engine.effects import Notify
+from handoffd.engine.decision import Accepted, Decision, Notify
 from handoffd.engine.requests import Noted, Paused
-from handoffd.engine.results import Accepted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.store.atomic import digest_of

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
 
 from handoffd.api.service import Service
+from handoffd.engine.decision import Accepted, Refusal, Result
 from handoffd.engine.requests import Aborted, Initialised, Paused, Started
-from handoffd.engine.results import Accepted, Refusal, Result
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.settings.model import ScheduleSettings
 from handoffd.settings.schedule import SharedStart

@@ -24,9 +24,9 @@ from tests.unit.supervise.making import (
     unwritable,
 )
 
+from handoffd.engine.decision import Accepted, Refusal
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.requests import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
-from handoffd.engine.results import Accepted, Refusal
 from handoffd.engine.track import Phase
 from handoffd.errors import Refused, StoreError
 from handoffd.protocol.handoff import Absent

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from handoffd.engine.results import Result
+from handoffd.engine.decision import Result
 from handoffd.engine.views import (
     AccountView,
     BacklogView,

@@ -20,9 +20,8 @@ from tests.unit.store.making import record
 from handoffd.api.http.application import fingerprint
 from handoffd.api.http.endpoint import MOST_KEY
 from handoffd.clock import SystemClock
-from handoffd.engine.events import Verb
-from handoffd.engine.requests import Noted
-from handoffd.engine.results import Refusal, Result
+from handoffd.engine.decision import Refusal, Result
+from handoffd.engine.requests import Noted, Verb
 
 NOTE = "/v1/verbs/note"
 

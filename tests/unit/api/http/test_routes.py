@@ -14,8 +14,8 @@ from tests.unit.store.making import record
 
 import handoffd
 from handoffd.api.verbs import VERBS
+from handoffd.engine.decision import Refusal
 from handoffd.engine.requests import Approved, Noted
-from handoffd.engine.results import Refusal
 from handoffd.errors import NotFound
 
 

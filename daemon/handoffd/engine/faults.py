@@ -1,6 +1,8 @@
 """What follows from an end that left no valid hand-off, by the table in `ends.py`, at no cost of an attempt.
 
-What costs an attempt is judged in `judging.py`; a limit of the account in `parking.py`.
+The attempt is repeated, is asked once more for just its hand-off, or goes to the next executor; else the
+project is paused until the fault is over, or a person is asked. What costs an attempt is judged in
+`judging.py`; a limit of the account is waited for in `limits.py`.
 """
 
 from __future__ import annotations
@@ -9,14 +11,12 @@ from dataclasses import replace
 from shlex import quote
 
 from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Ground, Situation, ground
+from handoffd.engine.decision import Blocked, Decision, Ground, Situation, ground
 from handoffd.engine.ends import FREE_REPEATS, POLICIES, REMOTE, AnyEnd, End, Fault, OwnEnd, Standby, Then
 from handoffd.engine.events import CauseEnded
-from handoffd.engine.limits import until_words
-from handoffd.engine.parking import REFUSAL_PAUSES, pause
-from handoffd.engine.results import Blocked
+from handoffd.engine.limits import REFUSAL_PAUSES, pause
 from handoffd.engine.track import Asking, Track
-from handoffd.engine.wording import accept, ask_human, notice, refuse
+from handoffd.engine.wording import accept, ask_human, notice, refuse, until_words
 from handoffd.protocol.state import Status
 
 _OF_MEMORY = frozenset({End.OUT_OF_MEMORY, End.MEMORY_LIMIT})
