@@ -27,7 +27,7 @@ from tests.support.eventually import eventually_sync
 from tests.support.runs import script
 
 from handoffd.execute.meter import noted
-from handoffd.execute.stream.reading import Seen
+from handoffd.execute.stream.reader import Seen
 
 Json = dict[str, Any]
 MIB = 1024 * 1024

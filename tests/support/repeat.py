@@ -1,7 +1,7 @@
 """Runs chosen tests again and again, half of the rounds while other work keeps every processor busy.
 
-`make test-repeat TIMES=100 ARGS=tests/unit/execute/test_launcher.py`. Each round is a run of pytest of its
-own. At the end it says which tests failed and how often; what a failed round printed is kept.
+`make test-repeat TIMES=100 ARGS=tests/unit/execute/runner/test_launcher.py`. Each round is a run of pytest of
+its own. At the end it says which tests failed and how often; what a failed round printed is kept.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from anyio import to_thread
 from handoffd.clock import Clock, SystemClock
 from handoffd.engine.usage import Usage
 from handoffd.execute.meter import Live, Meter, Source
-from handoffd.execute.stream.reading import Seen
+from handoffd.execute.stream.reader import Seen
 from handoffd.settings.model import ExecuteSettings
 
 log = structlog.get_logger(__name__)

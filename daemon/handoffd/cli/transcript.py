@@ -17,8 +17,7 @@ from handoffd.cli.wording import plain, shorten, terminal_text
 from handoffd.engine.usage import Usage
 from handoffd.execute.stream import line as stream_line
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.line import Part
-from handoffd.execute.stream.verdict import StreamVerdict
+from handoffd.execute.stream.line import Part, StreamVerdict
 
 Kind = stream_line.Kind | Literal["text", "result", "error", "other"]
 """What a line is: `text` is none of a stream, `other` is one that is not understood."""

@@ -21,8 +21,7 @@ from handoffd.engine.usage import Footprint
 from handoffd.execute import resets
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.executor import EndRule, Executor
-from handoffd.execute.stream.reading import Seen
-from handoffd.execute.stream.words import plain_lines
+from handoffd.execute.stream.reader import Seen, plain_lines
 
 PLAIN_LINES = 40
 """How many of the last lines that belong to no stream are searched, the latest first."""

@@ -18,13 +18,15 @@ from handoffd.engine.wording import last_line
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.comparison import Baseline, Changed, compare
 from handoffd.execute.ending import footprint_of
-from handoffd.execute.reports import cargo, exitcode, gotest, jest, junit, tap
+from handoffd.execute.reports import cargo, gotest, jest, junit, tap
 from handoffd.execute.reports.report import (
     EVERYTHING,
     LoadError,
     TestReport,
     bounded_id,
     bounded_message,
+    describe_failure,
+    exit_report,
     unusable,
 )
 from handoffd.settings.model import TestSettings
@@ -75,7 +77,7 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
     if problem := _no_verdict(exit_record):
         return unusable(problem)
     if settings.report == "exit":
-        report = exitcode.read(exit_record.code, exit_record.signal)
+        report = exit_report(exit_record.code, exit_record.signal)
         return replace(report, unnamed_failure=_failure(exit_record))
     if conftest := _broken_conftest(settings, exit_record, output):
         error = replace(conftest, file=inside(conftest.file, root))
@@ -203,7 +205,7 @@ def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport
 
 def _failure(exit_record: ExitRecord) -> str | None:
     """Return how a check failed by its exit code or signal, with the limit that it met; None for success."""
-    failed, taken = exitcode.describe_failure(exit_record.code, exit_record.signal), footprint_of(exit_record)
+    failed, taken = describe_failure(exit_record.code, exit_record.signal), footprint_of(exit_record)
     return f"{failed}; {taken.limits_met}" if failed and taken and taken.limits_met else failed
 
 

@@ -21,7 +21,7 @@ from handoffd.execute.executor import Executor
 from handoffd.execute.output import output_bytes, read_from
 from handoffd.execute.prices import PriceTable
 from handoffd.execute.runner import records
-from handoffd.execute.stream.reading import Seen, Standing, StreamReader
+from handoffd.execute.stream.reader import Checkpoint, Seen, StreamReader
 
 METER = "meter.json"
 
@@ -63,7 +63,7 @@ class Note:
     """How far the output was read, to the end of a line, and what it had told by then."""
 
     position: int
-    standing: Standing
+    standing: Checkpoint
 
 
 _NOTE: Final = TypeAdapter(Note)

@@ -22,8 +22,7 @@ from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, heard_at
 from handoffd.execute.output import read_output
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.reading import Seen
-from handoffd.execute.stream.words import last_words, plain_words
+from handoffd.execute.stream.reader import Seen, last_words, plain_words
 from handoffd.supervise.runfolders import output_path
 from handoffd.supervise.services import Services
 

@@ -16,7 +16,7 @@ from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, noted
 from handoffd.execute.process import Launcher, Run
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.stream.reading import Seen
+from handoffd.execute.stream.reader import Seen
 
 CLAUDE: Executor = load_book(shipped_layer()).get("claude")
 LINE = json.dumps({

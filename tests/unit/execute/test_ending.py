@@ -16,7 +16,7 @@ from handoffd.execute.base import By, ExitRecord
 from handoffd.execute.ending import Ended, Ending, ending_of, footprint_of
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.stream.reading import Seen, StreamReader
+from handoffd.execute.stream.reader import Seen, StreamReader
 
 RECORDED = Path(__file__).resolve().parents[2] / "data/streams"
 NOW = datetime(2026, 11, 22, 4, 16, tzinfo=UTC)

@@ -18,7 +18,7 @@ from handoffd.execute.meter import METER, Live, Meter, Note, Source, noted
 from handoffd.execute.prices import PriceTable
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.runner import ring
-from handoffd.execute.stream.reading import Seen, StreamReader
+from handoffd.execute.stream.reader import Seen, StreamReader
 from handoffd.settings.model import Price
 
 HEAD, TAIL = 1000, 8000

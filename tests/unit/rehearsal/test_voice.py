@@ -10,8 +10,8 @@ from tests.support.rehearsal import Rehearsal
 
 from handoffd.engine.usage import Usage
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.stream.reading import Seen, StreamReader
-from handoffd.execute.stream.verdict import StreamVerdict
+from handoffd.execute.stream.line import StreamVerdict
+from handoffd.execute.stream.reader import Seen, StreamReader
 
 EXECUTOR = load_book(shipped_layer()).get("rehearsal-stream")
 SPENDING = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 7, "cost_usd": 0.25}

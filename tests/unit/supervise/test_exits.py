@@ -19,8 +19,8 @@ from handoffd.execute.base import POSITION, ExitRecord
 from handoffd.execute.meter import Source
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.execute.runner import ring
-from handoffd.execute.stream.reading import Seen
-from handoffd.execute.stream.verdict import StreamVerdict
+from handoffd.execute.stream.line import StreamVerdict
+from handoffd.execute.stream.reader import Seen
 from handoffd.supervise.exits import ended, exit_of, source_of
 
 

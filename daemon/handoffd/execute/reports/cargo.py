@@ -12,14 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from handoffd.execute.reports.report import (
-    Collector,
-    Outcome,
-    TestReport,
-    printable,
-    read_lines,
-    unusable,
-)
+from handoffd.execute.reports.report import Collector, Outcome, TestReport, printable, read_lines, unusable
 
 MAX_LINE_BYTES = 64 * 1024
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from handoffd.protocol.state import TestCounts
 
+# --- report ------------------------------------------------------------------------------------
 Outcome = Literal["passed", "failed", "error", "skipped"]
 
 MAX_REPORT_BYTES = 64 * 1024 * 1024
@@ -188,3 +189,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+# --- a check that reports by its exit code alone ------------------------------------------------------
+def exit_report(code: int | None, signal: int | None) -> TestReport:
+    """Return what the exit code (or the signal that ended the runner) says; counts are unknown."""
+    return TestReport(verified=False, unnamed_failure=describe_failure(code, signal))
+
+
+def describe_failure(code: int | None, signal: int | None) -> str | None:
+    """Return `exit code 1` or `signal 11`; None for success."""
+    if signal is not None:
+        return f"signal {signal}"
+    return f"exit code {code}" if code else None

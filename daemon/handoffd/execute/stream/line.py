@@ -1,20 +1,34 @@
 """What one line of an agent's output tells, by the rules for it.
 
 Agents and tools write these lines, so each value may be anything: what has not the expected form is
-passed over. Texts are returned as they are, neither bounded nor printable: that is for whoever shows them.
+passed over, and nothing here raises. Texts are returned as they are, neither bounded nor printable, but for
+the verdict, the line in which an agent tells how its run went: that is shown to people.
+
+Neither the exit code nor a line's subtype can be trusted: some agents report a failed request as a
+success with exit code 0. What counts is the error flag of the last such line.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from handoffd.engine.usage import Usage
-from handoffd.execute.stream.format import LineRule, PartRule, StreamFormat, UsageRule
-from handoffd.execute.stream.lookup import argument_at, find, first, fits, number_at, text_at, texts_at
-from handoffd.execute.stream.verdict import StreamVerdict, verdict_of
+from handoffd.execute.reports.report import printable
+from handoffd.execute.stream.format import (
+    Conditions,
+    LineRule,
+    PartRule,
+    Paths,
+    ResultRule,
+    StreamFormat,
+    UsageRule,
+)
 
 MAX_PLAIN = 1024
 """How much of a plain line expressions look at: of a longer one they might never come back."""
@@ -160,3 +174,162 @@ def _stated(data: Mapping[str, Any], rule: UsageRule) -> Stated | None:
     )
     key = first(data, rule.per) if rule.per else None
     return Stated(mode=rule.mode, usage=usage, key=key if isinstance(key, str) else None, counts=rule.counts)
+
+
+# --- how the run went --------------------------------------------------------------------------------
+MAX_TEXT_CHARS = 500
+MAX_NAME_CHARS = 64
+MAX_TOOLS = 10
+_NO_TEXT = "an error without a text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamVerdict:
+    """`is_error` is None when the stream does not say (it was cut off, or is no such stream)."""
+
+    is_error: bool | None = None
+    error: str | None = None
+    """One line, at most 500 characters; set only with `is_error`."""
+    said: str | None = None
+    """The agent's last message when it does not report an error; one line, as long."""
+    denied: tuple[str, ...] = ()
+    """The tools it wanted and was not permitted to use, each once."""
+
+
+def verdict_of(data: Mapping[str, Any], rule: ResultRule) -> StreamVerdict:
+    """Return what a line's object says about the run."""
+    flag = rule.is_error if isinstance(rule.is_error, bool) else first(data, rule.is_error)
+    is_error = flag if isinstance(flag, bool) else None
+    error = one_line(text_at(data, rule.error or rule.text)) or _NO_TEXT
+    names = (printable(name)[:MAX_NAME_CHARS] for name in texts_at(data, rule.denied))
+    return StreamVerdict(
+        is_error=is_error,
+        error=error if is_error else None,
+        said=one_line(text_at(data, rule.text)) if is_error is False else None,
+        denied=tuple(dict.fromkeys(names))[:MAX_TOOLS],
+    )
+
+
+def one_line(text: str, most: int = MAX_TEXT_CHARS) -> str | None:
+    """Return a text as one printable line of at most `most` characters; None when nothing is in it."""
+    # A text may be as long as a line of the stream: what cannot be shown need not be split.
+    return printable(" ".join(text[: 8 * most].split()))[:most] or None
+
+
+# --- looking things up in JSON -----------------------------------------------------------------------
+ALL = "*"
+ITSELF = "."
+MOST = 10**15
+"""No count and no cost is as large."""
+
+_SHORT_NUMBER = re.compile(r"(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,12})?([kKM]?)", re.ASCII)
+_SCALE = {"": 1, "k": 1_000, "K": 1_000, "M": 1_000_000}
+
+
+def find(data: object, path: str) -> Iterable[Any]:
+    """Return what is at `path`; several things where it holds `*`. A null is nothing."""
+    keys = _keys(path)
+    if ALL in keys:
+        return _walk(data, keys)
+    value = first(data, path)
+    return () if value is None else (value,)
+
+
+def first(data: object, path: str) -> Any:
+    """Return the first thing at `path`; None when there is none."""
+    keys = _keys(path)
+    if ALL in keys:
+        return next(_walk(data, keys), None)
+    for key in keys:
+        data = _inside(data, key)
+    return data
+
+
+def fits(data: object, conditions: Conditions) -> bool:
+    """Return whether each path leads to one of its values, which must be of the same type as well."""
+    return all(_is_one_of(first(data, path), values) for path, values in conditions.items())
+
+
+def text_at(data: object, paths: Paths) -> str:
+    """Return the text at the first path that has one, its parts joined by line breaks; else none."""
+    return next((joined for path in paths if (joined := "\n".join(_texts(data, path)))), "")
+
+
+def word_at(data: object, paths: Paths) -> str:
+    """Return the text or the whole number at the first path that has one; else none."""
+    found = (first(data, path) for path in paths)
+    words = (str(one).strip() for one in found if isinstance(one, str | int) and not isinstance(one, bool))
+    return next(filter(None, words), "")
+
+
+def texts_at(data: object, paths: Paths) -> tuple[str, ...]:
+    """Return all texts at all paths."""
+    return tuple(text for path in paths for text in _texts(data, path))
+
+
+def argument_at(data: object, paths: Paths) -> str:
+    """Return the text at the first path that has one; of another kind of value, its JSON."""
+    for path in paths:
+        for value in find(data, path):
+            if isinstance(value, str) and value.strip():
+                return value
+            if isinstance(value, dict | list) and value:
+                return _dumped(value)
+    return ""
+
+
+def number_at(data: object, paths: Paths) -> float | None:
+    """Return the sum of the numbers at all paths; None when there is none. `2.3k` is a number, too."""
+    found = [number for path in paths for value in find(data, path) if (number := _number(value)) is not None]
+    return min(sum(found), MOST) if found else None
+
+
+@lru_cache(maxsize=1024)
+def _keys(path: str) -> tuple[str, ...]:
+    return () if path == ITSELF else tuple(path.split("."))
+
+
+def _walk(data: object, keys: tuple[str, ...]) -> Iterator[Any]:
+    for place, key in enumerate(keys):
+        if key == ALL:
+            values = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+            for value in values:
+                yield from _walk(value, keys[place + 1 :])
+            return
+        data = _inside(data, key)
+        if data is None:
+            return
+    yield data
+
+
+def _inside(data: object, key: str) -> Any:
+    """Return what is at `key` of a mapping, or at that place of a list; None when there is nothing."""
+    if isinstance(data, dict):
+        return data.get(key)
+    if isinstance(data, list) and key.isdecimal() and int(key) < len(data):
+        return data[int(key)]
+    return None
+
+
+def _is_one_of(value: object, values: tuple[bool | int | str, ...]) -> bool:
+    return value in values and any(type(value) is type(one) and value == one for one in values)
+
+
+def _texts(data: object, path: str) -> Iterator[str]:
+    return (value for value in find(data, path) if isinstance(value, str) and value.strip())
+
+
+def _dumped(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str) and (written := _SHORT_NUMBER.fullmatch(value)):
+        whole, part, scale = written.groups("")
+        value = float(whole.replace(",", "") + part) * _SCALE[scale]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value < MOST and math.isfinite(value) else None

@@ -10,8 +10,7 @@ import pytest
 from handoffd.engine.usage import Usage
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.line import LineReading, Part, Stated, decoded, read_line
-from handoffd.execute.stream.verdict import StreamVerdict
+from handoffd.execute.stream.line import LineReading, Part, Stated, StreamVerdict, decoded, read_line
 
 CLAUDE = load_book(shipped_layer()).get("claude").stream or StreamFormat()
 

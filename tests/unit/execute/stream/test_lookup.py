@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.execute.stream.lookup import MOST, argument_at, find, first, fits, number_at, text_at, texts_at
+from handoffd.execute.stream.line import MOST, argument_at, find, first, fits, number_at, text_at, texts_at
 
 DATA = {"a": {"b": [{"c": "x"}, {"c": "y"}, {}]}, "n": 3, "t": True, "list": ["p", 7]}
 

@@ -13,8 +13,7 @@ import pytest
 
 from handoffd.engine.usage import Usage
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.stream.reading import Seen, StreamReader
-from handoffd.execute.stream.words import last_words
+from handoffd.execute.stream.reader import Seen, StreamReader, last_words
 
 STREAMS = Path(__file__).parents[3] / "data" / "streams"
 BOOK = load_book(shipped_layer())

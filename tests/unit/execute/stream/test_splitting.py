@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.execute.stream.splitting import LineSplitter
+from handoffd.execute.stream.reader import LineSplitter
 
 
 def test_lines_come_when_they_end() -> None:

@@ -6,7 +6,7 @@ import sys
 
 from handoffd.engine.usage import Usage
 from handoffd.execute.stream.line import Stated
-from handoffd.execute.stream.tally import OPEN_KEYS, Tally
+from handoffd.execute.stream.reader import OPEN_KEYS, Tally
 
 
 def more(tokens: int, key: str | None = None) -> Stated:

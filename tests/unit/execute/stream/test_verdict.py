@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handoffd.execute.stream.format import ResultRule
-from handoffd.execute.stream.verdict import StreamVerdict, one_line, verdict_of
+from handoffd.execute.stream.line import StreamVerdict, one_line, verdict_of
 
 CLAUDE = ResultRule(
     is_error="is_error",

@@ -8,8 +8,8 @@ import pytest
 
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.verdict import StreamVerdict
-from handoffd.execute.stream.words import last_words, plain_words
+from handoffd.execute.stream.line import StreamVerdict
+from handoffd.execute.stream.reader import last_words, plain_words
 
 CLAUDE = load_book(shipped_layer()).get("claude").stream or StreamFormat()
 

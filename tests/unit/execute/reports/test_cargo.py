@@ -9,7 +9,7 @@ import pytest
 from handoffd.execute.reports import cargo
 from handoffd.execute.reports.report import MAX_RESULTS, TestReport
 
-DATA = Path(__file__).parents[2] / "data" / "reports"
+DATA = Path(__file__).parents[3] / "data" / "reports"
 RUNNING = "     Running unittests src/lib.rs (target/debug/deps/shop-507999230d6984fa)\n"
 OK = "test result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n"
 

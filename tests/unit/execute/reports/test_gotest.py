@@ -11,7 +11,7 @@ from handoffd.execute.reports import gotest
 from handoffd.execute.reports.report import TestReport
 from handoffd.protocol.state import TestCounts
 
-DATA = Path(__file__).parents[2] / "data" / "reports"
+DATA = Path(__file__).parents[3] / "data" / "reports"
 
 
 def sample(name: str) -> TestReport:

@@ -8,7 +8,7 @@ anywhere; a line that is not understood is counted, and stays where it was, in t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,11 +16,17 @@ from handoffd.engine.usage import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.reports.report import printable
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.line import LineReading, Part, read_line
-from handoffd.execute.stream.lookup import text_at, word_at
-from handoffd.execute.stream.splitting import LineSplitter
-from handoffd.execute.stream.tally import Counted, Tally
-from handoffd.execute.stream.verdict import MAX_NAME_CHARS, StreamVerdict, one_line
+from handoffd.execute.stream.line import (
+    MAX_NAME_CHARS,
+    LineReading,
+    Part,
+    Stated,
+    StreamVerdict,
+    one_line,
+    read_line,
+    text_at,
+    word_at,
+)
 
 MAX_FILES: Final = 20
 MAX_ERRORS: Final = 5
@@ -67,7 +73,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Checkpoint:
     """All that a reader knows at the end of a line; another one can go on from there."""
 
     seen: Seen
@@ -96,7 +102,7 @@ class StreamReader:
         self._last_said: str | None = None
 
     @classmethod
-    def resumed(cls, executor: Executor, standing: Standing) -> StreamReader:
+    def resumed(cls, executor: Executor, standing: Checkpoint) -> StreamReader:
         """Return a reader that goes on from where another one stood."""
         reader, seen = cls(executor), standing.seen
         noted = {name: getattr(seen, name) for name in _NOTED}
@@ -110,9 +116,9 @@ class StreamReader:
         return reader
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Checkpoint:
         """What is known without the line that has begun."""
-        return Standing(seen=self.seen, counted=self._tally.counted, last_said=self._last_said)
+        return Checkpoint(seen=self.seen, counted=self._tally.counted, last_said=self._last_said)
 
     @property
     def held(self) -> int:
@@ -229,3 +235,174 @@ class StreamReader:
 
     def _note(self, **values: object) -> None:
         self._noted.update(values)
+
+
+# --- what it has used, in the memory of a few lines --------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """All that a tally knows; another one can go on from there."""
+
+    before: Usage
+    settled: Usage
+    open: Mapping[str, Usage]
+
+
+OPEN_KEYS = 64
+"""Of how many things at once the last line that counts may still come: an agent and those it leads."""
+
+
+class Tally:
+    """The usage of one run so far; `before` is what earlier runs of the same session have used."""
+
+    def __init__(self, before: Usage | None = None) -> None:
+        self._before = before or Usage()
+        self._settled = Usage()
+        self._open: dict[str, Usage] = {}
+
+    def take(self, stated: Stated) -> None:
+        """Count what one line says."""
+        if stated.mode == "total":
+            again = stated.counts == "session"
+            self._settled = _without(stated.usage, self._before) if again else stated.usage
+            self._open = {}
+        elif stated.key is None:
+            self._settled += stated.usage
+        else:
+            self._open.pop(stated.key, None)
+            self._open[stated.key] = stated.usage
+            if len(self._open) > OPEN_KEYS:
+                self._settled += self._open.pop(next(iter(self._open)))
+
+    @classmethod
+    def resumed(cls, counted: Counted) -> Tally:
+        """Return a tally that goes on from where another one stood."""
+        tally = cls(counted.before)
+        tally._settled, tally._open = counted.settled, dict(counted.open)
+        return tally
+
+    @property
+    def counted(self) -> Counted:
+        """What has been counted so far."""
+        return Counted(before=self._before, settled=self._settled, open=dict(self._open))
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has used so far."""
+        return sum(self._open.values(), self._settled)
+
+
+def _without(usage: Usage, earlier: Usage) -> Usage:
+    """Return what `usage` is more than `earlier`."""
+    cost = usage.cost_usd
+    return Usage(
+        input_tokens=max(0, usage.input_tokens - earlier.input_tokens),
+        output_tokens=max(0, usage.output_tokens - earlier.output_tokens),
+        cache_read_tokens=max(0, usage.cache_read_tokens - earlier.cache_read_tokens),
+        cache_write_tokens=max(0, usage.cache_write_tokens - earlier.cache_write_tokens),
+        cost_usd=None if cost is None else max(0.0, cost - (earlier.cost_usd or 0)),
+        priced=usage.priced,
+    )
+
+
+# --- bytes into lines --------------------------------------------------------------------------------
+MOST_LINE_BYTES: Final = 1024 * 1024
+
+
+class LineSplitter:
+    """Cuts an output into lines, wherever its pieces end."""
+
+    def __init__(self, most: int = MOST_LINE_BYTES) -> None:
+        self._most = most
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def feed(self, piece: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that end in `piece`, without their breaks; None for one that is too long."""
+        begun, *others = piece.split(b"\n")
+        self._hold(begun)
+        for other in others:
+            yield self._taken()
+            self._hold(other)
+
+    def end(self) -> bytes | None:
+        """Return the line that was begun, and forget it; None when it is too long."""
+        return self._taken()
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished line have come."""
+        return self._size
+
+    def _hold(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._most:
+            self._held.clear()
+        elif piece:
+            self._held.append(piece)
+
+    def _taken(self) -> bytes | None:
+        line = None if self._size > self._most else b"".join(self._held)
+        self._held, self._size = [], 0
+        return line
+
+
+# --- what people read of an output when its run is over ----------------------------------------------
+MAX_LINES = 2000
+MAX_PLAIN_CHARS = 2000
+
+
+def last_words(rules: StreamFormat, verdict: StreamVerdict | None, output: bytes) -> str:
+    """Return what people should read of a stream: a few lines, the most telling last; perhaps none.
+
+    Without a result line (it was ended, or it crashed) that is what it said and did last, and what
+    follows that without being of the stream, most likely standard error.
+    """
+    lines = []
+    if verdict is not None and verdict.error is not None:
+        lines.append(f"it reported: {verdict.error}")
+    if verdict is not None and verdict.said is not None:
+        lines.append(f"it said: {verdict.said}")
+    if verdict is not None and verdict.denied:
+        lines.append(f"it was not permitted to use {', '.join(verdict.denied)}")
+    return "\n".join(lines or _last_lines(rules, output))
+
+
+def plain_words(text: str) -> str:
+    """Return what an agent without a stream has printed: its lines as they are, but harmless."""
+    lines = [printable(line.replace("\t", " ")) for line in text.splitlines()]
+    return "\n".join(lines) + ("\n" if text.endswith("\n") else "")
+
+
+def _last_lines(rules: StreamFormat, output: bytes) -> list[str]:
+    """Return what the agent said last, the tool it called after that, and what was printed since."""
+    since: list[bytes] = []
+    called: list[str] = []
+    for line in reversed(output.split(b"\n")[-MAX_LINES:]):
+        if not called:
+            since.append(line.strip())
+        reading = read_line(line, rules)
+        for part in reversed(reading.parts if reading else ()):
+            if part.kind == "said" and (said := one_line(part.text)):
+                return [f"it said: {said}", *called, *_plain_end(b"\n".join(since[::-1]))]
+            if part.kind == "tool" and not called:
+                called.append(_call(part))
+    return [*called, *_plain_end(b"\n".join(since[::-1]))]
+
+
+def _call(part: Part) -> str:
+    argument = one_line(part.text)
+    return f"it called {printable(part.tool)[:MAX_NAME_CHARS]}" + (f": {argument}" if argument else "")
+
+
+def plain_lines(output: bytes) -> list[str]:
+    """Return the lines of an output's end that belong to no stream and are not empty, harmless.
+
+    Of a line of a stream that is cut, the end is left out as well.
+    """
+    lines = (line.strip() for line in output.split(b"\n")[-MAX_LINES:])
+    plain = (line for line in lines if line and not line.startswith(b"{") and not line.endswith(b"}"))
+    return [printable(line.decode("utf-8", "replace")) for line in plain]
+
+
+def _plain_end(output: bytes) -> list[str]:
+    return "\n".join(plain_lines(output))[-MAX_PLAIN_CHARS:].splitlines()

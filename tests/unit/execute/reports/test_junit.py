@@ -10,7 +10,7 @@ from handoffd.execute.reports import junit
 from handoffd.execute.reports.report import MAX_REPORT_BYTES, TestReport
 from handoffd.protocol.state import TestCounts
 
-DATA = Path(__file__).parents[2] / "data" / "reports"
+DATA = Path(__file__).parents[3] / "data" / "reports"
 
 
 def sample(name: str) -> TestReport:

@@ -9,7 +9,7 @@ import pytest
 from handoffd.execute.reports import tap
 from handoffd.execute.reports.report import TestReport
 
-DATA = Path(__file__).parents[2] / "data" / "reports"
+DATA = Path(__file__).parents[3] / "data" / "reports"
 
 
 def sample(name: str) -> TestReport:

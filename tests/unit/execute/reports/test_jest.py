@@ -10,7 +10,7 @@ import pytest
 from handoffd.execute.reports import jest
 from handoffd.execute.reports.report import EVERYTHING
 
-DATA = Path(__file__).parents[2] / "data" / "reports"
+DATA = Path(__file__).parents[3] / "data" / "reports"
 
 
 def test_a_real_report() -> None:

@@ -14,10 +14,8 @@ from handoffd.engine.usage import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.execute.stream.line import Part
-from handoffd.execute.stream.reading import MAX_ERRORS, MAX_FILES, Seen, StreamReader
-from handoffd.execute.stream.splitting import MOST_LINE_BYTES
-from handoffd.execute.stream.verdict import StreamVerdict
+from handoffd.execute.stream.line import Part, StreamVerdict
+from handoffd.execute.stream.reader import MAX_ERRORS, MAX_FILES, MOST_LINE_BYTES, Seen, StreamReader
 
 BOOK = load_book(shipped_layer())
 CLAUDE = BOOK.get("claude")

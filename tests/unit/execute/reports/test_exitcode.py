@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.execute.reports import exitcode
-from handoffd.execute.reports.report import TestReport
+from handoffd.execute.reports.report import TestReport, exit_report
 
 
 @pytest.mark.parametrize(
@@ -13,4 +12,4 @@ from handoffd.execute.reports.report import TestReport
 )
 def test_an_exit_code_is_unverified(code: int | None, signal: int | None, failure: str | None) -> None:
     """It tells success from failure, and nothing about tests."""
-    assert TestReport(verified=False, unnamed_failure=failure) == exitcode.read(code, signal)
+    assert TestReport(verified=False, unnamed_failure=failure) == exit_report(code, signal)
