@@ -24,7 +24,7 @@ from handoffd.engine.events import Event
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.execute import registry
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol import yamltext
 from handoffd.protocol.handoff import FileMark, Found, HandoffMark
 from handoffd.protocol.handoff_text import handoff_pieces

@@ -14,8 +14,8 @@ import pytest
 from tests.support.daemon import REPOSITORY, Daemon, prompts, running, sample
 from tests.support.eventually import eventually_sync
 
-from handoffd.reports.news import news
-from handoffd.reports.wording import wording
+from handoffd.chat.news import news
+from handoffd.chat.wording import wording
 
 Json = dict[str, Any]
 

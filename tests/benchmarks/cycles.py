@@ -38,7 +38,7 @@ from handoffd.engine.requests import Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.notify.notifier import Notifier
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook

@@ -23,7 +23,7 @@ import anyio
 from handoffd.app import daemon, parts
 from handoffd.cli.run import _reap_without_threads
 from handoffd.clock import SystemClock
-from handoffd.metrics.counted import Counted
+from handoffd.metrics.counters import Counted
 from handoffd.settings.loading import load
 from handoffd.settings.model import Settings
 

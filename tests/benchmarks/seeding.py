@@ -11,7 +11,7 @@ import anyio
 from handoffd.engine.decision import Accepted
 from handoffd.engine.requests import Noted
 from handoffd.engine.track import Ledger, Track, TrackKey
-from handoffd.inspection.table import read_texts
+from handoffd.inspection.own_files import read_texts
 from handoffd.protocol.document import parse_state
 from handoffd.store.journal import Journal
 from handoffd.store.records import Record

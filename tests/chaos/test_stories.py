@@ -7,7 +7,7 @@ from random import Random
 
 from tests.chaos.stories import DONE, LOST, MOST_ATTEMPTS, NAP, REVIEW, ROUGH, Odds, Story, rules, tell
 
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.rehearsal.script import parse

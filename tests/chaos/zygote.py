@@ -25,7 +25,7 @@ import anyio.lowlevel
 
 from handoffd import failpoints
 from handoffd.cli.main import main as command
-from handoffd.inspection import table
+from handoffd.inspection import own_files
 
 PRELOADED = ("handoffd.app.daemon", "handoffd.cli.run", "handoffd.app.logs")
 """What the command imports only when it is given."""
@@ -97,7 +97,7 @@ def main() -> None:
     for name in PRELOADED:
         import_module(name)
     # Parsed once here and not in every daemon; what it holds is the same for all of them.
-    table.book_of(table.shipped_layers(None))
+    own_files.book_of(own_files.shipped_layers(None))
     anyio.run(anyio.lowlevel.checkpoint)  # imports the event loop
     # What is loaded by now is shared with every daemon; the collector must not touch it there.
     gc.collect()

@@ -35,7 +35,7 @@ from handoffd.engine.requests import Verb
 from handoffd.engine.views import ProjectView, TrackView
 from handoffd.execute.capabilities import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook, sensitive_view

@@ -11,7 +11,7 @@ from handoffd.engine.decision import Result
 from handoffd.engine.events import Advanced, DeadlinePassed, Event, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.requests import Approved, Initialised, Paused, Resumed, Retried, Started
 from handoffd.engine.track import Track
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.handoff import Absent, Found, Handoff, Reading
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook

@@ -14,6 +14,9 @@ from typing import Any, Final
 from handoffd.api.chat_target import Found, Places, Spoken, project_missing
 from handoffd.api.events import Json
 from handoffd.api.service import Caller, Service
+from handoffd.chat.news import news, was_measured
+from handoffd.chat.replies import Report
+from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.commands import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.inspection.papers import Subject
@@ -22,9 +25,6 @@ from handoffd.protocol.intents import READING, Intent, Kind, classify, settled
 from handoffd.protocol.questions import Topic, begins_with_work
 from handoffd.protocol.rules import Language
 from handoffd.protocol.story import same_story
-from handoffd.reports.news import news, was_measured
-from handoffd.reports.report import Report
-from handoffd.reports.wording import LANGUAGES
 
 _EVENTS_READ: Final = 60
 """How many events are looked through for the last news; a step's end is rarely further away."""

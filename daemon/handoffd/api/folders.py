@@ -26,7 +26,12 @@ from handoffd.inspection import sessions
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.papers import Quote, Subject, quoted
 from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
-from handoffd.inspection.query import INVALID_STATE, NOT_INITIALIZED, ProjectStatus, query_project_status
+from handoffd.inspection.project_status import (
+    INVALID_STATE,
+    NOT_INITIALIZED,
+    ProjectStatus,
+    query_project_status,
+)
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import folders_called, list_projects, looks_like_project, others_in
 from handoffd.protocol.rules import DONE, Language

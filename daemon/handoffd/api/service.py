@@ -35,7 +35,7 @@ from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework
-from handoffd.inspection.naming import project_name
+from handoffd.inspection.project_status import project_name
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rules import Language

@@ -27,11 +27,10 @@ from handoffd.app.parts import door_of, parts
 from handoffd.capacity.machine import Machine
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError
-from handoffd.inspection.templates import warmed
-from handoffd.metrics.counted import Counted
-from handoffd.metrics.exposition import exposition
-from handoffd.schedule.lag import follow as follow_lag
-from handoffd.schedule.poller import Scheduler
+from handoffd.inspection.own_files import warmed
+from handoffd.metrics.counters import Counted
+from handoffd.metrics.prometheus import exposition
+from handoffd.schedule.poller import Scheduler, follow_lag
 from handoffd.settings.loading import Given
 from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened

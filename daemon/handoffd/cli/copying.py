@@ -51,7 +51,7 @@ def skip_tests(copy: Path, story: str) -> str | None:
     Measured all the same, no step that is to add failing tests would ever pass.
     """
     from handoffd.rehearsal.assignment import Assignment
-    from handoffd.rehearsal.languages import plan_for
+    from handoffd.rehearsal.coding import plan_for
     from handoffd.rehearsal.workspace import Workspace
 
     why = plan_for(Workspace(str(copy)), Assignment("scaffold", story, 1, None, ""))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from handoffd.chat.status_text import FILES
 from handoffd.cli.wording import plain, styled, table
-from handoffd.reports.standing import FILES
 
 _LEVELS = ("none of the protocol's files is there", "some of them are there", "all of them are there")
 

@@ -101,7 +101,7 @@ def _rules_of(source: Path) -> RuleBook:
 
     Raises InvalidFile for that, or for settings that are wrong, and StoreError for what cannot be read.
     """
-    from handoffd.inspection.table import table_of
+    from handoffd.inspection.own_files import table_of
 
     try:
         with remedies(str(source)):
@@ -124,7 +124,7 @@ def _new_folder() -> Iterator[Path]:
 
 def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
     """Return the steps whose tests would be run, if there were a command for that."""
-    from handoffd.inspection.table import settings_of
+    from handoffd.inspection.own_files import settings_of
 
     if settings_of(str(project)).test.command is not None:
         return frozenset()

@@ -29,7 +29,7 @@ def rules() -> None:
 @click.pass_obj
 def check(place: Place, project: str | None, as_json: bool) -> None:
     """Say whether the table can be used; every problem with file, line and key, if not."""
-    from handoffd.inspection.table import table_of
+    from handoffd.inspection.own_files import table_of
 
     root = _root(place, project)
     with remedies(root):
@@ -55,7 +55,7 @@ def check(place: Place, project: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show(place: Place, project: str | None, as_json: bool) -> None:
     """Show every value of the table with the file and line that set it."""
-    from handoffd.inspection.table import layers_of
+    from handoffd.inspection.own_files import layers_of
     from handoffd.protocol.rulebook import explain
 
     root = _root(place, project)

@@ -97,8 +97,7 @@ def _nothing() -> Json:
 
 def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
     """Return the projects below a folder. Raises NotFound when it is none."""
-    from handoffd.inspection.discovery import discover, resolved_base
-    from handoffd.inspection.wanted import of_workspace
+    from handoffd.inspection.discovery import discover, of_workspace, resolved_base
     from handoffd.inspection.workspace import listed
     from handoffd.settings.model import WorkspaceSettings
 

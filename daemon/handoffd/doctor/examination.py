@@ -53,7 +53,7 @@ from handoffd.execute.witness import Witness
 from handoffd.settings.model import Settings
 from handoffd.settings.paths import home as default_home
 from handoffd.store.locks import daemon_lock_path, holder_of
-from handoffd.watch.demand import demand
+from handoffd.watch.backend import demand
 
 Json = dict[str, Any]
 

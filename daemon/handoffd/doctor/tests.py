@@ -20,7 +20,7 @@ from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.engine.commands import command_for
 from handoffd.execute.checks import read_bounded
-from handoffd.inspection.node_suites import runner_missing
+from handoffd.inspection.suites import runner_missing
 
 CHECK = "tests"
 

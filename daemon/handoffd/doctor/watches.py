@@ -8,7 +8,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.inotify import Holder, Limit, Limits
-from handoffd.watch.demand import LIMIT_REACHED, Demand
+from handoffd.watch.backend import LIMIT_REACHED, Demand
 
 CHECK = "watches"
 LASTING = "/etc/sysctl.d/60-handoffd.conf"

@@ -19,9 +19,8 @@ from handoffd.engine.requests import PromptTaken
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.inspection.finished import finished_before
-from handoffd.inspection.query import state_of
-from handoffd.inspection.table import settings_of, table_of
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.own_files import settings_of, table_of, templates_for
+from handoffd.inspection.project_status import state_of
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from handoffd.inspection.query import parsed_state
-from handoffd.inspection.table import settings_of, table_of
+from handoffd.inspection.own_files import settings_of, table_of
+from handoffd.inspection.project_status import parsed_state
 from handoffd.protocol import yamltext
 from handoffd.protocol.prompt_text import line
 from handoffd.protocol.rules import Language, RuleBook, localized

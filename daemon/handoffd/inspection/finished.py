@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from handoffd.errors import HandoffdError
-from handoffd.inspection.memory import read_memory, section_of
+from handoffd.inspection.framework import read_memory, section_of
 from handoffd.protocol.document import parse_state
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State

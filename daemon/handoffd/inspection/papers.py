@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from handoffd.errors import HandoffdError, InvalidFile
-from handoffd.inspection.framework import MEMORY
-from handoffd.inspection.memory import section_of
-from handoffd.inspection.query import one_line
+from handoffd.inspection.framework import MEMORY, section_of
+from handoffd.inspection.project_status import one_line
 from handoffd.protocol.handoff_text import handoff_pieces
 from handoffd.store.rooted import open_file, read_project_file
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused
-from handoffd.inspection.query import state_of
-from handoffd.inspection.table import table_of
+from handoffd.inspection.own_files import table_of
+from handoffd.inspection.project_status import state_of
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import State
 from handoffd.protocol.story import expand, relative_path

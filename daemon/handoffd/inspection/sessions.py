@@ -12,11 +12,9 @@ from typing import Any, Literal
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import HandoffdError, Refused
-from handoffd.inspection.framework import Framework, Level
-from handoffd.inspection.memory import open_issues, read_memory
-from handoffd.inspection.query import ProjectStatus, query_project_status
-from handoffd.inspection.table import settings_of
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.framework import Framework, Level, open_issues, read_memory
+from handoffd.inspection.own_files import settings_of, templates_for
+from handoffd.inspection.project_status import ProjectStatus, query_project_status
 from handoffd.protocol.prompt import PromptTemplates, render_template
 from handoffd.protocol.prompt_text import code, identifier, line, listed
 from handoffd.protocol.rules import Language

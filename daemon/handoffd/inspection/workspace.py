@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.errors import HandoffdError, NotFound
-from handoffd.inspection.naming import project_name
-from handoffd.inspection.query import INVALID_STATE, NO_STEP, NOT_INITIALIZED, parsed_state
+from handoffd.inspection.project_status import (
+    INVALID_STATE,
+    NO_STEP,
+    NOT_INITIALIZED,
+    parsed_state,
+    project_name,
+)
 from handoffd.store.faults import storage_error
 
 MARKERS = (

@@ -12,7 +12,7 @@ from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, Store
 from handoffd.inspection.checklist import generate_checklist
 from handoffd.inspection.framework import Framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.query import ProjectStatus
+from handoffd.inspection.project_status import ProjectStatus
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import ListedProject
 from handoffd.library.documents import (

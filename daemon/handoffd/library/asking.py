@@ -10,7 +10,7 @@ from handoffd.entrance import offline, peeking
 from handoffd.entrance.asking import either, give
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
-from handoffd.inspection.query import parsed_state
+from handoffd.inspection.project_status import parsed_state
 
 Root = str | os.PathLike[str]
 """A project's folder; a relative one is taken from where the process is."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey
 from handoffd.errors import InvalidFile, Problem, Refused
-from handoffd.inspection.table import settings_of
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.own_files import settings_of, templates_for
 from handoffd.library.asking import Root, path_of
 from handoffd.library.table import get_rule, table
 from handoffd.protocol.document import STATE_FILE, ParsedState, parse_state, render_state

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from handoffd.engine.views import Peek
-from handoffd.inspection import framework, prerequisites, query, sessions, workspace
+from handoffd.inspection import framework, prerequisites, project_status, sessions, workspace
 from handoffd.inspection.framework import Framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.query import ProjectStatus
+from handoffd.inspection.project_status import ProjectStatus
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import ListedProject
 from handoffd.library.asking import Root, path_of, peeked
@@ -20,7 +20,7 @@ def read_state(root: Root) -> State:
 
     Raises Refused (NOT_INITIALIZED), InvalidFile, StoreError.
     """
-    return query.state_of(path_of(root))
+    return project_status.state_of(path_of(root))
 
 
 def peek(root: Root) -> Peek:
@@ -39,7 +39,7 @@ def detect_framework(root: Root) -> Framework:
 
 def query_project_status(root: Root) -> ProjectStatus:
     """Return where a project stands; status `not_initialized` without a STATE.json."""
-    return query.query_project_status(path_of(root))
+    return project_status.query_project_status(path_of(root))
 
 
 def list_projects(folder: Root) -> tuple[ListedProject, ...]:

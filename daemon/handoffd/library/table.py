@@ -11,7 +11,7 @@ from typing import Literal
 
 from handoffd.engine.wording import is_unrouted
 from handoffd.errors import Refused
-from handoffd.inspection.table import book_of, shipped_layers, table_of
+from handoffd.inspection.own_files import book_of, shipped_layers, table_of
 from handoffd.library.asking import Root, path_of
 from handoffd.protocol.rules import DONE, Complexity, Rule, RuleBook, TeamRole
 from handoffd.protocol.state import Reason, near_reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from handoffd.inspection.query import state_of
+from handoffd.inspection.project_status import state_of
 from handoffd.library.asking import Root, path_of, verb
 from handoffd.library.results import (
     Applied,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from handoffd.chat.replies import Report
 from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
 from handoffd.mcp.offer import Json, Offer
 from handoffd.protocol.rules import Language
-from handoffd.reports.report import Report
 
 _MOST_PROJECTS: Final = 10
 """More of them are told by a line each (`projects`), not whole."""

@@ -1,1 +1,6 @@
-"""What Prometheus is told: what is counted with each decision, and how things stand when it asks."""
+"""What Prometheus is told: what is counted with each decision, and how things are when it asks.
+
+It relies on the events and tracks of the engine and, but for `recorder`, on the client library.
+
+It must never slow a decision down, raise into one, or make a series for each value that a project can invent.
+"""

@@ -40,7 +40,7 @@ def query(words: Words, _: Mapping[str, str]) -> Said:
 
 def queried(root: str) -> dict[str, Any]:
     """Return where the project at `root` stands. Raises BadState."""
-    from handoffd.inspection.query import query_project_status
+    from handoffd.inspection.project_status import query_project_status
 
     found = plain(query_project_status(root))
     try:

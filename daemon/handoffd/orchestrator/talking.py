@@ -81,7 +81,7 @@ def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
 
 def _place_of(root: str, name: str | None) -> str | None:
     """Return where the project is that a message names: at `root`, or beside it; None where it is neither."""
-    from handoffd.inspection.naming import project_name
+    from handoffd.inspection.project_status import project_name
 
     own = {os.path.basename(root).lower(), project_name(root).lower()}
     if name is None or name == root or name.lower() in own:
@@ -214,7 +214,7 @@ def _at_gate(door: Door) -> bool:
     The step table alone does not say so: a gate at which a person was asked stays one when it is turned off,
     and an edit may not be in force.
     """
-    from handoffd.inspection.table import table_of
+    from handoffd.inspection.own_files import table_of
 
     try:
         values = read_state(door.root).values

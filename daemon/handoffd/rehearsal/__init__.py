@@ -1,11 +1,13 @@
 """The rehearsal executor: a program in the place of a coding agent, with no model behind it.
 
-It is started exactly as an agent's command line is (prompt on stdin, the project as working
-directory, an environment rebuilt from an allow-list) and does each step's work for real, the same
-way every time, so that a step table, a gate or a whole night can be tried without spending a token.
-Told to by a script, it misbehaves as agents do. See `script` for the script, `sample` for a small
-project to rehearse on.
+It is started exactly as an agent's command line is (prompt on stdin, the project as working directory, an
+environment rebuilt from an allow-list) and does each step's work for real, the same way every time, so that
+a step table, a gate or a whole night can be tried without spending a token. Told to by a script, it
+misbehaves as agents do. See `script` for the script, `sample` for a small project to rehearse on.
 
-The program side imports the standard library only, and of that only what a step needs: it is
-started hundreds of times in a test run.
+The program side imports the standard library only, and of that only what a step needs: it is started
+hundreds of times in a test run.
+
+It must never touch a file outside of the project, overwrite one that a person wrote, or import another
+package of the daemon.
 """

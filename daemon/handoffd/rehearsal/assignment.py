@@ -1,8 +1,11 @@
-"""What the rehearsal was asked to do, found in the prompt as a real agent would find it.
+"""What the rehearsal was asked to do, found in the prompt as a real agent would find it; and the hand-off.
 
 Prompts come in several languages and may be overridden by a project; what they share is the
 template of the front matter to hand over, filled with `story`, `step`, `attempt` and `dispatch`.
 The last such block counts. What is missing there is looked up in the environment and STATE.json.
+
+HANDOFF.md is read by machines (the front matter) and by the next session (the body). Each file is
+written by a rename, so whoever sees it sees all of it.
 """
 
 from __future__ import annotations
@@ -106,3 +109,127 @@ def _name(what: str, value: str) -> str:
     if not _NAME.fullmatch(value) or ".." in value:
         raise BadAssignment(f"{what} {value!r} is not a name (letters, digits, '.', '_', '-'; no '..')")
     return value
+
+
+# --- the end of a session: HANDOFF.md, executor-result and the checklist -----------------------------
+HANDOFF = ".ai/HANDOFF.md"
+RESULT = ".ai/executor-result"
+CHECKLIST = ".ai/CHECKLIST.md"
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_RESERVED = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+_BOX = re.compile(r"^(\s*[-*] )\[ \]", re.MULTILINE)
+
+
+class Counts(NamedTuple):
+    """Numbers of test results."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+class Report(NamedTuple):
+    """What a session claims. `files` are those it answers for, whether or not it had to change them."""
+
+    summary: str
+    status: str = "pass"
+    reason: str | None = None
+    files: tuple[str, ...] = ()
+    tests: Counts = Counts()
+    failing: tuple[str, ...] = ()
+    commit: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def hand_over(workspace: Workspace, assignment: Assignment, report: Report) -> None:
+    """Write HANDOFF.md and last of all executor-result, each whole and each with a new inode."""
+    workspace.replace(HANDOFF, (front_matter(assignment, report) + body(assignment, report)).encode())
+    workspace.replace(RESULT, result_text(report).encode())
+
+
+def front_matter(assignment: Assignment, report: Report) -> str:
+    """Return the block for machines, with every field of the protocol."""
+    fields: list[tuple[str, str | int | tuple[str, ...] | None]] = [
+        ("story", assignment.story),
+        ("step", assignment.step),
+        ("attempt", assignment.attempt),
+        ("dispatch", assignment.dispatch),
+        ("status", report.status),
+        ("reason", report.reason),
+        ("files_changed", report.files),
+        ("tests_pass", report.tests.passed),
+        ("tests_fail", report.tests.failed),
+        ("tests_skip", report.tests.skipped),
+        ("failing_tests", report.failing),
+        ("summary", report.summary),
+    ]
+    if report.commit:
+        fields.append(("commit_hash", report.commit))
+    return "---\n" + "".join(f"{key}:{_yaml(value)}\n" for key, value in fields) + "---\n"
+
+
+def body(assignment: Assignment, report: Report) -> str:
+    """Return the part for the next session."""
+    lines = [f"\n# {assignment.step} of {assignment.story or 'this project'}\n", report.summary]
+    if report.files:
+        lines += ["\n## Files\n", *(f"- `{name}`" for name in report.files)]
+    lines += ["\n## Notes for the next session\n", *(f"- {note}" for note in report.notes)]
+    lines.append("- Written by the rehearsal executor: no model was asked.")
+    return "\n".join(lines) + "\n"
+
+
+def result_text(report: Report) -> str:
+    """Return the flat form, for readers without a YAML parser."""
+    reason = f"reason: {report.reason}\n" if report.reason else ""
+    return f"status: {report.status}\n{reason}summary: {report.summary}\n"
+
+
+def previous_facts(workspace: Workspace, story: str | None) -> tuple[Counts, str | None]:
+    """Return the test counts and the commit of the hand-off that lies there, if it is about `story`."""
+    found = dict(re.findall(r"^([a-z_]+): *\"?([^\"\n]*)\"?$", workspace.read(HANDOFF) or "", re.MULTILINE))
+    if found.get("story") != story:
+        return Counts(), None
+    counts = (found.get(key, "") for key in ("tests_pass", "tests_fail", "tests_skip"))
+    return Counts(*(int(count) if count.isdecimal() else 0 for count in counts)), found.get("commit_hash")
+
+
+def tick(workspace: Workspace, step: str) -> None:
+    """Tick the boxes of `step` in the checklist: those under its heading, else those whose line names it."""
+    text = workspace.read(CHECKLIST)
+    if text is None:
+        return
+    names_step = re.compile(rf"(?<![\w-]){re.escape(step)}(?![\w-])")
+    lines = text.splitlines(keepends=True)
+    owners = _headings(lines)
+    under_heading = any(names_step.search(heading) for heading in owners)
+    ticked = [
+        _BOX.sub(r"\1[x]", line) if names_step.search(heading if under_heading else line) else line
+        for heading, line in zip(owners, lines, strict=True)
+    ]
+    workspace.write(CHECKLIST, "".join(ticked))
+
+
+def _headings(lines: Iterable[str]) -> list[str]:
+    """Return for each line the heading it stands under."""
+    found, current = [], ""
+    for line in lines:
+        if line.startswith("#"):
+            # The title names the story, and no step; a story called `commit` must not own every box.
+            current = "" if line.startswith("# ") else line
+        found.append(current)
+    return found
+
+
+def _yaml(value: str | int | tuple[str, ...] | None) -> str:
+    if isinstance(value, tuple):
+        return "".join(f"\n  - {_scalar(item)}" for item in value) if value else " []"
+    return f" {'null' if value is None else _scalar(value)}"
+
+
+def _scalar(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    # A JSON string is a YAML string. Quoted whatever could be read as a number, a date or a boolean.
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _RESERVED
+    return value if plain else json.dumps(value, ensure_ascii=False)

@@ -1,17 +1,22 @@
-"""Which schedule concerns which project: from what the settings say to one entry for each of both."""
+"""Which schedule concerns which project, and what is to be done about it now: start, give up, or wait.
+
+From what the settings say come entries for each project. What is done is a function of times alone. What
+has been dealt with up to when is kept by the caller, durably, so that a restart neither repeats nor
+forgets; a clock that is set back repeats nothing either.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Final
 
-from handoffd.schedule.due import jitter
 from handoffd.settings.schedule import ScheduledStart, SharedStart
 
 GROUP: Final = "group:"
@@ -90,3 +95,58 @@ def _path_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(
         "".join(words.get(part, re.escape(part)) for part in _PARTS.findall(pattern)), re.DOTALL
     )
+
+
+# --- what is to be done now --------------------------------------------------------------------------
+ON_TIME: Final = timedelta(seconds=90)
+"""So late a start is still on time: a daemon was restarted, a loop was slow, a machine dozed."""
+
+Latest = Callable[[datetime, datetime], datetime | None]
+"""Returns the last time something was due after the first moment, up to the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lateness:
+    """How late something may be started. `jitter` was put on top of when it was due."""
+
+    catch_up: bool
+    at_most: timedelta
+    jitter: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Something is to be started because it was due at `at`. `late`: it is made up for."""
+
+    at: datetime
+    late: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """Something was due at `at`, and now it is too late."""
+
+    at: datetime
+
+
+def due(latest: Latest, handled: datetime, now: datetime, lateness: Lateness) -> Due | Missed | None:
+    """Return what is to be done `now`; None: nothing is due.
+
+    Everything up to `handled` has been dealt with. Of several times that were missed only the last
+    counts: whoever wants a nightly review wants one, not seven.
+    """
+    at = latest(handled, now - lateness.jitter)
+    if at is None:
+        return None
+    age = now - at - lateness.jitter
+    if age <= ON_TIME:
+        return Due(at=at, late=False)
+    if lateness.catch_up and age <= lateness.at_most:
+        return Due(at=at, late=True)
+    return Missed(at=at)
+
+
+def jitter(key: str, most_s: float) -> timedelta:
+    """Return how much later than the rest `key` is started: the same always, up to `most_s` seconds."""
+    digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
+    return timedelta(seconds=round(most_s * int.from_bytes(digest[:6]) / 2**48, 3))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +22,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 log = structlog.get_logger(__name__)
+
 
 Job = Callable[[], Awaitable[None]]
 
@@ -129,3 +131,18 @@ async def _shut_down(scheduler: AsyncIOScheduler) -> None:
     scheduler.shutdown(wait=False)
     with anyio.CancelScope(shield=True):
         await anyio.lowlevel.checkpoint()
+
+
+# --- how late the event loop is ----------------------------------------------------------------------
+EVERY_S: Final = 1.0
+
+
+async def follow_lag(told: Callable[[float], None], every_s: float = EVERY_S) -> None:
+    """Tell, once in `every_s`, by how many seconds a sleep of that length was too long; until cancelled.
+
+    That is what comes of everything that keeps the event loop busy for too long at a stretch.
+    """
+    while True:
+        due = anyio.current_time() + every_s
+        await anyio.sleep_until(due)
+        told(max(0.0, anyio.current_time() - due))

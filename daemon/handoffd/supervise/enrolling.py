@@ -18,8 +18,7 @@ from anyio import to_thread
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import HandoffdError, StoreError
-from handoffd.inspection.discovery import Discovered, discover, resolved_base
-from handoffd.inspection.wanted import Wanted, wanted_of
+from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
 from handoffd.supervise.membership import LetGo
 from handoffd.supervise.reach import Reach

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from handoffd.inspection.wanted import Wanted
+from handoffd.inspection.discovery import Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

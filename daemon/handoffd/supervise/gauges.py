@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from handoffd.metrics.gauge import Gauge, Values, among, single
-from handoffd.metrics.instruments import MOST_VALUES
+from handoffd.metrics.prometheus import MOST_VALUES
+from handoffd.metrics.recorder import Gauge, Values, among, single
 from handoffd.store.queries import Counts
 from handoffd.supervise.services import Services
 

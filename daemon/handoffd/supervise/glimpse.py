@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from handoffd.engine.views import ProjectView
 from handoffd.errors import HandoffdError
-from handoffd.inspection.table import Texts, read_texts
+from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.supervise.loading import by_project
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from handoffd.errors import StoreError
 from handoffd.inspection.discovery import unfit
-from handoffd.inspection.table import RULES, SETTINGS
+from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.notify.notices import settle
 from handoffd.store.ownership import leave
 from handoffd.store.projects import checked_path

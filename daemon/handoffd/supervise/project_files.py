@@ -15,8 +15,16 @@ from anyio import to_thread
 
 from handoffd.clock import Clock
 from handoffd.errors import InvalidFile, Problem
-from handoffd.inspection.table import RULES, SETTINGS, Texts, book_of, read_texts, settings_in, shipped_layers
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.own_files import (
+    RULES,
+    SETTINGS,
+    Texts,
+    book_of,
+    read_texts,
+    settings_in,
+    shipped_layers,
+    templates_for,
+)
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook

@@ -18,7 +18,7 @@ from handoffd.engine.ends import Fault, Limit
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import Condition, ProjectView
-from handoffd.inspection.table import Texts
+from handoffd.inspection.own_files import Texts
 from handoffd.protocol.state import Status
 from handoffd.store.records import StoredTrack
 from handoffd.supervise.visit import Found

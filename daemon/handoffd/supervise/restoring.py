@@ -25,7 +25,7 @@ from handoffd.engine.events import Restored
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.process import Run, claimed
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.settings.model import Settings

@@ -18,7 +18,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
-from handoffd.inspection.table import Texts
+from handoffd.inspection.own_files import Texts
 from handoffd.notify.notices import settle
 from handoffd.supervise.bell import Bell
 from handoffd.supervise.project_files import ProjectFiles, Trusted

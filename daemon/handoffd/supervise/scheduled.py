@@ -8,7 +8,7 @@ from datetime import datetime
 from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import InvalidFile
-from handoffd.inspection.table import SETTINGS
+from handoffd.inspection.own_files import SETTINGS
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Planned
 from handoffd.settings.loading import load_project

@@ -21,10 +21,9 @@ from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
-from handoffd.inspection.table import SETTINGS
+from handoffd.inspection.own_files import SETTINGS
 from handoffd.schedule.cron import FireTimes
-from handoffd.schedule.due import Due, Lateness, Missed, due
-from handoffd.schedule.plan import Planned, planned
+from handoffd.schedule.plan import Due, Lateness, Missed, Planned, due, planned
 from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
 from handoffd.supervise.scheduled import idle, own_starts, schedule_view, started
 from handoffd.supervise.services import Services

@@ -25,7 +25,7 @@ from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Finding
 from handoffd.execute.base import StartRecord
-from handoffd.inspection.table import Texts, read_texts
+from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status

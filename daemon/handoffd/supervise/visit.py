@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handoffd.errors import HandoffdError
-from handoffd.inspection.table import Texts, read_texts
+from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.store.atomic import has_temporaries
 from handoffd.store.locks import project_lock_path
 from handoffd.store.ownership import owner_of

@@ -8,7 +8,7 @@ knows whose it is, which is why `placed` comes last: the sweep that follows sees
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 
@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.backend import Listener
-from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.backend import LIMIT_REACHED, Listener
+from handoffd.watch.bounded_visits import SILENT, Visits
 from handoffd.watch.folders import AI_FOLDER, NAMES, NOWHERE, Place, place_of
 from handoffd.watch.inotify import (
     IN_ATTRIB,
@@ -36,9 +36,6 @@ from handoffd.watch.inotify import (
     Inotify,
     parse_events,
 )
-from handoffd.watch.pace import Pace
-from handoffd.watch.table import WatchTable
-from handoffd.watch.visits import SILENT, Visits
 
 _HOW = IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK
 IN_AI = _HOW | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
@@ -208,3 +205,125 @@ def _watched(kernel: Inotify, root: str, attempts: int = _ATTEMPTS) -> tuple[Pla
 
 def _why(error: OSError, folder: str = "inotify") -> str:
     return LIMIT_REACHED if error.errno in _LIMITS else f"{folder}: {error.strerror}"
+
+
+# --- the pace at which one project is told to look again ---------------------------------------------
+class Pace:
+    """Passes first hints on at once, and those that follow them at the next tick, `rest_s` seconds later.
+
+    A file that is written to without a pause sends an event each time, and a look costs more than the write.
+    And what goes may be on its way with all around it (`rm -r`, a change of branches): mending that at once
+    would be in the way. While nothing is hinted there are no ticks.
+    """
+
+    def __init__(self, rest_s: float) -> None:
+        self._rest_s = rest_s
+        self._deliver: Callable[[Iterable[str]], None] = _to_nobody
+        self._told: set[str] = set()
+        self._owed: set[str] = set()
+        self._later: set[str] = set()
+        self._wake = anyio.Event()
+
+    def hint(self, roots: Iterable[str]) -> None:
+        """Take news of these; of each, it is delivered now or with the next tick."""
+        roots = set(roots)
+        self._owed |= roots & self._told
+        if first := roots - self._told:
+            self._told |= first
+            self._wake.set()
+            self._deliver(first)
+
+    def hint_later(self, roots: Iterable[str]) -> None:
+        """Take news of these that can wait; of each, it is delivered after `rest_s` at the least."""
+        self._later.update(roots)
+        self._wake.set()
+
+    async def run(self, deliver: Callable[[Iterable[str]], None]) -> None:
+        """Deliver until cancelled; what was hinted before is forgotten."""
+        self._deliver = deliver
+        self._told, self._owed, self._later, self._wake = set(), set(), set(), anyio.Event()
+        while True:
+            await self._wake.wait()  # no limit: without a hint there is nothing to do
+            await anyio.sleep(self._rest_s)
+            self._told, self._owed, self._later = self._owed, self._later, set()
+            if self._told:
+                self._deliver(frozenset(self._told))
+            elif not self._owed:
+                self._wake = anyio.Event()
+
+
+def _to_nobody(roots: Iterable[str]) -> None:
+    """Nobody listens yet."""
+
+
+# --- which watch is whose ----------------------------------------------------------------------------
+class WatchTable:
+    """Roots and the numbers of their watches, both ways. Pure book-keeping.
+
+    Two projects may be one folder (a bind mount, a name that leads there), and the kernel gives a folder
+    one watch: it is given back only when no project needs it any more.
+    """
+
+    def __init__(self) -> None:
+        self._watch_of: dict[str, int] = {}
+        self._root_of: dict[int, str] = {}
+        self._others: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._watch_of)
+
+    def all_roots(self) -> tuple[str, ...]:
+        """Return every project that is watched."""
+        return tuple(self._watch_of)
+
+    def roots(self, watch: int) -> tuple[str, ...]:
+        """Return whose watch this is; nobody's if it was given back, whatever still comes of it."""
+        root = self._root_of.get(watch)
+        if root is None:
+            return ()
+        return (root, *self._others.get(watch, ()))
+
+    def assign(self, root: str, watch: int) -> int | None:
+        """Note that `root` is watched by `watch`; return the watch that nobody needs any more, if any."""
+        before = self._watch_of.get(root)
+        if before == watch:
+            return None
+        needless = self.release(root)
+        self._watch_of[root] = watch
+        if self._root_of.setdefault(watch, root) != root:
+            self._others.setdefault(watch, set()).add(root)
+        return needless
+
+    def release(self, root: str) -> int | None:
+        """Note that `root` is not watched; return the watch that nobody needs any more, if any."""
+        watch = self._watch_of.pop(root, None)
+        if watch is None:
+            return None
+        others = self._others.get(watch, set())
+        others.discard(root)
+        if not others:
+            self._others.pop(watch, None)
+        if self._root_of[watch] != root:
+            return None
+        del self._root_of[watch]
+        if not others:
+            return watch
+        self._root_of[watch] = others.pop()
+        if not others:
+            self._others.pop(watch, None)
+        return None
+
+    def drop(self, watch: int) -> tuple[str, ...]:
+        """Note that a watch has gone by itself; return whose it was."""
+        roots = self.roots(watch)
+        for root in roots:
+            del self._watch_of[root]
+        self._root_of.pop(watch, None)
+        self._others.pop(watch, None)
+        return roots
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._watch_of.clear()
+        self._root_of.clear()
+        self._others.clear()

@@ -1,33 +1,46 @@
 """Watches the `.ai` folder of every project and says «look again» when a known file changes.
 
-A hint is never a fact: the same change may be hinted twice, and a hint may be about nothing.
-What is promised is that after every change there is a hint: at once while the folder is watched,
-at the next sweep otherwise. Neither kinds of events nor single files can be relied upon (atomic
-replacement arrives as «added», a folder that is replaced goes deaf). How folders are watched is a
-back end's business (backend.py); here is what holds for all of them:
+A hint is never a fact: the same change may be hinted twice, and a hint may be about nothing. What is
+promised is that after every change there is a hint: at once while the folder is watched, at the next sweep
+otherwise. Neither kinds of events nor single files can be relied upon (atomic replacement arrives as
+«added», a folder that is replaced goes deaf). How folders are watched is a back end's business (`backend`);
+here is what holds for all of them:
 
-- a folder that appears, vanishes or is replaced is noticed by its event, or by its inode at the next
-  sweep, or by a change that the sweep sees and the watch did not; each has it watched anew;
-- whoever is watched anew is swept afterwards: nothing is lost between;
-- who cannot be watched, or never rests, is swept, and said to be.
+- a folder that appears, vanishes or is replaced is noticed by its event, or by its inode at the next sweep,
+or by a change that the sweep sees and the watch did not; each has it watched anew; - what is watched anew
+is swept afterwards: nothing is lost between; - what cannot be watched, or never rests, is swept, and said
+to be.
+
+The sweep is what makes a missed change a delay instead of a hang (inotify queues overflow, network mounts
+say nothing), and what makes a change of watches lossless: whatever falls between an old and a new one
+differs from the last signature. Looking and comparing is a worker thread's business, a slice at a time; the
+event loop is handed only what differs.
 """
 
 from __future__ import annotations
 
+import errno
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
 import anyio
 import structlog
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.backend import Backend
-from handoffd.watch.choice import backend_of
-from handoffd.watch.folders import Place
-from handoffd.watch.sweep import Sweeper
+from handoffd.watch.backend import Backend, reads_inotify
+from handoffd.watch.bounded_visits import Visits
+from handoffd.watch.folders import NOWHERE, Identity, Place, Signature, differ, identity_in, signature
+from handoffd.watch.inotify import Inotify
+from handoffd.watch.inotify_backend import InotifyBackend
 
 log = structlog.get_logger(__name__)
+
 
 _RESTLESS = 20
 """Folder events of one project between two sweeps, after which it is only swept for a while."""
@@ -193,3 +206,118 @@ class Watcher:
             log.warning("swept, not watched", why=why, projects=len(those), first=those[0])
         if again:
             log.info("watched again", projects=len(again), first=again[0])
+
+
+# --- by what folders are watched on this machine -----------------------------------------------------
+def backend_of(settings: WatchSettings) -> Backend:
+    """Return the back end that `settings` name; `auto` is inotify where the kernel has one."""
+    if reads_inotify(settings) and (settings.backend == "inotify" or _there()):
+        return InotifyBackend()
+    from handoffd.watch.watchfiles_backend import WatchfilesBackend  # noqa: PLC0415  (0.1 s, hardly needed)
+
+    return WatchfilesBackend(settings)
+
+
+def _there() -> bool:
+    """Return whether the kernel answers, be it that a limit is reached."""
+    try:
+        Inotify().close()
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
+            return True
+        log.warning("no inotify here, watchfiles is used instead", error=error.strerror)
+        return False
+    return True
+
+
+# --- sweeps ------------------------------------------------------------------------------------------
+SLICE = 500
+"""So many projects are looked at in one go, some 5 ms on a disk that is in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """The roots whose known files changed, and those whose `.ai` folder is not the one expected there."""
+
+    changed: frozenset[str]
+    moved: frozenset[str]
+
+
+class Sweeper:
+    """Calls `touched` for every project whose known files differ from what the last sweep saw."""
+
+    def __init__(self, touched: Callable[[str], None]) -> None:
+        self._touched = touched
+        self._known: dict[str, Signature | None] = {}
+        self._hint_first: set[str] = set()
+        self._turn = anyio.Lock()
+        self._visits = Visits()
+
+    def add(self, root: str, *, hint_first: bool = False) -> None:
+        """Include `root`. Its first sight is only remembered, unless `hint_first` asks for a hint as well."""
+        if root in self._known:
+            return
+        self._known[root] = None
+        if hint_first:
+            self._hint_first.add(root)
+
+    def remove(self, root: str) -> None:
+        """Forget `root`."""
+        self._known.pop(root, None)
+        self._hint_first.discard(root)
+
+    async def sweep_now(
+        self, roots: Iterable[str] | None = None, *, expected: Mapping[str, Identity] | None = None
+    ) -> Swept:
+        """Look at `roots` (None: at all) in a worker thread, hint the changed ones and return them.
+
+        Of roots in `expected` the `.ai` folder is compared with that one, else with the one that was
+        there last. Sweeps take turns, slice by slice, so a signature is never replaced by an older one.
+        A project whose disk hangs is passed over until it answers.
+        """
+        wanted = iter(list(self._known) if roots is None else [root for root in roots if root in self._known])
+        changed: set[str] = set()
+        moved: set[str] = set()
+        while some := list(islice(wanted, SLICE)):
+            async with self._turn:
+                # File systems go by this clock, and nobody can set it for them.
+                look = partial(_look, known=self._known, expected=expected or {}, now_ns=time.time_ns())
+                seen = await self._visits.pay(some, look)
+                hints = [
+                    root
+                    for root, one in seen.items()
+                    if one.news is not None and self._is_news(root, one.news)
+                ]
+            moved.update(root for root, one in seen.items() if one.moved)
+            changed.update(hints)
+            for root in hints:
+                self._touched(root)
+        return Swept(changed=frozenset(changed), moved=frozenset(moved))
+
+    def _is_news(self, root: str, now: Signature) -> bool:
+        if root not in self._known:
+            return False  # removed while the thread looked
+        before, self._known[root] = self._known[root], now
+        hint_first = root in self._hint_first
+        self._hint_first.discard(root)
+        return hint_first if before is None else differ(before, now)
+
+
+class _Sight(NamedTuple):
+    news: Signature | None
+    """The signature, if it is another one than before."""
+    moved: bool
+
+
+_AS_BEFORE = _Sight(None, moved=False)
+
+
+def _look(
+    root: str, *, known: Mapping[str, Signature | None], expected: Mapping[str, Identity], now_ns: int
+) -> _Sight:
+    """Return what is new about a project. `known` may change meanwhile: who takes the result looks again."""
+    before = known.get(root)
+    now = signature(root, before or NOWHERE, now_ns=now_ns)
+    folder = expected.get(root, None if before is None else identity_in(before))
+    moved = folder is not None and folder != identity_in(now)
+    return _AS_BEFORE if now == before and not moved else _Sight(None if now == before else now, moved)

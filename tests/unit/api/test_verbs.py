@@ -7,7 +7,7 @@ import sys
 
 from handoffd.api.arguments import EVENTS
 from handoffd.api.verbs import VERBS
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import Reason
 

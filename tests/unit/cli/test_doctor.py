@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
-from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.backend import LIMIT_REACHED
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from handoffd.errors import InvalidFile, Problem
 from handoffd.settings.model import ExecuteSettings, Settings
 from handoffd.store.journal import Journal
 from handoffd.store.locks import acquire, daemon_lock_path
-from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.backend import LIMIT_REACHED
 
 CHECKS = ["settings", "daemon", "state", "projects", "watches", "descriptors", "executors"]
 CHECKS += ["notices", "git", "hooks", "account", "sandbox", "supervision"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from handoffd.doctor.inotify import Holder, Limit, holders, limits
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import place_of
-from handoffd.watch.shard import open_watch
+from handoffd.watch.watchfiles_backend import open_watch
 
 
 def kernel(proc: Path, **values: int) -> None:

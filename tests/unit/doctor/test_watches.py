@@ -9,7 +9,7 @@ import pytest
 from handoffd.doctor.inotify import Holder, Limit, Limits
 from handoffd.doctor.watches import WatchFacts, check
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.demand import LIMIT_REACHED, demand
+from handoffd.watch.backend import LIMIT_REACHED, demand
 
 EDITOR = Holder(pid=4711, command="code", watches=7000, instances=8)
 SMALL = Holder(pid=12, command="tail", watches=1, instances=1)

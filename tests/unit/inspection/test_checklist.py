@@ -11,11 +11,11 @@ from tests.unit.inspection.making import write, write_state
 
 from handoffd.errors import Refused, StoreError
 from handoffd.inspection.checklist import CHECKLIST, boxes_in, checklist, generate_checklist, write_checklist
-from handoffd.inspection.table import book_of, shipped_layers
+from handoffd.inspection.own_files import book_of, shipped_layers
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import Language
-from handoffd.rehearsal.handover import tick
+from handoffd.rehearsal.assignment import tick
 from handoffd.rehearsal.workspace import Workspace
 
 RULES = book_of(shipped_layers(None))

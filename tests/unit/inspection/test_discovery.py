@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.inspection import discovery
-from handoffd.inspection.discovery import discover, resolved_base, unfit
-from handoffd.inspection.wanted import Wanted, of_workspace, wanted_of
+from handoffd.inspection.discovery import Wanted, discover, of_workspace, resolved_base, unfit, wanted_of
 from handoffd.settings.model import Settings, WorkspaceSettings
 
 

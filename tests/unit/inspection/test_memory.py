@@ -8,7 +8,7 @@ import pytest
 from tests.unit.inspection.making import write
 
 from handoffd.errors import StoreError
-from handoffd.inspection.memory import MAX_BYTES, MOST_ISSUES, memory_summary, open_issues, read_memory
+from handoffd.inspection.framework import MAX_BYTES, MOST_ISSUES, memory_summary, open_issues, read_memory
 
 MEMORY = """\
 # Shop

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.inspection.naming import project_name
+from handoffd.inspection.project_status import project_name
 
 
 @pytest.mark.parametrize(

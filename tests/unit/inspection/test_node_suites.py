@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.inspection.node_suites import Tests, suite_of_package
+from handoffd.inspection.suites import Tests, suite_of_package
 
 
 def found(root: Path, package: Any, **files: str) -> Tests | None:

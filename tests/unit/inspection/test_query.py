@@ -8,7 +8,7 @@ import pytest
 from tests.unit.inspection.making import hostile_states, write, write_state
 
 from handoffd.errors import Refused
-from handoffd.inspection.query import query_project_status, state_of
+from handoffd.inspection.project_status import query_project_status, state_of
 
 
 def test_a_project_without_a_state_is_not_initialized(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.inspection.making import write
 
 from handoffd.errors import InvalidFile
-from handoffd.inspection.table import book_of, layers_of, settings_of, shipped_layers, table_of
+from handoffd.inspection.own_files import book_of, layers_of, settings_of, shipped_layers, table_of
 
 
 def test_a_project_without_files_shares_the_shipped_table(tmp_path: Path) -> None:

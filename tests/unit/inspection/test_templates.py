@@ -8,7 +8,7 @@ import pytest
 from tests.unit.supervise.making import make_project
 
 from handoffd.errors import StoreError
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.own_files import templates_for
 
 
 def test_a_folder_of_templates_that_is_a_link_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.inspection.wanted import MOST_LEVELS, Wanted, of_workspace, wanted_of
+from handoffd.inspection.discovery import MOST_LEVELS, Wanted, of_workspace, wanted_of
 from handoffd.settings.model import Settings, WorkspaceSettings
 
 

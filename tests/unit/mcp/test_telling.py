@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.controlled import Controlled
 
+from handoffd.chat.wording import LANGUAGES
 from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
 from handoffd.mcp.inspections import INSPECTIONS
@@ -15,7 +16,6 @@ from handoffd.mcp.reads import READS
 from handoffd.mcp.telling import Teller
 from handoffd.mcp.verbs import verb_offers
 from handoffd.protocol.rules import Language
-from handoffd.reports.wording import LANGUAGES
 
 OFFERS = {offer.name: offer for offer in (*READS, *INSPECTIONS, *verb_offers(approvals=True))}
 

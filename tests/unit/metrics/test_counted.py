@@ -22,7 +22,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
-from handoffd.metrics.counted import Counted
+from handoffd.metrics.counters import Counted
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

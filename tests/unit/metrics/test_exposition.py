@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from handoffd.metrics.exposition import exposition
-from handoffd.metrics.gauge import Gauge
+from handoffd.metrics.prometheus import exposition
+from handoffd.metrics.recorder import Gauge
 
 
 def test_counts_standings_and_the_process_in_one_text() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.metrics.gauge import Values, among, single
+from handoffd.metrics.recorder import Values, among, single
 
 
 def test_a_series_without_labels() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from handoffd.metrics.instruments import Bounded, Instruments
+from handoffd.metrics.prometheus import Bounded, Instruments
 
 
 def test_labels_do_not_grow_for_ever() -> None:

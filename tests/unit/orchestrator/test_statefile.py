@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.inspection.table import shipped_layers
+from handoffd.inspection.own_files import shipped_layers
 from handoffd.orchestrator.statefile import (
     NEAR,
     REASONS,

@@ -9,9 +9,8 @@ import pytest
 from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptTemplates, render_prompt
 from handoffd.protocol.rules import Language
 from handoffd.protocol.state import TestCounts
-from handoffd.rehearsal.assignment import Assignment, BadAssignment, understand
-from handoffd.rehearsal.handover import Counts
-from handoffd.rehearsal.memory import facts
+from handoffd.rehearsal.assignment import Assignment, BadAssignment, Counts, understand
+from handoffd.rehearsal.documents import facts
 from handoffd.rehearsal.workspace import Workspace
 from handoffd.settings.paths import shared
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from handoffd.rehearsal.assignment import Assignment
-from handoffd.rehearsal.handover import (
+from handoffd.rehearsal.assignment import (
+    Assignment,
     Counts,
     Report,
     front_matter,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.rehearsal.assignment import Assignment
-from handoffd.rehearsal.languages import Plan, names_of_tests, plan_for
+from handoffd.rehearsal.coding import Plan, names_of_tests, plan_for
 from handoffd.rehearsal.workspace import MARK, Workspace
 
 STORY = Assignment("scaffold", "US-001", 1, "d-1", "")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.rehearsal import Rehearsal
 
-from handoffd.rehearsal.assignment import Assignment
-from handoffd.rehearsal.handover import Counts, Report, hand_over
-from handoffd.rehearsal.memory import update_memory
+from handoffd.rehearsal.assignment import Assignment, Counts, Report, hand_over
+from handoffd.rehearsal.documents import update_memory
 from handoffd.rehearsal.workspace import Workspace
 
 ELEVEN = Counts(11)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.support.rehearsal import Rehearsal
 
-from handoffd.rehearsal.shipped import is_sample, project_file, project_files, story_file
-from handoffd.rehearsal.workspace import Workspace
+from handoffd.rehearsal.workspace import Workspace, is_sample, project_file, project_files, story_file
 
 
 def test_only_the_sample_is_taken_for_the_sample(shop: Rehearsal, foreign: Rehearsal) -> None:

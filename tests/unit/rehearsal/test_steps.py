@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.rehearsal import Rehearsal
 
-from handoffd.rehearsal import coding, committing, documents, memory, verification
-from handoffd.rehearsal.steps import work_of
+from handoffd.rehearsal import coding, documents, programs
+from handoffd.rehearsal.agent import work_of
 
 WRITES: dict[str, set[str]] = {
     "bootstrap": set(),
@@ -82,11 +82,11 @@ def test_every_step_of_the_default_table_has_its_work() -> None:
         "contract": documents.contract,
         "scaffold": coding.scaffold,
         "impl": coding.impl,
-        "verify": verification.measured,
-        "commit": committing.commit,
-        "update-memory": memory.update_memory,
+        "verify": programs.measured,
+        "commit": programs.commit,
+        "update-memory": documents.update_memory,
         "custom": documents.custom,
     }
 
     assert expected == {step: work_of(step) for step in expected}
-    assert verification.claimed == work_of("verify", run_tests=False)
+    assert programs.claimed == work_of("verify", run_tests=False)

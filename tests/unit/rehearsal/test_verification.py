@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal.assignment import Assignment
-from handoffd.rehearsal.verification import claimed, measured
+from handoffd.rehearsal.programs import claimed, measured
 from handoffd.rehearsal.workspace import Workspace
 
 VERIFY = Assignment("verify", "US-001", 1, "d-1", "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handoffd.schedule.cron import FireTimes
-from handoffd.schedule.due import ON_TIME, Due, Lateness, Missed, due, jitter
+from handoffd.schedule.plan import ON_TIME, Due, Lateness, Missed, due, jitter
 
 DAILY = FireTimes("0 3 * * *", "UTC").latest
 THREE = datetime(2026, 1, 10, 3, tzinfo=UTC)

@@ -7,14 +7,14 @@ import time
 import anyio
 from tests.support.eventually import eventually
 
-from handoffd.schedule.lag import follow
+from handoffd.schedule.poller import follow_lag
 
 
 async def test_what_blocks_the_loop_is_told() -> None:
     """By how much a sleep was too long, once for each."""
     told: list[float] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow, told.append, 0.01)
+        tasks.start_soon(follow_lag, told.append, 0.01)
         await eventually(lambda: len(told) >= 2)
         before = len(told)
         time.sleep(0.1)  # noqa: ASYNC251  (this is what is looked for)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handoffd.inspection.wanted import Wanted, wanted_of
+from handoffd.inspection.discovery import Wanted, wanted_of
 from handoffd.settings.model import Settings
 from handoffd.supervise.enrolment import Placed, arrivals, departures
 

@@ -9,7 +9,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import NoWatch, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
-from handoffd.metrics.gauge import Gauge
+from handoffd.metrics.recorder import Gauge
 from handoffd.settings.model import SchedulingSettings
 from handoffd.supervise.gauges import gauges
 

@@ -24,7 +24,7 @@ from tests.unit.supervise.making import (
 from handoffd.engine.track import AgentSession, Asking, Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, StoreError
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.inspection.templates import templates_for, warmed
+from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.protocol.state import Status
 from handoffd.supervise.preparing import Preparation, cpu_limit_s, dispatch_id
 from handoffd.supervise.project_files import ProjectFiles

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.supervise.making import SHORT, House, at, house, make_project
 
 from handoffd.errors import InvalidFile, StoreError
-from handoffd.inspection.table import RULES, SETTINGS, shipped_layers
+from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers
 from handoffd.supervise.project_files import ProjectFiles
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from tests.unit.supervise.making import make_project, track_of
 
 from handoffd.engine.track import Facts, TrackKey
-from handoffd.inspection.table import shipped_layers
-from handoffd.inspection.templates import templates_for
+from handoffd.inspection.own_files import shipped_layers, templates_for
 from handoffd.protocol.prompt import PromptContext, render_prompt
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import TestCounts

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.choice import backend_of
 from handoffd.watch.inotify_backend import InotifyBackend
+from handoffd.watch.watcher import backend_of
 from handoffd.watch.watchfiles_backend import WatchfilesBackend
 
 
@@ -27,7 +27,7 @@ def test_on_linux_the_kernel_is_asked_directly() -> None:
     script = (
         "import sys\n"
         "from handoffd.settings.model import WatchSettings\n"
-        "from handoffd.watch.choice import backend_of\n"
+        "from handoffd.watch.watcher import backend_of\n"
         "backend_of(WatchSettings())\n"
         "print('watchfiles' in sys.modules)\n"
     )

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.demand import Demand, demand
+from handoffd.watch.backend import Demand, demand
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no inotify")
 

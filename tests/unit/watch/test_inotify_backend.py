@@ -319,7 +319,7 @@ from pathlib import Path
 from tests.support.eventually import eventually
 from tests.unit.watch.watching import publish, watching
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.demand import LIMIT_REACHED
+from handoffd.watch.backend import LIMIT_REACHED
 import structlog
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 UNSWEPT = WatchSettings(backend="inotify", sweep_s=3600)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 from tests.support.eventually import eventually
 
-from handoffd.watch.pace import Pace
+from handoffd.watch.inotify_backend import Pace
 
 HOURS = 3600.0
 AT_ONCE = 0.001

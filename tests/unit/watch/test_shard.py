@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import Place, place_of
-from handoffd.watch.shard import Fault, Watch, bearable, open_watch
+from handoffd.watch.watchfiles_backend import Fault, Watch, bearable, open_watch
 
 SETTINGS = WatchSettings()
 
@@ -162,8 +162,8 @@ _AT_THE_LIMIT = """
 import sys
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import place_of
-from handoffd.watch.demand import LIMIT_REACHED
-from handoffd.watch.shard import open_watch
+from handoffd.watch.backend import LIMIT_REACHED
+from handoffd.watch.watchfiles_backend import open_watch
 
 watch, refused = open_watch([place_of(root) for root in sys.argv[1:]], WatchSettings())
 assert set(refused.values()) <= {LIMIT_REACHED}, refused

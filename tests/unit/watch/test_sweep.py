@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from handoffd.watch.folders import NOWHERE, folder_identity
-from handoffd.watch.sweep import SLICE, Sweeper
+from handoffd.watch.watcher import SLICE, Sweeper
 
 
 def _write(root: str, name: str, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.watch.table import WatchTable
+from handoffd.watch.inotify_backend import WatchTable
 
 
 def test_a_watch_is_its_projects_until_it_is_released() -> None:

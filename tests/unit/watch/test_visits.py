@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 
-from handoffd.watch.visits import Visits
+from handoffd.watch.bounded_visits import Visits
 
 
 class Disks:

@@ -18,9 +18,9 @@ from handoffd.api.events import Json
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
 from handoffd.api.http.shapes import ResultOfVerb, Tested
 from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
+from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Refused
-from handoffd.reports.wording import LANGUAGES
 from handoffd.store.retention import Doomed, Size
 
 

@@ -29,9 +29,9 @@ from handoffd.api.reads import API
 from handoffd.engine.views import ProjectView
 from handoffd.inspection.framework import Framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.query import ProjectStatus
+from handoffd.inspection.project_status import ProjectStatus
 from handoffd.inspection.workspace import ListedProject
-from handoffd.metrics.exposition import MEDIA
+from handoffd.metrics.prometheus import MEDIA
 from handoffd.store.dispatches import Grouping
 
 

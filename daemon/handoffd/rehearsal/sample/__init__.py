@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from handoffd.rehearsal import shipped
+from handoffd.rehearsal.workspace import STORY as STORY
+from handoffd.rehearsal.workspace import project_files
 
-STORY = shipped.STORY
 _GIT_LIMIT_S = 30
 
 
@@ -27,7 +27,7 @@ def create(directory: Path, *, git: bool = True, settings: bool = True, python: 
     if any(directory.iterdir()):
         raise FileExistsError(f"{directory} is not empty")
     root = directory.resolve()
-    files = shipped.project_files()
+    files = project_files()
     if settings:
         files[".ai/handoffd.yaml"] = settings_text(python)
     for name, text in files.items():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.reports.asking import to_type
-from handoffd.reports.wording import wording
+from handoffd.chat.wording import to_type, wording
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.reports.report import Report
+from handoffd.chat.replies import Report
 
 EN, ZH = Report("en"), Report("zh-TW")
 TRACK: dict[str, Any] = {"story": "US-005", "step": "review", "next_command": "handoffd approve /srv/shop"}

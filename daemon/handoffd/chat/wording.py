@@ -1,4 +1,4 @@
-"""The sentences of reports, by language: data that ships in `config/reports/`.
+"""The sentences of replies, by language: data that ships in `config/reports/`; and what a person types next.
 
 A template is a text with placeholders, `{story}`; nothing else in it means anything. What is put in
 comes from projects and agents: it is made one short line of printable characters first.
@@ -7,6 +7,7 @@ comes from projects and agents: it is made one short line of printable character
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -126,3 +127,45 @@ def plain(value: object) -> str:
     line = " ".join(str(value).split())
     shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line[: 2 * MAX_VALUE])
     return shown if len(shown) <= MAX_VALUE else shown[: MAX_VALUE - 1] + "…"
+
+
+# --- what a person types next in a chat, from the command for a terminal -----------------------------
+_SAYABLE: Final[Mapping[str, str]] = {
+    "approve": "gate",
+    "reject": "gate",
+    "retry": "retry",
+    "resume": "continue",
+    "continue": "continue",
+    "dispatch": "continue",
+    "start": "start",
+    "custom": "start",
+    "init": "start",
+    "note": "note",
+    "reopen": "reopen",
+    "status": "wait",
+}
+"""Commands that can be said; every other one is shown as it is typed in a terminal."""
+
+
+_SAME_WITHOUT: Final = frozenset({"status", "approve"})
+"""Commands whose options need not be said: a chat has the story before its eyes."""
+
+
+def to_type(wording: Wording, command: str | None) -> str | None:
+    """Return the line that says what to type; None where it is nobody's turn."""
+    if not command:
+        return None
+    verb = _verb(command)
+    said = _SAYABLE.get(verb or "")
+    return wording.say("type.shell", command=command) if said is None else wording.say(f"type.{said}")
+
+
+def _verb(command: str) -> str | None:
+    """Return the verb of a command line of ours; None of anything else, or of several at once."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        return None
+    ours = len(words) > 1 and words[0] == "handoffd" and not {"&&", ";", "||"} & set(words)
+    with_options = any(word.startswith("--") for word in words[2:]) and not _SAME_WITHOUT & {*words[1:2]}
+    return words[1] if ours and not with_options else None

@@ -10,7 +10,7 @@ from handoffd.clock import Clock
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit, TestEvidence
 from handoffd.engine.track import Dispatch, Track, TrackKey
-from handoffd.metrics.instruments import INTERRUPTED, TOKENS, Bounded, Instruments
+from handoffd.metrics.prometheus import INTERRUPTED, TOKENS, Bounded, Instruments
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from handoffd.chat.wording import Wording, to_type
 from handoffd.engine.commands import command_for
-from handoffd.reports.asking import to_type
-from handoffd.reports.wording import Wording
 
 Json = Mapping[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from handoffd.reports.news import news, was_measured
-from handoffd.reports.wording import wording
+from handoffd.chat.news import news, was_measured
+from handoffd.chat.wording import wording
 
 COUNTS = {"pass": 44, "fail": 0, "skip": 0}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handoffd.reports.standing import FILES, counted, framework, projects, queried, standing
-from handoffd.reports.wording import wording
+from handoffd.chat.status_text import FILES, counted, framework, projects, queried, standing
+from handoffd.chat.wording import wording
 
 EN, ZH = wording("en"), wording("zh-TW")
 TRACK: dict[str, Any] = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from handoffd.reports import standing
-from handoffd.reports.wording import Wording
+from handoffd.chat import status_text
+from handoffd.chat.wording import Wording
 
 Json = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ def _told(wording: Wording, event: Json, known: _Judged) -> str | None:
     words = {
         "story": known.story or wording.say("standing.story"), "step": wording.step(here),
         "next": wording.step(there), "attempt": known.attempt, "why": event["why"],
-        "tests": standing.counted(wording, known.counts, measured=True),
+        "tests": status_text.counted(wording, known.counts, measured=True),
     }  # fmt: skip
     if event["kind"] == "started" and here != there:
         return wording.say("news.begins", **words)

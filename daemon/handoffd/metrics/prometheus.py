@@ -1,7 +1,7 @@
-"""What is counted as it happens, from the daemon's start on: one attribute for each series.
+"""What Prometheus reads: the series of what is counted, and the text with them and the gauges.
 
-What stands in the journal or in memory anyway is not counted a second time but looked up when somebody asks:
-see `snapshot`. Labels are names from definitions and tables of this engine; what a project can name
+What is in the journal or in memory anyway is not counted a second time but looked up when it is asked for
+(see `recorder.Gauge`). Labels are names from definitions and tables of this engine; what a project can name
 (steps, executors) is bounded by `Bounded`, because each new value of a label is memory for ever.
 
 What can be known of labels is there, at 0, before it is counted: to Prometheus a series that appears with a
@@ -10,11 +10,17 @@ value has not increased by it.
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+import handoffd
 from handoffd.engine.ends import End
+from handoffd.metrics.recorder import Gauge
 from handoffd.protocol.state import Status
 
 ATTEMPT_BUCKETS_S: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
@@ -104,3 +110,47 @@ class Instruments:
         for kind in TOKENS:
             self.tokens.labels(executor, kind)
         self.cost.labels(executor)
+
+
+# --- the text ----------------------------------------------------------------------------------------
+MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Standing(Collector):
+    def __init__(self, gauges: Sequence[Gauge]) -> None:
+        self._gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each gauge as the client library wants it."""
+        for gauge in self._gauges:
+            family = GaugeMetricFamily(f"handoffd_{gauge.name}", gauge.help, labels=gauge.labels)
+            for labels, value in sorted(gauge.values.items()):
+                family.add_metric(labels, value)
+            yield family
+
+
+class _Together:
+    """Several registries as one: what is counted lasts, what stands is made for one answer."""
+
+    def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
+        self._registries = tuple(registries)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the series of all of them."""
+        for registry in self._registries:
+            yield from registry.collect()
+
+
+def exposition(counted: CollectorRegistry, gauges: Sequence[Gauge]) -> bytes:
+    """Return the text format, version 0.0.4: `handoffd_...` and the library's own `process_...`."""
+    standing = CollectorRegistry(auto_describe=False)
+    standing.register(_Standing((_build(), *gauges)))
+    ProcessCollector(registry=standing)
+    return generate_latest(_Together((counted, standing)))
+
+
+def _build() -> Gauge:
+    version, python = handoffd.__version__, platform.python_version()
+    return Gauge(
+        name="build_info", help="What runs.", labels=("version", "python"), values={(version, python): 1}
+    )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from handoffd.chat import status_text
+from handoffd.chat.wording import Wording, placeholders, to_type, wording
 from handoffd.protocol.rules import Language
-from handoffd.reports import standing
-from handoffd.reports.asking import to_type
-from handoffd.reports.wording import Wording, placeholders, wording
 
 Json = Mapping[str, Any]
 
@@ -43,32 +42,32 @@ class Report:
         `lately` is its last news, `review` the files that a person looks at before a decision, `quoted` what
         its papers say.
         """
-        lines = standing.standing(self.wording, view, topic=topic, lately=lately)
+        lines = status_text.standing(self.wording, view, topic=topic, lately=lately)
         lines[1:1] = [told] if (told := self._look_at(review)) else []
-        return _text(standing.with_papers(lines, quoted, topic))
+        return _text(status_text.with_papers(lines, quoted, topic))
 
     def query(self, found: Json, *, topic: str = "status", quoted: Sequence[str] = ()) -> str:
         """Return where the story of a project is that is not supervised."""
-        return _text(standing.with_papers(standing.queried(self.wording, found, topic), quoted, topic))
+        return _text(status_text.with_papers(status_text.queried(self.wording, found, topic), quoted, topic))
 
     def quoted(self, papers: Sequence[Any], project: str | None) -> list[str]:
         """Return the lines for what a project's papers say: values of `inspection.papers.Quote`.
 
         `project` is the root of a supervised one, of which a journal is kept.
         """
-        return [line for paper in papers for line in standing.quoted(self.wording, paper, project)]
+        return [line for paper in papers for line in status_text.quoted(self.wording, paper, project)]
 
     def compared(self, found: Json) -> str:
         """Return the line of one project among others: an answer of `query`."""
-        return standing.side_by_side(self.wording, found)
+        return status_text.side_by_side(self.wording, found)
 
     def projects(self, views: Sequence[Json], others: Sequence[str] = ()) -> str:
         """Return the supervised projects, a line for each, and the names of others beside them."""
-        return _text(standing.projects(self.wording, views, others))
+        return _text(status_text.projects(self.wording, views, others))
 
     def framework(self, found: Json) -> str:
         """Return which of the framework's files a project has."""
-        return _text(standing.framework(self.wording, found))
+        return _text(status_text.framework(self.wording, found))
 
     def initialised(self, result: Json) -> str:
         """Return that a project was set up, and how work begins there."""
@@ -89,7 +88,7 @@ class Report:
         known = {
             "story": story, "step": self.wording.step(step), "attempt": result.get("attempt"),
             "reason": self.wording.reason(result.get("reason") or "needs_clarification"),
-            "minutes": standing.minutes(result.get("elapsed_min")),
+            "minutes": status_text.minutes(result.get("elapsed_min")),
             "why": result.get("message") or result.get("reason") or "?",
         }  # fmt: skip
         if action == "paused":
@@ -121,7 +120,7 @@ class Report:
         `measured`: whether its tests were counted by the daemon; else they are told as a claim.
         """
         state = applied["state"]
-        told = standing.counted(self.wording, state.get("tests"), measured=measured)
+        told = status_text.counted(self.wording, state.get("tests"), measured=measured)
         known = {"story": state["story"], "step": self.wording.step(state["step"])}
         if state["status"] == "failing":
             why = state.get("last_error") or self.wording.reason(state.get("reason") or applied["message"])
