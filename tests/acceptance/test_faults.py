@@ -23,7 +23,7 @@ from tests.support.disks import small_disk
 from tests.support.eventually import eventually_sync
 from tests.support.runs import launchers
 
-from handoffd.store.locks import acquire, daemon_lock_path
+from handoffd.files.locks import acquire, daemon_lock_path
 
 AGENT = """\
 cat > /dev/null

@@ -38,16 +38,16 @@ from handoffd.engine.requests import Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.files.atomic import replace_text
 from handoffd.inspection.own_files import shipped_layers
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Record
 from handoffd.notify.notifier import Notifier
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
-from handoffd.store.atomic import replace_text
-from handoffd.store.journal import Journal
-from handoffd.store.records import Record
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.services import Services

@@ -12,9 +12,9 @@ from handoffd.engine.decision import Accepted
 from handoffd.engine.requests import Noted
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.inspection.own_files import read_texts
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Record
 from handoffd.protocol.document import parse_state
-from handoffd.store.journal import Journal
-from handoffd.store.records import Record
 
 _AT_ONCE = 200
 _NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)

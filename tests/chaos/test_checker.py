@@ -15,7 +15,7 @@ from tests.chaos.checker import RULES, check
 from tests.chaos.evidence import Dispatch, Event, Evidence, Order, Track, gather
 from tests.chaos.stories import Attempt, Story, Verb
 
-from handoffd.store.schema import migrate
+from handoffd.journal.schema import migrate
 
 ROOT = "/srv/shop"
 STATE = json.dumps({"story": "US-001", "step": "done", "status": "pass"}).encode()

@@ -18,8 +18,8 @@ from handoffd.api.http.server import ControlServer, TcpDoor
 from handoffd.api.ports import Desk, Try
 from handoffd.api.service import Service
 from handoffd.clock import SystemClock
-from handoffd.store.journal import Journal
-from handoffd.store.records import Committed, Record
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Committed, Record
 
 _T = TypeVar("_T")
 _LIMITS = Limits()

@@ -16,11 +16,11 @@ from tests.support.playbook import Playbook
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import Track, TrackKey
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Record
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason
-from handoffd.store.journal import Journal
-from handoffd.store.records import Record
 
 SHOP = TrackKey("/srv/shop")
 BLOG = TrackKey("/srv/blog")

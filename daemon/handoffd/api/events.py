@@ -24,8 +24,8 @@ from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.events import Exit, TestEvidence
 from handoffd.engine.usage import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words, usage_in_words
 from handoffd.errors import StoreError
-from handoffd.store.journal import Journal
-from handoffd.store.records import Backlog, Standing, StoredEvent, StoredRun
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
 
 Json = dict[str, Any]
 

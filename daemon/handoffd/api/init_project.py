@@ -15,11 +15,11 @@ from pathlib import Path
 from handoffd.api.arguments import BAD_ARGUMENT
 from handoffd.engine.commands import command_for
 from handoffd.errors import Refused, StoreError
+from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.finished import archived
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
 from handoffd.settings.loading import load_project
-from handoffd.store.rooted import read_project_file, write_project_file
 
 MAX_BYTES = 1024 * 1024
 BEGIN = "<!-- handoffd: begin -->"

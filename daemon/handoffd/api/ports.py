@@ -26,7 +26,7 @@ from handoffd.engine.views import (
     Tried,
 )
 from handoffd.errors import HandoffdError
-from handoffd.store.retention import Cleaned
+from handoffd.journal.retention import Cleaned
 
 
 class Renewing(Protocol):

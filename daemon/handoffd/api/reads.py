@@ -53,11 +53,11 @@ from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
 from handoffd.execute.runnames import runs_of
+from handoffd.journal.dispatches import Grouping
+from handoffd.journal.journal import Journal
+from handoffd.journal.outbox import Outbox
+from handoffd.journal.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
 from handoffd.protocol.rules import Language
-from handoffd.store.dispatches import Grouping
-from handoffd.store.journal import Journal
-from handoffd.store.outbox import Outbox
-from handoffd.store.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
 
 API = 1
 """Version of the JSON: keys may be added at any time; one that changes its meaning raises this."""

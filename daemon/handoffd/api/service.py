@@ -36,10 +36,10 @@ from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.project_status import project_name
+from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rules import Language
-from handoffd.store.journal import Journal
 
 _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
 

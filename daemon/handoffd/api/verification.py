@@ -18,13 +18,13 @@ from typing import Any
 
 from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
+from handoffd.files.atomic import digest_of
+from handoffd.journal.backup import Made
+from handoffd.journal.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
+from handoffd.journal.integrity import Fault, gaps, integrity, projections, projects, references
+from handoffd.journal.records import Record
+from handoffd.journal.replay import Entry, Kept, Recordings
 from handoffd.protocol.document import render_state
-from handoffd.store.atomic import digest_of
-from handoffd.store.backup import Made
-from handoffd.store.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
-from handoffd.store.recordings import Entry, Kept, Recordings
-from handoffd.store.records import Record
-from handoffd.store.soundness import Fault, gaps, integrity, projections, projects, references
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from handoffd.app.parts import parts, services_of
+from handoffd.journal.journal import Journal
 from handoffd.settings.model import Settings
-from handoffd.store.journal import Journal
 from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.services import Services

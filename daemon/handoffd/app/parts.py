@@ -17,12 +17,12 @@ from handoffd.clock import SystemClock
 from handoffd.execute.prices import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.files.errors import storage_error
+from handoffd.files.locks import FileLock, acquire_within, daemon_lock_path
+from handoffd.journal.journal import Journal
 from handoffd.notify.notifier import Notifier
 from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
-from handoffd.store.faults import storage_error
-from handoffd.store.journal import Journal
-from handoffd.store.locks import FileLock, acquire_within, daemon_lock_path
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.sdnotify import ServiceManager
 from handoffd.supervise.services import Services

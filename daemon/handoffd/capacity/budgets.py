@@ -22,11 +22,11 @@ from handoffd.engine.events import CapReached, Event
 from handoffd.engine.limits import findings, still_in_force, tighter, widened
 from handoffd.engine.track import Phase, Track, TrackKey
 from handoffd.engine.usage import NO_CAP, SCOPES, SHARED, Cap, Caps, Finding, Scope, Usage
+from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.notify.notices import cap_notice, unpriced_notice
 from handoffd.protocol.state import Status
 from handoffd.settings.model import CapSettings, ProjectCaps
-from handoffd.store.journal import Journal
 
 log = structlog.get_logger(__name__)
 

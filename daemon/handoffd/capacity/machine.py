@@ -31,11 +31,11 @@ import structlog
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
 from handoffd.errors import HandoffdError, StoreError
+from handoffd.files.errors import DISK_FULL, storage_error
+from handoffd.journal.journal import Journal
 from handoffd.notify.notices import machine_notice, room_notice
 from handoffd.notify.notifier import Notifier
 from handoffd.settings.model import Settings
-from handoffd.store.faults import DISK_FULL, storage_error
-from handoffd.store.journal import Journal
 
 log = structlog.get_logger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from handoffd.api.init_project import SETTINGS, prepare_project
 from handoffd.errors import HandoffdError
+from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.protocol.yamltext import MAX_BYTES
-from handoffd.store.rooted import read_project_file, write_project_file
 
 SCRIPT = ".ai/rehearsal.json"
 

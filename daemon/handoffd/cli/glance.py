@@ -75,7 +75,7 @@ def _of_lock(state_dir: str) -> NoAnswerError:
     """Return the error for a daemon so crowded that only its lock tells which process it is."""
     from pathlib import Path
 
-    from handoffd.store.locks import daemon_lock_path, holder_of
+    from handoffd.files.locks import daemon_lock_path, holder_of
 
     holder = holder_of(daemon_lock_path(Path(state_dir)))
     return NoAnswerError(Silent(holder.pid if holder is not None else 0))

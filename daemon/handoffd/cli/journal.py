@@ -37,7 +37,7 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
     """
     from handoffd.api.verification import Verification
     from handoffd.cli.journal_report import verified
-    from handoffd.store.recordings import Recordings
+    from handoffd.journal.replay import Recordings
 
     word = project or named
     with closing(Recordings(place.settings().journal)) as source, _progress("verifying") as tell:
@@ -65,9 +65,9 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.api.verification import Verification
     from handoffd.cli.journal_report import repaired
     from handoffd.clock import SystemClock
-    from handoffd.store.backup import repair as repair_journal
-    from handoffd.store.locks import acquire, daemon_lock_path
-    from handoffd.store.recordings import Recordings
+    from handoffd.files.locks import acquire, daemon_lock_path
+    from handoffd.journal.backup import repair as repair_journal
+    from handoffd.journal.replay import Recordings
     from handoffd.supervise import restoring
 
     settings = place.settings()
@@ -109,7 +109,7 @@ def backup(place: Place, file: Path, force: bool, as_json: bool) -> None:
     FILE is checked before it gets its name, and is there whole or not at all.
     """
     from handoffd.cli.journal_report import backed_up
-    from handoffd.store.backup import back_up
+    from handoffd.journal.backup import back_up
 
     with _progress("copying") as tell:
         copy = back_up(place.settings().journal, file.absolute(), force=force, progress=tell)

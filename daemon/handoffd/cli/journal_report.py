@@ -7,7 +7,7 @@ from shlex import quote
 
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.wording import moment, plain, shorten, start_command
-from handoffd.store.backup import Copy, Repaired
+from handoffd.journal.backup import Copy, Repaired
 from handoffd.supervise.restoring import Restoration
 
 _WIDTH = 300

@@ -59,7 +59,7 @@ def require_idle(scope: Scope, *, stopped: bool = False) -> None:
 @contextmanager
 def alone(scope: Scope) -> Iterator[None]:
     """Keep daemons away from the state while it is removed; Refused when there is one, whoever started it."""
-    from handoffd.store.locks import acquire, daemon_lock_path
+    from handoffd.files.locks import acquire, daemon_lock_path
 
     if not scope.state.is_dir():
         yield

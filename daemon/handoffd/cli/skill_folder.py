@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 import handoffd
 from handoffd.errors import NotFound
+from handoffd.files.atomic import digest_of
+from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.settings.paths import shared
-from handoffd.store.atomic import digest_of
-from handoffd.store.rooted import open_parent, read_project_file, write_project_file
 
 NAME: Final = "handoffd"
 FILE: Final = "SKILL.md"

@@ -50,9 +50,9 @@ from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.execute.witness import Witness
+from handoffd.files.locks import daemon_lock_path, holder_of
 from handoffd.settings.model import Settings
 from handoffd.settings.paths import home as default_home
-from handoffd.store.locks import daemon_lock_path, holder_of
 from handoffd.watch.backend import demand
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from shlex import quote
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.mounts import is_memory, is_network, kind_of
 from handoffd.errors import HandoffdError, StoreError
-from handoffd.store.database import Glance, glance
+from handoffd.journal.database import Glance, glance
 
 CHECK = "state"
 

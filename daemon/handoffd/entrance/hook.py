@@ -21,7 +21,7 @@ from handoffd.hooks.reply import TOLD, Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from handoffd.store.latest import Latest
+    from handoffd.journal.latest import Latest
 
 RUN_VARIABLE = "HANDOFFD_RUN"
 """In the environment of every executor of ours: the daemon hears its hand-off when it ends."""
@@ -111,7 +111,7 @@ class _House:
         return found is not None and found.known and found.theirs
 
     def _latest(self, root: str) -> Latest | None:
-        from handoffd.store.latest import latest
+        from handoffd.journal.latest import latest
 
         return latest(os.path.join(self._state_dir, "journal.db"), root)
 

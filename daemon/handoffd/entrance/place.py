@@ -60,7 +60,7 @@ class Place:
 
     def _holder(self) -> int | None:
         """Return the process that has the state directory, if it says so."""
-        from handoffd.store.locks import daemon_lock_path, holder_of
+        from handoffd.files.locks import daemon_lock_path, holder_of
 
         found = holder_of(daemon_lock_path(self.settings().state_dir))
         return None if found is None else found.pid

@@ -12,9 +12,9 @@ from shlex import quote
 from typing import Final
 
 from handoffd.errors import InvalidFile, Problem, Refused, remedies, with_remedy
+from handoffd.files.atomic import replace_at, replace_text
+from handoffd.files.rooted import open_file, open_parent
 from handoffd.hooks.entries import EMPTY, Found, commands, is_ours, with_ours, without_ours
-from handoffd.store.atomic import replace_at, replace_text
-from handoffd.store.rooted import open_file, open_parent
 
 SHARED: Final = ".claude/settings.json"
 LOCAL: Final = ".claude/settings.local.json"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection.own_files import settings_of, table_of
 from handoffd.inspection.project_status import parsed_state
 from handoffd.protocol import yamltext
@@ -20,7 +21,6 @@ from handoffd.protocol.prompt_text import line
 from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.story import check_story_id
 from handoffd.settings.paths import shared
-from handoffd.store.rooted import read_project_file, write_project_file
 
 CHECKLIST = ".ai/CHECKLIST.md"
 MAX_BYTES = 4 * 1024 * 1024

@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from handoffd.errors import HandoffdError
+from handoffd.files.projection import read_state
+from handoffd.files.rooted import read_project_file
 from handoffd.inspection.framework import read_memory, section_of
 from handoffd.protocol.document import parse_state
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State
 from handoffd.protocol.story import is_story_id
-from handoffd.store.projection import read_state
-from handoffd.store.rooted import read_project_file
 
 HISTORY = ".ai/history.md"
 STATES = ".ai/states"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from handoffd.store.projection import MAIN, state_name
-from handoffd.store.rooted import read_project_file
+from handoffd.files.projection import MAIN, state_name
+from handoffd.files.rooted import read_project_file
 
 MEMORY = "PROJECT_MEMORY.md"
 Level = Literal[0, 1, 2]

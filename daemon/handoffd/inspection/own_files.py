@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from handoffd.errors import InvalidFile, Problem
+from handoffd.files.rooted import open_parent, read_project_file
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
@@ -21,7 +22,6 @@ from handoffd.protocol.rules import Language, RuleBook
 from handoffd.settings.loading import load_project
 from handoffd.settings.model import ProjectSettings
 from handoffd.settings.paths import shared
-from handoffd.store.rooted import open_parent, read_project_file
 
 RULES = ".ai/step-rules.yaml"
 SETTINGS = ".ai/handoffd.yaml"

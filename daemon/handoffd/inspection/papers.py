@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from handoffd.errors import HandoffdError, InvalidFile
+from handoffd.files.rooted import open_file, read_project_file
 from handoffd.inspection.framework import MEMORY, section_of
 from handoffd.inspection.project_status import one_line
 from handoffd.protocol.handoff_text import handoff_pieces
-from handoffd.store.rooted import open_file, read_project_file
 
 Subject = Literal["left", "done", "purpose", "rules", "last", "history"]
 

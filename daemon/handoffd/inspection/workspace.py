@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.errors import HandoffdError, NotFound
+from handoffd.files.errors import storage_error
 from handoffd.inspection.project_status import (
     INVALID_STATE,
     NO_STEP,
@@ -15,7 +16,6 @@ from handoffd.inspection.project_status import (
     parsed_state,
     project_name,
 )
-from handoffd.store.faults import storage_error
 
 MARKERS = (
     ".ai/STATE.json", "package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", ".git",

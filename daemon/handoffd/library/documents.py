@@ -14,6 +14,8 @@ from typing import Any
 
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey
 from handoffd.errors import InvalidFile, Problem, Refused
+from handoffd.files import projection
+from handoffd.files.rooted import read_project_file
 from handoffd.inspection.own_files import settings_of, templates_for
 from handoffd.library.asking import Root, path_of
 from handoffd.library.table import get_rule, table
@@ -23,8 +25,6 @@ from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.reading import HandoffTexts, read_claims
 from handoffd.protocol.rules import DONE, Language, Rule
 from handoffd.protocol.state import State
-from handoffd.store import projection
-from handoffd.store.rooted import read_project_file
 from handoffd.supervise.prompting import prompt_context
 
 StateLike = State | Mapping[str, Any]

@@ -13,9 +13,9 @@ from handoffd.api.client import Client
 from handoffd.api.service import Service
 from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
+from handoffd.journal.dispatches import Grouping
 from handoffd.mcp.arguments import PROJECT, takes
 from handoffd.mcp.offer import DATA, Json, Offer, Run, project_of
-from handoffd.store.dispatches import Grouping
 
 _DETAILS: Final = ("event", "result", "orders")
 """What an event holds for programs that make decisions again."""

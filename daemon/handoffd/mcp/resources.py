@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
+from handoffd.files.projection import state_name
+from handoffd.files.rooted import open_file, read_project_file
 from handoffd.mcp.reads import asked
-from handoffd.store.projection import state_name
-from handoffd.store.rooted import open_file, read_project_file
 
 ROSTER: Final = "handoffd://projects"
 _PREFIX: Final = "handoffd://project/"

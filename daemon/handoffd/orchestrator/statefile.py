@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from handoffd.store.rooted import open_file
+from handoffd.files.rooted import open_file
 
 STATE = ".ai/STATE.json"
 RULES = ".ai/step-rules.yaml"

@@ -228,7 +228,7 @@ def _at_gate(door: Door) -> bool:
 
 def _beginning(root: str, file: str) -> str | None:
     from handoffd.errors import StoreError
-    from handoffd.store.rooted import read_project_file
+    from handoffd.files.rooted import read_project_file
 
     try:
         seen = read_project_file(Path(root), file, 1024 * 1024)

@@ -78,7 +78,7 @@ def report_error(words: Words, environ: Mapping[str, str]) -> Said:
     """Fail the attempt whose agent crashed: the error is left as its result, and heard at once."""
     from pathlib import Path
 
-    from handoffd.store.rooted import write_project_file
+    from handoffd.files.rooted import write_project_file
 
     example = 'Example: orchestrator report-error . "the agent ended with exit code 137"'
     root, message = words.root(), words.needed(1, "error-message", example)

@@ -12,7 +12,7 @@ from pathlib import Path
 from handoffd.engine.replay import replay, standing_of
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
-from handoffd.store.recordings import Entry, Recordings
+from handoffd.journal.replay import Entry, Recordings
 
 DIVERGED = "DIVERGED"
 

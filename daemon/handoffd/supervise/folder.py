@@ -14,9 +14,9 @@ from pathlib import Path
 
 from handoffd.engine.commands import command_for
 from handoffd.errors import Locked, StoreError
-from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.locks import FileLock, acquire_project, project_lock_path
-from handoffd.store.projection import state_name
+from handoffd.files.errors import PROJECT_GONE
+from handoffd.files.locks import FileLock, acquire_project, project_lock_path
+from handoffd.files.projection import state_name
 
 
 class Claims:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
+from handoffd.journal.queries import Counts
 from handoffd.metrics.prometheus import MOST_VALUES
 from handoffd.metrics.recorder import Gauge, Values, among, single
-from handoffd.store.queries import Counts
 from handoffd.supervise.services import Services
 
 

@@ -12,6 +12,8 @@ import structlog
 
 from handoffd.engine.track import Dispatch
 from handoffd.errors import Problem, StoreError
+from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.rooted import FileSeen, read_project_file
 from handoffd.protocol.handoff import (
     HANDOFF_FILE,
     MAX_FILE_BYTES,
@@ -22,8 +24,6 @@ from handoffd.protocol.handoff import (
     Reading,
 )
 from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
-from handoffd.store.atomic import digest_of, replace_text
-from handoffd.store.rooted import FileSeen, read_project_file
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ import structlog
 
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked
+from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import CONDITION, condition_notice, trust_notice
-from handoffd.store.faults import PROJECT_GONE, UNSOUND
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from handoffd.errors import StoreError
-from handoffd.store.rooted import append_project_file, read_project_file
+from handoffd.files.rooted import append_project_file, read_project_file
 
 HISTORY = ".ai/history.md"
 MAX_BYTES = 4 * 1024 * 1024

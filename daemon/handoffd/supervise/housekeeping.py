@@ -1,4 +1,4 @@
-"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `store/retention.py`.
+"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `journal/retention.py`.
 
 Facts are gathered, decided on, and carried out in the order in which a crash does least harm: copies in
 the projects, then the records they are copies of, then what the journal keeps. What is about to go is
@@ -22,8 +22,8 @@ from anyio import to_thread
 
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import claimed
-from handoffd.store import disposal
-from handoffd.store.retention import (
+from handoffd.files import run_removal
+from handoffd.journal.retention import (
     Cleaned,
     Condition,
     Doomed,
@@ -80,7 +80,7 @@ class Housekeeping:
         """Return what went, or would. Raises StoreError when runs or journal cannot be read."""
         async with self._one:
             runs_dir = self._services.settings.runs_dir
-            folders = await to_thread.run_sync(disposal.run_folders, runs_dir)
+            folders = await to_thread.run_sync(run_removal.run_folders, runs_dir)
             copies, silent = await self._copies()
             ids = sorted({*folders, *(copy.id for _, copy in copies)})
             ends = await self._services.journal.cleaning.ends(ids)
@@ -118,13 +118,13 @@ class Housekeeping:
         now = self._services.clock.now()
         doomed = [*await self._notices(now, dry_run), *await self._events(now, problems, dry_run)]
         if not dry_run:
-            await to_thread.run_sync(disposal.dispose_remainders, self._services.settings.runs_dir)
+            await to_thread.run_sync(run_removal.dispose_remainders, self._services.settings.runs_dir)
             await self._services.journal.cleaning.note(now)
         return doomed
 
-    async def _copies(self) -> tuple[list[tuple[str, disposal.Copy]], Mapping[str, str]]:
+    async def _copies(self) -> tuple[list[tuple[str, run_removal.Copy]], Mapping[str, str]]:
         """Return the copies in all projects, and why some could not be asked: these wait side by side."""
-        found: dict[str, list[disposal.Copy]] = {}
+        found: dict[str, list[run_removal.Copy]] = {}
         problems: dict[str, str] = {}
         roots, runs_dir = iter(tuple(self._roots())), self._services.settings.runs_dir
 
@@ -150,7 +150,7 @@ class Housekeeping:
             self._silent[root] = reach
             raise
 
-    def _copy(self, root: str, copy: disposal.Copy, end: End | None) -> Past:
+    def _copy(self, root: str, copy: run_removal.Copy, end: End | None) -> Past:
         condition: Condition = _condition(end) if copy.content == "ours" else copy.content
         if copy.strangers or (end is not None and end.project != root):
             condition = "foreign"
@@ -164,7 +164,7 @@ class Housekeeping:
             if past.kind == "copy":
                 assert past.project is not None
                 runs_dir = self._services.settings.runs_dir
-                clean = partial(disposal.dispose_copy, Path(past.project), RUNS, past.id, runs_dir)
+                clean = partial(run_removal.dispose_copy, Path(past.project), RUNS, past.id, runs_dir)
                 return await self._asked(past.project, clean)
             return await to_thread.run_sync(_dispose, folders[past.id])
         except HandoffdError as error:
@@ -220,8 +220,8 @@ class Housekeeping:
             continue
 
 
-def _copies_in(root: str, runs_dir: Path) -> list[disposal.Copy]:
-    return list(disposal.copies(Path(root), RUNS, runs_dir))
+def _copies_in(root: str, runs_dir: Path) -> list[run_removal.Copy]:
+    return list(run_removal.copies(Path(root), RUNS, runs_dir))
 
 
 def _needed(
@@ -259,7 +259,7 @@ def _run(one: str, paths: list[Path], end: End | None) -> Past:
         project=None if end is None else end.project,
         condition="running" if running else _condition(end),
         since=since or datetime.fromtimestamp(max(_changed(path) for path in paths), UTC),
-        bytes=sum(disposal.bytes_below(path) for path in paths),
+        bytes=sum(run_removal.bytes_below(path) for path in paths),
     )
 
 
@@ -277,7 +277,7 @@ def _lives(run_dir: Path) -> bool:
 def _dispose(paths: list[Path]) -> bool:
     if any(_lives(path) for path in paths):  # since it was looked at
         return False
-    disposal.dispose(paths)
+    run_removal.dispose(paths)
     return True
 
 

@@ -32,9 +32,9 @@ from handoffd.execute.base import ExitRecord
 from handoffd.execute.process import Run, adopt, claimed
 from handoffd.failpoints import reached
 from handoffd.inspection.checklist import checklist, write_checklist
+from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import notice_of
 from handoffd.protocol.handoff import Absent
-from handoffd.store.records import PendingEffect
 from handoffd.supervise.attempts import Attempts, PassingShortageError
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.history import append_history

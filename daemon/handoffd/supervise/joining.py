@@ -14,10 +14,10 @@ from anyio import to_thread
 
 from handoffd.engine.commands import command_for, mending
 from handoffd.errors import Foreign, HandoffdError, Locked, Refused, remedies
+from handoffd.files.locks import Holder
 from handoffd.inspection.discovery import unfit
-from handoffd.store.database import supervised_elsewhere
-from handoffd.store.locks import Holder
-from handoffd.store.records import Newcomer
+from handoffd.journal.database import supervised_elsewhere
+from handoffd.journal.records import Newcomer
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.project import Project
 from handoffd.supervise.reach import resolved

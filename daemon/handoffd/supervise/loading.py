@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from handoffd.engine.track import Ledger, Track, TrackKey
-from handoffd.store.projection import MAIN
+from handoffd.files.projection import MAIN
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Outline, Row, outline_of

@@ -21,8 +21,8 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.events import Event
 from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound
+from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import crash_notice
-from handoffd.store.records import PendingEffect
 from handoffd.supervise.bell import Bell
 from handoffd.supervise.project import Project
 from handoffd.supervise.questions import given_up

@@ -20,13 +20,13 @@ from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import at_gate, way_on
 from handoffd.errors import Refused
+from handoffd.files.rooted import read_project_file
+from handoffd.journal.dispatches import NOT_STARTED
+from handoffd.journal.records import INTERRUPTED
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
-from handoffd.store.dispatches import NOT_STARTED
-from handoffd.store.records import INTERRUPTED
-from handoffd.store.rooted import read_project_file
 from handoffd.supervise.checking import Checks
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.looking import arrived, expected_of

@@ -18,12 +18,12 @@ import anyio.lowlevel
 from anyio import to_thread
 
 from handoffd.errors import StoreError
+from handoffd.files.ownership import leave
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.own_files import RULES, SETTINGS
+from handoffd.journal.projects import checked_path
+from handoffd.journal.records import Newcomer, StoredTrack
 from handoffd.notify.notices import settle
-from handoffd.store.ownership import leave
-from handoffd.store.projects import checked_path
-from handoffd.store.records import Newcomer, StoredTrack
 from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
 from handoffd.supervise.project import Project

@@ -9,11 +9,11 @@ import structlog
 
 from handoffd.engine.track import TrackKey
 from handoffd.engine.wording import still_waits
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Lapsed, Outgoing, StoredMatter
 from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Parcel, Reason
-from handoffd.store.journal import Journal
-from handoffd.store.records import Lapsed, Outgoing, StoredMatter
 
 log = structlog.get_logger(__name__)
 

@@ -18,10 +18,10 @@ from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
+from handoffd.files.atomic import replace_text
+from handoffd.files.errors import storage_error
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.protocol.prompt import PromptTemplates, render_prompt
-from handoffd.store.atomic import replace_text
-from handoffd.store.faults import storage_error
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.runfolders import prepare

@@ -25,8 +25,8 @@ from handoffd.engine.usage import Usage
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.process import Run, adopt
-from handoffd.store.projection import MAIN
-from handoffd.store.records import PendingEffect, StoredTrack
+from handoffd.files.projection import MAIN
+from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.supervise.bell import Bell
 from handoffd.supervise.deadlines import Deadlines
 from handoffd.supervise.interpreter import WITH_EXECUTOR

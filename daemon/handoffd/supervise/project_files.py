@@ -15,6 +15,8 @@ from anyio import to_thread
 
 from handoffd.clock import Clock
 from handoffd.errors import InvalidFile, Problem
+from handoffd.files.atomic import digest_of
+from handoffd.files.rooted import write_project_file
 from handoffd.inspection.own_files import (
     RULES,
     SETTINGS,
@@ -25,14 +27,12 @@ from handoffd.inspection.own_files import (
     shipped_layers,
     templates_for,
 )
+from handoffd.journal.journal import Journal
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings
-from handoffd.store.atomic import digest_of
-from handoffd.store.journal import Journal
-from handoffd.store.rooted import write_project_file
 from handoffd.supervise.bell import Lock
 
 log = structlog.get_logger(__name__)

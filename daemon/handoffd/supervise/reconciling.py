@@ -18,12 +18,12 @@ from handoffd.engine.events import Restored
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
 from handoffd.execute.remains import end_member, is_member
+from handoffd.files.atomic import sweep_temporaries
+from handoffd.files.locks import FileLock, has_stranger
+from handoffd.files.ownership import belongs, former_owner, own, owner_of
+from handoffd.files.projection import MAIN, read_state
 from handoffd.inspection.repository import unfinished_in
 from handoffd.notify.notices import lockout_notice
-from handoffd.store.atomic import sweep_temporaries
-from handoffd.store.locks import FileLock, has_stranger
-from handoffd.store.ownership import belongs, former_owner, own, owner_of
-from handoffd.store.projection import MAIN, read_state
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health

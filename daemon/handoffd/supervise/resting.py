@@ -19,8 +19,8 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import Condition, ProjectView
 from handoffd.inspection.own_files import Texts
+from handoffd.journal.records import StoredTrack
 from handoffd.protocol.state import Status
-from handoffd.store.records import StoredTrack
 from handoffd.supervise.visit import Found
 
 Digests = Mapping[str, str | None]

@@ -25,16 +25,16 @@ from handoffd.engine.events import Restored
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.process import Run, claimed
+from handoffd.files.errors import storage_error
+from handoffd.files.locks import FileLock, acquire, daemon_lock_path
+from handoffd.files.projection import read_state
 from handoffd.inspection.own_files import shipped_layers
+from handoffd.journal.backup import Progress, discard, exchange, inspect_backup, made_ready
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Record, StoredTrack
 from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.settings.model import Settings
-from handoffd.store.backup import Progress, discard, exchange, inspect_backup, made_ready
-from handoffd.store.faults import storage_error
-from handoffd.store.journal import Journal
-from handoffd.store.locks import FileLock, acquire, daemon_lock_path
-from handoffd.store.projection import read_state
-from handoffd.store.records import Record, StoredTrack
 
 EXECUTORS_RUN = "EXECUTORS_RUN"
 

@@ -34,8 +34,8 @@ from handoffd.engine.views import (
 )
 from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
+from handoffd.files.projection import MAIN
 from handoffd.notify.sink_workers import GivenUp
-from handoffd.store.projection import MAIN
 from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
 from handoffd.supervise.heartbeats import POLL
 from handoffd.supervise.joining import Joining, Outcome

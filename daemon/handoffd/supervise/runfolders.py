@@ -9,7 +9,7 @@ from pathlib import Path
 
 from handoffd.execute.base import EXIT, START, ExitRecord
 from handoffd.execute.process import adopt
-from handoffd.store.rooted import read_project_file, write_project_file
+from handoffd.files.rooted import read_project_file, write_project_file
 
 RUNS = ".ai/runs"
 

@@ -9,11 +9,11 @@ from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import InvalidFile
 from handoffd.inspection.own_files import SETTINGS
+from handoffd.journal.schedules import StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Planned
 from handoffd.settings.loading import load_project
 from handoffd.settings.schedule import ScheduledStart, SharedStart
-from handoffd.store.schedules import StoredSchedule
 
 
 class OwnSchedules:

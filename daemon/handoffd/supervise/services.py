@@ -16,10 +16,10 @@ from handoffd.clock import Clock
 from handoffd.execute.prices import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
+from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.notifier import Notifier
 from handoffd.settings.model import Settings
-from handoffd.store.journal import Journal
 from handoffd.supervise.folder import Claims
 from handoffd.supervise.heartbeats import Heartbeats
 from handoffd.supervise.scheduled import OwnSchedules

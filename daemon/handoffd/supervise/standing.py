@@ -19,11 +19,11 @@ from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
+from handoffd.files.atomic import digest_of
+from handoffd.files.errors import UNSOUND
+from handoffd.files.projection import write_state
+from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.protocol.document import render_state
-from handoffd.store.atomic import digest_of
-from handoffd.store.faults import UNSOUND
-from handoffd.store.projection import write_state
-from handoffd.store.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.services import Services
 

@@ -22,9 +22,9 @@ from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import SETTINGS
+from handoffd.journal.schedules import Fire, FireOutcome, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Due, Lateness, Missed, Planned, due, planned
-from handoffd.store.schedules import Fire, FireOutcome, StoredSchedule
 from handoffd.supervise.scheduled import idle, own_starts, schedule_view, started
 from handoffd.supervise.services import Services
 

@@ -30,8 +30,8 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
 from handoffd.execute.registry import is_unknown
-from handoffd.store.codec import decode_event, encode
-from handoffd.store.records import PendingEffect
+from handoffd.journal.codec import decode_event, encode
+from handoffd.journal.records import PendingEffect
 from handoffd.supervise.attempts import Attempts
 from handoffd.supervise.bell import Lock
 from handoffd.supervise.home import Home

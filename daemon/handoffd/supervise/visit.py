@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handoffd.errors import HandoffdError
+from handoffd.files.atomic import has_temporaries
+from handoffd.files.locks import project_lock_path
+from handoffd.files.ownership import owner_of
+from handoffd.files.projection import Seen, read_state
 from handoffd.inspection.own_files import Texts, read_texts
-from handoffd.store.atomic import has_temporaries
-from handoffd.store.locks import project_lock_path
-from handoffd.store.ownership import owner_of
-from handoffd.store.projection import Seen, read_state
 
 
 @dataclass(slots=True, kw_only=True)

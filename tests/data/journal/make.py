@@ -20,12 +20,12 @@ from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStar
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Newcomer, Outgoing, Record
+from handoffd.journal.schedules import Fire
+from handoffd.journal.schema import STEPS, migrate
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts
-from handoffd.store.journal import Journal
-from handoffd.store.records import Newcomer, Outgoing, Record
-from handoffd.store.schedules import Fire
-from handoffd.store.schema import STEPS, migrate
 
 SHOP = TrackKey("/srv/shop")
 BLOG = TrackKey("/srv/blog", "US-007")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import dispatch, opened, record, track
+from tests.unit.journal.making import dispatch, opened, record, track
 
 from handoffd.api.chat import Messages, only_reads
 from handoffd.api.chat_target import Spoken
@@ -31,8 +31,8 @@ from handoffd.engine.requests import (
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Applied
 from handoffd.errors import Refused
+from handoffd.journal.journal import Journal
 from handoffd.protocol.state import Reason, State, Status, TestCounts
-from handoffd.store.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")
 HERE = "/srv/shop"

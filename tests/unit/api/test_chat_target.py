@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.inspection.making import write
-from tests.unit.store.making import opened
+from tests.unit.journal.making import opened
 
 from handoffd.api.chat_target import Found, Places, Spoken
 from handoffd.api.service import Service

@@ -10,7 +10,7 @@ from typing import cast
 
 import anyio
 import pytest
-from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.api.events import event_json, follow, gap, latest, run_json
 from handoffd.engine.decision import NeedsHuman
@@ -19,10 +19,10 @@ from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Ex
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import StoreError
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import LeftOut, StoredEvent
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
-from handoffd.store.journal import Journal
-from handoffd.store.records import LeftOut, StoredEvent
 
 OTHER = TrackKey("/srv/api")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.notices import NOTICE, MemoryDesk
-from tests.unit.store.making import KEY, NOW, opened, record, track
+from tests.unit.journal.making import KEY, NOW, opened, record, track
 
 from handoffd.api.reads import MOST_WAITING, NoDesk, notices_json, trials_json
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Outgoing
 from handoffd.protocol.state import Status
-from handoffd.store.journal import Journal
-from handoffd.store.records import Outgoing
 
 LATELY_S = 3600.0
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import opened
+from tests.unit.journal.making import opened
 
 from handoffd.api.chat import Progress
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import AlreadyRunning, Dispatched, Finished, Refusal
 from handoffd.engine.requests import Continued, Initialised, PromptTaken, Resumed, Started
-from handoffd.store.journal import Journal
+from handoffd.journal.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")
 

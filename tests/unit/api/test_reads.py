@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.notices import MemoryDesk
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import KEY, NOW, dispatch, opened, record, track
+from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.api.events import Json
 from handoffd.api.reads import Reads
@@ -17,9 +17,9 @@ from handoffd.engine.events import Advanced, ExecutorStarted
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import NotFound, Refused
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Outgoing
 from handoffd.protocol.state import Status
-from handoffd.store.journal import Journal
-from handoffd.store.records import Outgoing
 
 RUNS = Path("/nowhere/runs")
 

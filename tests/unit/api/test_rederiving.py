@@ -12,7 +12,7 @@ from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 from handoffd.api.verification import Report, Verification
 from handoffd.engine.requests import Aborted, Initialised
 from handoffd.engine.track import TrackKey
-from handoffd.store.recordings import Recordings
+from handoffd.journal.replay import Recordings
 
 WIKI = TrackKey("/srv/wiki")
 DOCS = TrackKey("/srv/docs", "US-007")

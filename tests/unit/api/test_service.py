@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
-from tests.unit.store.making import opened
+from tests.unit.journal.making import opened
 
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal
 from handoffd.engine.requests import Approved, ExecutorChosen, Initialised, Started
 from handoffd.errors import NotFound, Refused
-from handoffd.store.journal import Journal
+from handoffd.journal.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")
 

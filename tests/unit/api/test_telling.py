@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.playbook import DISPATCH, found, green, handoff, red, state_at
 from tests.support.recorded import story, write
-from tests.unit.store.making import record, track
+from tests.unit.journal.making import record, track
 
 from handoffd.api.events import _FACTS, _ORDERS, follows, happened
 from handoffd.engine.decision import Effect, Notify, Refusal, RunChecks, Spawn
@@ -31,10 +31,10 @@ from handoffd.engine.events import (
 from handoffd.engine.requests import Approved, Rejected, Started
 from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import Problem
+from handoffd.journal.journal import Journal
+from handoffd.journal.records import Record, StoredEvent
 from handoffd.protocol.handoff import Absent, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.state import Reason, Status
-from handoffd.store.journal import Journal
-from handoffd.store.records import Record, StoredEvent
 
 
 def stored(path: Path, *records: Record) -> list[StoredEvent]:

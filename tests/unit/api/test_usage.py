@@ -11,8 +11,8 @@ from tests.support.playbook import shipped_rules
 from handoffd.api.reads import REFERENCE, begin_of, grouping, usage_report
 from handoffd.engine.usage import Usage
 from handoffd.errors import Refused
-from handoffd.store.dispatches import Grouping
-from handoffd.store.records import UsageSum
+from handoffd.journal.dispatches import Grouping
+from handoffd.journal.records import UsageSum
 
 NOW = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
 USED = Usage(

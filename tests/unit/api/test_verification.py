@@ -12,7 +12,7 @@ from tests.support.playbook import with_rule
 from tests.support.recorded import BLOG, SHOP, spoil, story, write
 
 from handoffd.api.verification import Finding, Report, Verification
-from handoffd.store.recordings import Recordings
+from handoffd.journal.replay import Recordings
 
 GOLDEN = Path(__file__).parents[2] / "data/journal"
 

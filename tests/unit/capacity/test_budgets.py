@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.eventually import eventually
-from tests.unit.store.making import dispatch as stored_dispatch
-from tests.unit.store.making import opened, record
-from tests.unit.store.making import track as stored_track
+from tests.unit.journal.making import dispatch as stored_dispatch
+from tests.unit.journal.making import opened, record
+from tests.unit.journal.making import track as stored_track
 from tests.unit.supervise.making import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 
 from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
@@ -23,11 +23,11 @@ from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit
 from handoffd.engine.requests import BudgetRaised, Initialised, Noted, Started
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
 from handoffd.engine.usage import SCOPES, Cap, Finding, Scope, Usage
+from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ProjectCaps
-from handoffd.store.journal import Journal
 
 SHOP, BLOG = TrackKey("/srv/shop"), TrackKey("/srv/blog")
 FREE = ProjectCaps()

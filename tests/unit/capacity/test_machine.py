@@ -25,8 +25,8 @@ from handoffd.capacity.machine import (
 )
 from handoffd.capacity.slots import Slots
 from handoffd.errors import HandoffdError, StoreError
+from handoffd.files.errors import DISK_FULL, storage_error
 from handoffd.settings.model import ExecuteSettings, SchedulingSettings
-from handoffd.store.faults import DISK_FULL, storage_error
 from handoffd.supervise.reach import Reach
 from handoffd.supervise.services import Services
 

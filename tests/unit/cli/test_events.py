@@ -15,7 +15,7 @@ from tests.support.commands import Commands, environment
 from tests.support.controlled import Controlled, controlled
 from tests.support.recorded import story
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import KEY, NOW, record, track
+from tests.unit.journal.making import KEY, NOW, record, track
 
 from handoffd.api.http.limits import Limits
 from handoffd.cli.events import explained, line

@@ -17,7 +17,7 @@ from tests.support.supervision import project_view, track_view
 from handoffd.api.unix_socket import NoAnswerError, Silent
 from handoffd.cli.glance import glance, tell
 from handoffd.cli.wording import unstyled
-from handoffd.store.locks import acquire, daemon_lock_path
+from handoffd.files.locks import acquire, daemon_lock_path
 
 
 @pytest.mark.parametrize("words", [(), ("shop",), ("/srv/shop",), ("--json",), ("shop", "--json")])

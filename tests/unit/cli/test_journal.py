@@ -8,7 +8,7 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.recorded import BLOG, spoil, story, write
 
-from handoffd.store.locks import acquire, daemon_lock_path
+from handoffd.files.locks import acquire, daemon_lock_path
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.eventually import eventually_sync
 from tests.support.runs import run_spec
-from tests.unit.store.making import NOW, dispatch, opened, record, track
+from tests.unit.journal.making import NOW, dispatch, opened, record, track
 
 from handoffd.api.client import Client
 from handoffd.cli.log import last_lines

@@ -19,7 +19,7 @@ from tests.support.children import ending
 from tests.support.commands import Commands, environment, program
 from tests.support.controlled import Controlled
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 import handoffd as package
 from handoffd.api.http.application import application

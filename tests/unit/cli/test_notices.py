@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.notices import NOTICE
-from tests.unit.store.making import KEY, NOW
+from tests.unit.journal.making import KEY, NOW
 
 from handoffd.cli.notices import report
 from handoffd.cli.wording import moment
 from handoffd.clock import rfc3339
-from handoffd.store.records import Outgoing
+from handoffd.journal.records import Outgoing
 
 
 def test_everything_is_said_that_people_do_not_know(control: Controlled, handoffd: Commands) -> None:

@@ -13,7 +13,7 @@ from handoffd.cli import purging
 from handoffd.cli.service_scope import Machine, Scope
 from handoffd.errors import Locked, Refused
 from handoffd.execute.process import Launcher
-from handoffd.store.locks import acquire, daemon_lock_path
+from handoffd.files.locks import acquire, daemon_lock_path
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
-from tests.unit.store.making import dispatch, record, track
+from tests.unit.journal.making import dispatch, record, track
 
 from handoffd.cli.runs import report
 from handoffd.cli.wording import moment, unstyled

@@ -9,7 +9,7 @@ import pytest
 
 from handoffd.cli.skill_folder import NOTE, Place, place_of, remove, shipped, standing, write
 from handoffd.errors import NotFound, StoreError
-from handoffd.store.atomic import digest_of
+from handoffd.files.atomic import digest_of
 
 
 def test_the_place_is_what_was_named(tmp_path: Path) -> None:

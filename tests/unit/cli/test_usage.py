@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
-from tests.unit.store.making import NOW, dispatch, record, track
+from tests.unit.journal.making import NOW, dispatch, record, track
 
 from handoffd.cli.usage import report
 from handoffd.cli.wording import unstyled

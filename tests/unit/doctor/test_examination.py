@@ -19,9 +19,9 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from handoffd.doctor.examination import Subject, examine
 from handoffd.doctor.finding import Finding
 from handoffd.errors import InvalidFile, Problem
+from handoffd.files.locks import acquire, daemon_lock_path
+from handoffd.journal.journal import Journal
 from handoffd.settings.model import ExecuteSettings, Settings
-from handoffd.store.journal import Journal
-from handoffd.store.locks import acquire, daemon_lock_path
 from handoffd.watch.backend import LIMIT_REACHED
 
 CHECKS = ["settings", "daemon", "state", "projects", "watches", "descriptors", "executors"]

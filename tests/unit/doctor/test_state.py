@@ -10,8 +10,8 @@ from tests.support.disks import small_disk
 
 from handoffd.doctor.state import StateFacts, check, gather, silent, unseen
 from handoffd.errors import StoreError
-from handoffd.store.journal import Journal
-from handoffd.store.schema import VERSION
+from handoffd.journal.journal import Journal
+from handoffd.journal.schema import VERSION
 
 MIB = 1024 * 1024
 

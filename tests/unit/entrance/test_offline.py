@@ -12,8 +12,8 @@ from tests.support.commands import Commands, environment, program
 from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.errors import Locked, StoreError
+from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.settings.model import Settings
-from handoffd.store.locks import acquire, daemon_lock_path
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.controlled import Controlled
-from tests.unit.store.making import NOW, record, track
+from tests.unit.journal.making import NOW, record, track
 
 from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place

@@ -13,6 +13,7 @@ from handoffd.engine.track import TrackKey
 from handoffd.engine.usage import Finding
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
+from handoffd.journal.records import PendingEffect
 from handoffd.notify import notices
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import (
@@ -28,7 +29,6 @@ from handoffd.notify.notices import (
     trust_notice,
     unpriced_notice,
 )
-from handoffd.store.records import PendingEffect
 
 ORDER = Notify(
     notice="needs_human", story="US-001", step="review", text="review waits", why="a human step",

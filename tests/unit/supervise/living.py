@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import House, at
 
 from handoffd.engine.requests import Initialised, Started
-from handoffd.store.records import StoredTrack
+from handoffd.journal.records import StoredTrack
 from handoffd.supervise.project import Project
 
 

@@ -25,13 +25,13 @@ from handoffd.capacity.slots import Slots
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
 from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
 from handoffd.settings.notify import NotifySettings
-from handoffd.store.journal import Journal
 from handoffd.supervise.loops import REST_AFTER_S
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.roster import Roster

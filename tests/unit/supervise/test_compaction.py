@@ -41,7 +41,7 @@ def test_a_snapshot_is_a_beginning(path: Path) -> None:
 
 
 def _written(track: object) -> str:
-    from handoffd.store.codec import encode
+    from handoffd.journal.codec import encode
 
     return encode(track)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import Locked, StoreError
-from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.locks import acquire_project, project_lock_path
+from handoffd.files.errors import PROJECT_GONE
+from handoffd.files.locks import acquire_project, project_lock_path
 from handoffd.supervise.folder import Claims, Folder
 
 

@@ -13,9 +13,9 @@ from tests.unit.supervise.making import NOW, House, house
 
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
+from handoffd.files.errors import PROJECT_GONE
 from handoffd.notify.notices import settle
 from handoffd.settings.notify import NotifySettings
-from handoffd.store.faults import PROJECT_GONE
 from handoffd.supervise.health import LASTING_S, Health
 from handoffd.supervise.project_files import ProjectFiles
 

@@ -17,13 +17,13 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.recorded import BLOG, SHOP, spoil, write
 from tests.support.runs import run_spec
-from tests.unit.store.making import record
-from tests.unit.store.test_pruning import carried_out, played
+from tests.unit.journal.making import record
+from tests.unit.journal.test_pruning import carried_out, played
 from tests.unit.supervise.making import NOW, House, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
+from handoffd.journal.retention import Cleaned
 from handoffd.protocol.state import Status
-from handoffd.store.retention import Cleaned
 from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.runfolders import prepare
 

@@ -12,7 +12,7 @@ import anyio.abc
 import pytest
 from tests.support.eventually import eventually
 from tests.support.runs import processes, run_spec
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 from tests.unit.supervise.making import House, at, dispatch_of, house, make_project, track_of, unwritable
 from tests.unit.supervise.test_checking import Yard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 from tests.unit.supervise.making import NOW, House, daemon, house, make_project, track_of
 
 from handoffd.engine.decision import StopTree
@@ -13,9 +13,9 @@ from handoffd.engine.ends import Limit
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
+from handoffd.journal.records import StoredTrack
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
-from handoffd.store.records import StoredTrack
 from handoffd.supervise.loading import by_project, load, make, row_of
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import outline_of

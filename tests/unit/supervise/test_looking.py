@@ -16,7 +16,7 @@ from tests.unit.supervise.making import NOW, House, at, house, make_project
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted
 from handoffd.errors import InvalidFile
-from handoffd.store.projection import Seen, read_state
+from handoffd.files.projection import Seen, read_state
 from handoffd.supervise.looking import AT_ONCE, Before, Look
 from handoffd.supervise.project import Project
 

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 from tests.unit.supervise.making import (
     NOW,
     House,
@@ -32,10 +32,10 @@ from handoffd.engine.requests import Approved, Initialised, Noted, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
+from handoffd.files.locks import acquire, project_lock_path
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
-from handoffd.store.locks import acquire, project_lock_path
 from handoffd.supervise.loops import Loops, _Loop
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register

@@ -10,7 +10,7 @@ from tests.unit.supervise.making import HAND_OVER, at, daemon, house, make_proje
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.errors import StoreError
-from handoffd.store.records import Origins
+from handoffd.journal.records import Origins
 from handoffd.supervise.membership import LetGo
 from handoffd.supervise.project import Project
 from handoffd.supervise.roster import Roster

@@ -10,7 +10,7 @@ from tests.unit.supervise.making import house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused
-from handoffd.store.records import StoredTrack
+from handoffd.journal.records import StoredTrack
 from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register

@@ -14,15 +14,15 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE
+from tests.unit.journal.making import KEY, opened, record
 from tests.unit.notify.making import QUICK, Recording, notices
-from tests.unit.store.making import KEY, opened, record
 from tests.unit.supervise.making import track_of
 
 from handoffd.clock import SystemClock
+from handoffd.journal.journal import Journal
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import Expired, Held, Matter, Opened, Opening, Parcel, Undelivered
 from handoffd.protocol.state import Status
-from handoffd.store.journal import Journal
 from handoffd.supervise.postbox import Postbox
 
 MANY = 10_000

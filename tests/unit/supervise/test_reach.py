@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.unit.supervise.making import house, make_project
 
 from handoffd.errors import NotFound, StoreError
-from handoffd.store.locks import project_lock_path
+from handoffd.files.locks import project_lock_path
 from handoffd.supervise.reach import Reach, resolved
 from handoffd.supervise.threads import FEW
 

@@ -14,7 +14,7 @@ from tests.unit.supervise.making import NOW, at, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import EditConfirmed, Initialised, Started
-from handoffd.store.locks import acquire_project, project_lock_path
+from handoffd.files.locks import acquire_project, project_lock_path
 from handoffd.supervise.health import LASTING_S
 from handoffd.supervise.project import Project
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.supervise.making import house, track_of
 
 from handoffd.engine.track import TrackKey
-from handoffd.store.records import StoredTrack
+from handoffd.journal.records import StoredTrack
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register, name_of
 from handoffd.supervise.resting import Row

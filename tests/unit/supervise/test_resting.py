@@ -15,9 +15,9 @@ from handoffd.engine.ends import Limit
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.errors import StoreError
+from handoffd.files.projection import Seen
+from handoffd.journal.records import StoredTrack
 from handoffd.protocol.state import Status
-from handoffd.store.projection import Seen
-from handoffd.store.records import StoredTrack
 from handoffd.supervise.resting import (
     Activity,
     TrackActivity,

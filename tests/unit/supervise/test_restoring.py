@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 from tests.support.playbook import DISPATCH, dispatched, track_at
-from tests.unit.store.making import opened, record
+from tests.unit.journal.making import opened, record
 
 from handoffd.clock import SystemClock
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import Locked, Refused
 from handoffd.execute.base import CLAIM, Claim
 from handoffd.execute.runner import proc
+from handoffd.files.locks import acquire, daemon_lock_path
+from handoffd.files.projection import write_state
+from handoffd.journal.backup import back_up, inspect
 from handoffd.protocol.document import render_state
 from handoffd.protocol.state import Status
 from handoffd.settings.model import Settings
-from handoffd.store.backup import back_up, inspect
-from handoffd.store.locks import acquire, daemon_lock_path
-from handoffd.store.projection import write_state
 from handoffd.supervise.restoring import Request, Restoration, restore
 
 

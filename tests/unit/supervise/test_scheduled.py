@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from handoffd.engine.requests import Started
+from handoffd.journal.schedules import Fire, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
 from handoffd.settings.schedule import ScheduledStart
-from handoffd.store.schedules import Fire, StoredSchedule
 from handoffd.supervise.scheduled import OwnSchedules, own_starts, schedule_view, started
 
 SHOP = "/srv/shop"

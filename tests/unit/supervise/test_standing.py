@@ -19,8 +19,8 @@ from handoffd.engine.decision import Accepted, Decision, Notify
 from handoffd.engine.requests import Noted, Paused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
-from handoffd.store.atomic import digest_of
-from handoffd.store.recordings import Recordings
+from handoffd.files.atomic import digest_of
+from handoffd.journal.replay import Recordings
 from handoffd.supervise.standing import Standing
 
 EVENT = Noted(text="Mind the rounding.")

@@ -68,7 +68,7 @@ class Projects:
 
 
 def _fire(root: str, schedule: str, due: datetime, now: datetime) -> Any:
-    from handoffd.store.schedules import Fire
+    from handoffd.journal.schedules import Fire
 
     return Fire(project=root, schedule=schedule, due=due, at=now, outcome="started")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import InvalidFile, StoreError
-from handoffd.store.faults import PROJECT_GONE
-from handoffd.store.locks import project_lock_path
+from handoffd.files.errors import PROJECT_GONE
+from handoffd.files.locks import project_lock_path
 from handoffd.supervise.visit import Found, visit
 
 TABLE, SETTINGS, STATE = ".ai/step-rules.yaml", ".ai/handoffd.yaml", ".ai/STATE.json"

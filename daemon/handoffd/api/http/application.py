@@ -40,7 +40,7 @@ from handoffd.api.http.streams import STREAMS
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import MAX_TEXT
 from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.store.requests import StoredRequest
+from handoffd.journal.requests import StoredRequest
 
 
 async def _openapi(_: Asked) -> Json:

@@ -21,7 +21,7 @@ from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
 from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Refused
-from handoffd.store.retention import Doomed, Size
+from handoffd.journal.retention import Doomed, Size
 
 
 # --- answers -----------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from handoffd.inspection.framework import Framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck
 from handoffd.inspection.project_status import ProjectStatus
 from handoffd.inspection.workspace import ListedProject
+from handoffd.journal.dispatches import Grouping
 from handoffd.metrics.prometheus import MEDIA
-from handoffd.store.dispatches import Grouping
 
 
 # --- supervised projects -----------------------------------------------------------------------------

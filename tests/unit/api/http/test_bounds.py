@@ -21,7 +21,7 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.loopback import answer_of, everything
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.http.auth import From
 from handoffd.api.http.limits import MOST, Limits, Places, Streams

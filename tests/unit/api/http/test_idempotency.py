@@ -15,7 +15,7 @@ from anyio import to_thread
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.http.application import fingerprint
 from handoffd.api.http.endpoint import MOST_KEY

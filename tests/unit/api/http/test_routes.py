@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 import handoffd
 from handoffd.api.verbs import VERBS

@@ -18,7 +18,7 @@ from tests.support.children import ending
 from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.client import Client
 from handoffd.api.http.server import ControlServer

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 from tests.support.controlled import Controlled
 from tests.support.jsonschemas import complaints
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.http.application import described
 from handoffd.errors import HandoffdError

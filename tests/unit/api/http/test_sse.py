@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.events import Json
 from handoffd.api.http.streams import EventStream, encoded

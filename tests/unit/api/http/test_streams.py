@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.controlled import Controlled
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 
 def test_events_are_a_list_unless_they_are_followed(control: Controlled) -> None:

@@ -13,7 +13,7 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.eventually import eventually_sync
 from tests.support.loopback import Loopback, answer_of, everything, has_ipv6
 from tests.support.supervision import MemorySupervision
-from tests.unit.store.making import record
+from tests.unit.journal.making import record
 
 from handoffd.api.http.limits import Limits
 from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of

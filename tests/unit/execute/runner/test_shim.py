@@ -19,7 +19,7 @@ from tests.support.runs import PYTHON, end_processes, hydra_is_grown, processes,
 from handoffd.execute.base import Claim, ExitRecord, Rung, RunSpec, StartRecord
 from handoffd.execute.output import output_bytes
 from handoffd.execute.runner import proc, records, shim
-from handoffd.store.locks import acquire_project, project_lock_path
+from handoffd.files.locks import acquire_project, project_lock_path
 
 MIB = 1024 * 1024
 PROGRAM = (PYTHON, "-I", "-S", "-E", shim.__file__)

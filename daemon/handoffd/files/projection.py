@@ -1,0 +1,87 @@
+"""STATE.json, our projection: a copy of what the journal holds, for people and tools.
+
+Losing it loses nothing. It is replaced whole and read with suspicion, like everything below a project's root
+(`rooted.py`). All functions block on the disk for a moment; call them in a worker thread where that matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from handoffd.errors import InvalidFile, Problem, StoreError
+from handoffd.files.atomic import digest_of
+from handoffd.files.errors import unsafe_file
+from handoffd.files.rooted import read_project_file, write_project_file
+
+MAIN = "main"
+"""The track every project has."""
+LARGEST_STATE = 1024 * 1024
+"""Bytes; a STATE.json beyond this is not ours."""
+
+
+_TRACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A STATE.json as it was found; `digest` is that of its bytes."""
+
+    text: str
+    digest: str
+    mtime_ns: int = field(default=0, compare=False)
+
+
+def state_name(track: str) -> str:
+    """Return where a track's STATE file is below the root: `.ai/STATE.json`, or `.ai/states/<track>.json`.
+
+    Raises StoreError for a name that is none of a track.
+    """
+    if track == MAIN:
+        return ".ai/STATE.json"
+    if not _TRACK_NAME.fullmatch(track) or ".." in track:
+        raise unsafe_file(f".ai/states/{track}.json", "a track's name is letters, digits and ._- only")
+    return f".ai/states/{track}.json"
+
+
+def read_state(root: Path, track: str = MAIN) -> Seen | None:
+    """Return a track's STATE file as it is on the disk; None when there is none.
+
+    Raises InvalidFile when it is not UTF-8, StoreError when it is no plain file of at most 1 MiB
+    (UNSAFE_FILE), when the root is gone (PROJECT_GONE), or when the disk fails.
+    """
+    name = state_name(track)
+    seen = read_project_file(root, name, LARGEST_STATE)
+    if seen is None:
+        return None
+    try:
+        text = seen.content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = seen.content.count(b"\n", 0, error.start) + 1
+        problem = Problem(file=str(root / name), line=line, message=f"not UTF-8 at byte {error.start}")
+        raise InvalidFile((problem,)) from error
+    return Seen(text=text, digest=digest_of(seen.content), mtime_ns=seen.mtime_ns)
+
+
+def write_state(root: Path, track: str, text: str, over: Collection[str] | None = None) -> str | None:
+    """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
+
+    With `over`, a file with none of these digests is left as it is, and None is returned: it was written
+    since it was last looked at. What is written survives a power cut. Raises StoreError like `read_state`;
+    the old file then stays.
+    """
+    name = state_name(track)
+    known = None if over is None else partial(_is_one_of, root, name, over)
+    return digest_of(text) if write_project_file(root, name, text, known=known) else None
+
+
+def _is_one_of(root: Path, relative: str, digests: Collection[str]) -> bool:
+    """Return whether the file at `relative` has one of these digests, or is missing."""
+    try:
+        seen = read_project_file(root, relative, LARGEST_STATE)
+    except StoreError:
+        return False  # whatever that is, it is not what was looked at
+    return seen is None or digest_of(seen.content) in digests

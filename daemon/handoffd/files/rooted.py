@@ -1,0 +1,223 @@
+"""Files inside a project's root, reached without ever leaving it.
+
+An agent or a stranger decides what is under a root: symlinks to elsewhere, pipes that block
+their reader, files without end. So every path is walked folder by folder from the root, each
+opened relative to the one before and never through a symlink, and only regular files are read.
+The root itself was named by a person and may be reached through symlinks.
+
+All functions block on the disk for a moment; call them in a worker thread where that matters.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from handoffd.errors import StoreError
+from handoffd.files.atomic import FOLDER_FLAGS, replace_at
+from handoffd.files.errors import PROJECT_GONE, storage_error, unsafe_file
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe must not block us
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# What the kernel says to O_NOFOLLOW on a symlink, to a path through a file, to a socket or a pipe
+# without a reader, and to opening a folder for writing.
+_NOT_REGULAR = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+
+_SMALLEST_PIECE = 4096
+_LARGEST_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSeen:
+    """A file of a project as it was found.
+
+    `inode` and `mtime_ns` were taken before reading: when somebody wrote meanwhile, the file will
+    be seen to differ, and is looked at again.
+    """
+
+    content: bytes
+    inode: int
+    mtime_ns: int
+
+
+def read_project_file(root: Path, relative: str, cap: int) -> FileSeen | None:
+    """Return the file at `relative` below the root; None when it is missing.
+
+    Raises StoreError: UNSAFE_FILE when a symlink is on the way, when it is no regular file, when it
+    has more than `cap` bytes or lies outside the root; PROJECT_GONE when the root is missing.
+    """
+    with open_file(root, relative) as handle:
+        if handle is None:
+            return None
+        try:
+            status = os.fstat(handle)
+            content = _read_at_most(handle, cap + 1, status.st_size)
+        except OSError as error:
+            raise storage_error("read", root / relative, error) from error
+    if len(content) > cap:
+        raise unsafe_file(root / relative, f"it is larger than {cap:,} bytes")
+    return FileSeen(content=content, inode=status.st_ino, mtime_ns=status.st_mtime_ns)
+
+
+def write_project_file(
+    root: Path,
+    relative: str,
+    content: str | bytes,
+    *,
+    durable: bool = True,
+    known: Callable[[], bool] | None = None,
+) -> bool:
+    """Replace the file at `relative` below the root whole, creating its folders when missing.
+
+    `known` may keep what is there, as `replace_at` says; returns whether it was replaced. Raises
+    StoreError like `read_project_file`; the old file then stays.
+    """
+    with open_parent(root, relative, create=True) as folder:
+        if folder is None:  # removed at this very moment
+            raise storage_error("write", root / relative, FileNotFoundError(2, "its folder was removed"))
+        return replace_at(folder, root / relative, content, durable=durable, known=known)
+
+
+def append_project_file(root: Path, relative: str, text: str) -> None:
+    """Append `text` to the file at `relative` below the root, creating it when missing.
+
+    For logs that others append to as well. Raises StoreError like `read_project_file`.
+    """
+    with open_file(root, relative, append=True) as handle:
+        if handle is None:
+            raise storage_error("write", root / relative, FileNotFoundError(2, "its folder was removed"))
+        try:
+            rest = memoryview(text.encode("utf-8"))
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        except OSError as error:
+            raise storage_error("write", root / relative, error) from error
+
+
+def _read_at_most(handle: int, limit: int, size: int) -> bytes:
+    """Return at most `limit` bytes of a file that is said to have `size` of them.
+
+    A piece is no larger than the file needs: of a large one that holds little, most goes back to the heap as
+    a gap behind what is kept, and thousands of small files are read here all day.
+    """
+    chunks, missing, piece = [], limit, max(_SMALLEST_PIECE, min(size + 1, _LARGEST_PIECE))
+    while missing and (chunk := os.read(handle, min(missing, piece))):
+        chunks.append(chunk)
+        missing -= len(chunk)
+    return b"".join(chunks)
+
+
+# --- opening ------------------------------------------------------------------------------------------
+@contextmanager
+def open_parent(root: Path, relative: str, *, create: bool = False) -> Iterator[int | None]:
+    """Yield a descriptor of the folder that holds `relative`, or None when that folder is missing.
+
+    With `create`, missing folders are made. Raises StoreError when `relative` is absolute or climbs
+    (`..`), when a folder on the way is a symlink, or when the root is gone (PROJECT_GONE).
+    """
+    *folders, _ = parts_of(root, relative)
+    handle = _open_root(root)
+    try:
+        for depth in range(1, len(folders) + 1):
+            below = _step_into(handle, (root, *folders[:depth]), create=create)
+            if below is None:
+                yield None
+                return
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def open_file(root: Path, relative: str, *, append: bool = False) -> Iterator[int | None]:
+    """Yield a descriptor of the regular file at `relative`, or None when it is missing.
+
+    With `append`, it is created when missing, and so are its folders. Raises StoreError when it is
+    anything but a regular file.
+    """
+    with open_parent(root, relative, create=append) as folder:
+        flags = _APPEND if append else _READ
+        handle = None if folder is None else _open_regular(folder, (root, relative), flags)
+        try:
+            yield handle
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+def parts_of(root: Path, relative: str) -> tuple[str, ...]:
+    """Return the names `relative` consists of; StoreError when it is empty or leaves the root."""
+    parts = _parts_inside(relative)
+    if parts is None:
+        raise unsafe_file(root / relative.replace("\0", "?"), "the path leaves the project")
+    return parts
+
+
+@lru_cache(maxsize=256)  # the same few names, again and again
+def _parts_inside(relative: str) -> tuple[str, ...] | None:
+    pure = PurePosixPath(relative)
+    if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in relative:
+        return None
+    return pure.parts
+
+
+def _open_root(root: Path) -> int:
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        hint = f"mount it or move it back; or: handoffd remove {root}"
+        raise StoreError(f"the project {root} is gone", code=PROJECT_GONE, hint=hint) from error
+    except OSError as error:
+        raise storage_error("open the project", root, error) from error
+
+
+def _step_into(folder: int, place: tuple[Path | str, ...], *, create: bool) -> int | None:
+    """Return a descriptor of the last of `place`, whose own folder is open as `folder`."""
+    name = str(place[-1])
+    try:
+        try:
+            return os.open(name, FOLDER_FLAGS, dir_fd=folder)
+        except FileNotFoundError:
+            if not create:
+                return None
+            _make_folder(folder, name)
+            return os.open(name, FOLDER_FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _NOT_REGULAR:
+            raise unsafe_file(Path(*place), "it is a symbolic link, or no folder") from error
+        raise storage_error("open", Path(*place), error) from error
+
+
+def _make_folder(folder: int, name: str) -> None:
+    with suppress(FileExistsError):  # somebody was quicker
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _open_regular(folder: int, place: tuple[Path, str], flags: int) -> int | None:
+    """Return a descriptor of the file at `place`, a root and a path below it; `folder` is the file's own."""
+    root, relative = place
+    try:
+        handle = os.open(parts_of(root, relative)[-1], flags, 0o666, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _NOT_REGULAR:
+            raise unsafe_file(root / relative, "it is a symbolic link, or no regular file") from error
+        raise storage_error("open", root / relative, error) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise unsafe_file(root / relative, "it is no regular file")
+    return handle

@@ -1,0 +1,187 @@
+"""Removing what is left of runs: a crash leaves all of it, or a remainder that is known by its name.
+
+Nothing is followed that is a link. In a project, where anybody may have put something, only the names that
+the daemon itself gives are touched, one by one; a folder that holds anything else stays, and so does one in
+which somebody has gone on writing: its run's own records tell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from handoffd.files.errors import storage_error
+from handoffd.files.rooted import open_parent
+
+RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+"""What the daemon calls a dispatch; its checks have a suffix in the state directory."""
+
+_COPY = re.compile(r"prompt\.md|output\.log|\.prompt\.md\.[0-9a-f]{16}\.tmp|\.output\.log\.\d+")
+"""What the daemon and its shims put there, and what a kill leaves of it."""
+_GONE = ".gone-"
+_PROMPT, _OUTPUT, _END = "prompt.md", "output.log", "exit.json"
+_LATE_S = 600.0
+"""So long after the end of a run its output may still be written: what it has left behind is being ended."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+Content = Literal["ours", "edited", "unverifiable"]
+"""Whether somebody has written into a copy; without its run's records nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A run's folder in its project. `strangers`: names in it that we have not given."""
+
+    id: str
+    bytes: int
+    changed: float
+    strangers: tuple[str, ...]
+    content: Content
+
+
+def run_folders(runs_dir: Path) -> dict[str, list[Path]]:
+    """Return the folders of the state directory by dispatch: its own, and those of its checks."""
+    found: dict[str, list[Path]] = {}
+    try:
+        names = sorted(os.listdir(runs_dir))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise storage_error("list the runs", runs_dir, error) from error
+    for name in names:
+        dispatch = name.partition(".")[0]
+        if RUN_ID.fullmatch(dispatch):
+            found.setdefault(dispatch, []).append(runs_dir / name)
+    return found
+
+
+def bytes_below(path: Path) -> int:
+    """Return what a folder takes on the disk; what goes meanwhile counts nothing."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in (".", *files):
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def dispose(folders: list[Path]) -> None:
+    """Remove the folders of one dispatch. Raises StoreError."""
+    for folder in folders:
+        # Renamed first: what is half removed must not be taken for a run.
+        away = folder.with_name(f"{_GONE}{folder.name}")
+        try:
+            shutil.rmtree(away, ignore_errors=True)
+            folder.rename(away)
+            shutil.rmtree(away)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise storage_error("remove", folder, error) from error
+
+
+def dispose_remainders(runs_dir: Path) -> None:
+    """Remove what a crash has left of removals."""
+    for path in runs_dir.glob(f"{_GONE}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def copies(root: Path, folder: str, runs_dir: Path) -> Iterator[Copy]:
+    """Yield the runs that `folder`, below a project's root, has copies of. Raises StoreError.
+
+    `runs_dir` is where the records of these runs are, if they are still there.
+    """
+    with open_parent(root, f"{folder}/any") as handle:
+        names = [] if handle is None else sorted(os.listdir(handle))
+        for name in names:
+            if handle is not None and RUN_ID.fullmatch(name) and (copy := _copy(handle, name, runs_dir)):
+                yield copy
+
+
+def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
+    try:
+        handle = os.open(name, _FOLDER, dir_fd=parent)
+    except OSError:  # a link, a file, or gone
+        return None
+    try:
+        seen = os.fstat(handle)
+        found = {one: os.stat(one, dir_fd=handle, follow_symlinks=False) for one in os.listdir(handle)}
+        content = _content(handle, found, runs_dir / name)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    strangers = [one for one, status in found.items() if not _is_ours(one, status)]
+    weight = seen.st_blocks + sum(status.st_blocks for status in found.values())
+    return Copy(
+        id=name, bytes=weight * 512, changed=seen.st_mtime, strangers=tuple(sorted(strangers)),
+        content=content,
+    )  # fmt: skip
+
+
+def _content(folder: int, found: Mapping[str, os.stat_result], records: Path) -> Content:
+    """Compare the prompt with what the executor got, and the age of the output with that of its end."""
+    try:
+        os.lstat(records)
+        edited = _is_another(folder, found, records) or _is_late(found.get(_OUTPUT), records)
+    except OSError:
+        return "unverifiable"
+    return "edited" if edited else "ours"
+
+
+def _is_late(output: os.stat_result | None, records: Path) -> bool:
+    try:
+        ended = os.lstat(records / _END).st_mtime
+    except FileNotFoundError:  # it was never started, or its end was lost
+        return False
+    return output is not None and output.st_mtime > ended + _LATE_S
+
+
+def _is_another(folder: int, found: Mapping[str, os.stat_result], records: Path) -> bool:
+    prompt = found.get(_PROMPT)
+    if prompt is None or not _is_ours(_PROMPT, prompt):
+        return False
+    text = (records / _PROMPT).read_bytes()
+    if prompt.st_size != len(text):
+        return True
+    handle = os.open(_PROMPT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with open(handle, "rb") as file:
+        return file.read(len(text) + 1) != text
+
+
+def _is_ours(name: str, status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and _COPY.fullmatch(name) is not None
+
+
+def dispose_copy(root: Path, folder: str, run: str, runs_dir: Path) -> bool:
+    """Remove a run's copies from a project; tell whether its folder went, too. Raises StoreError.
+
+    One stays that somebody has written into since it was looked at, or of which nobody can tell.
+    """
+    with open_parent(root, f"{folder}/{run}/any") as handle:
+        if handle is None:
+            return True
+        try:
+            found = {name: os.stat(name, dir_fd=handle, follow_symlinks=False) for name in os.listdir(handle)}
+            if _content(handle, found, runs_dir / run) != "ours":
+                return False
+            for name, status in found.items():
+                if _is_ours(name, status):
+                    os.unlink(name, dir_fd=handle)
+        except OSError as error:
+            raise storage_error("remove what is in", root / folder / run, error) from error
+    with open_parent(root, f"{folder}/{run}") as parent:
+        try:
+            os.rmdir(run, dir_fd=parent)
+        except OSError:  # somebody has put something into it
+            return False
+    return True

@@ -1,0 +1,295 @@
+"""The journal: what is written here has happened, whatever becomes of the process.
+
+The caller decides, commits, projects STATE.json, performs the effects and marks them done, in this
+order. After a crash the tracks, the effects that are not done and the digests of all that was ever
+projected are enough to go on: a STATE.json whose digest is known is brought up to date, any other
+was edited by somebody else. One process has a journal open for writing (`locks.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from handoffd.engine.track import TrackKey
+from handoffd.errors import StoreError
+from handoffd.journal import commit, dispatches, integrity, projects, queries
+from handoffd.journal.commit import RuleTexts
+from handoffd.journal.connections import Readers, Work, Writer
+from handoffd.journal.database import open_database
+from handoffd.journal.outbox import Outbox
+from handoffd.journal.queries import NO_GATES, Counts, counts, gates
+from handoffd.journal.records import (
+    Committed,
+    LeftOut,
+    Newcomer,
+    Origins,
+    PendingEffect,
+    Record,
+    StoredEvent,
+    StoredProject,
+    StoredRun,
+    StoredTrack,
+    UsageSum,
+)
+from handoffd.journal.requests import Requests
+from handoffd.journal.retention import Cleaning, Pruning
+from handoffd.journal.schedules import Schedules
+from handoffd.journal.schema import refuse_newer, version_of
+
+_T = TypeVar("_T")
+
+
+class Journal:
+    """One SQLite file. All methods raise StoreError, naming path and cause, when it fails them.
+
+    A commit that failed has changed nothing, and the next one works once the cause is gone. A
+    caller that is cancelled while it waits may or may not have been committed.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection | None, newest: int) -> None:
+        self._path = path
+        self._newest = newest
+        self._grown = anyio.Event()
+        self._closed = False
+        self._readers = Readers(path)
+        self._texts = RuleTexts()
+        self._gates = NO_GATES
+        self._writer = None if connection is None else Writer(connection, path, self._committed)
+        self.outbox = Outbox(self._readers.run, self._write)
+        """Notices on their way to people."""
+        self.cleaning = Cleaning(self._readers.run, self._write)
+        """What is dropped of it in time."""
+        self.pruning = Pruning(self._readers.run, self._write)
+        """How old events are dropped."""
+        self.requests = Requests(self._write)
+        """What came with a key, so that it is done once."""
+        self.schedules = Schedules(self._readers.run, self._write)
+        """What is started by the clock, and what has become of it."""
+
+    @classmethod
+    async def open(cls, path: Path) -> Journal:
+        """Return the journal at `path`, created (0600) or migrated when need be.
+
+        Raises StoreError, the file left as it is, when it is no journal, damaged, or written by a
+        newer release (codes NOT_A_JOURNAL, CORRUPT_JOURNAL, NEWER_SCHEMA).
+        """
+        connection, newest = await anyio.to_thread.run_sync(_open, path)
+        return cls(path, connection, newest)
+
+    @classmethod
+    async def open_to_read(cls, path: Path) -> Journal:
+        """Return the journal at `path` for questions only, whoever writes it meanwhile.
+
+        What would write raises StoreError, and `newest` stays. Raises StoreError like `open`, and when
+        there is no journal.
+        """
+        readers = Readers(path)
+        try:
+            newest = await readers.run("open the journal", partial(_newest_in, path=path))
+        finally:
+            readers.close()
+        return cls(path, None, newest)
+
+    async def close(self) -> None:
+        """Write what is queued and close the file; whoever waits in `newer_than` gets a StoreError."""
+        self._closed = True
+        self._grown.set()
+        # Readers first: SQLite folds the -wal file in when its last connection, the writer's, goes.
+        self._readers.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+    @property
+    def outage(self) -> str | None:
+        """Why the latest write failed, until one succeeds; None when all is well."""
+        return None if self._writer is None else self._writer.outage
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when no write has been answered, in monotonic seconds; None: none waits."""
+        return None if self._writer is None else self._writer.waiting_since
+
+    async def probe(self) -> None:
+        """Write something of no consequence. Raises StoreError when the journal takes nothing."""
+        await self._write("write the journal", commit.touch)
+
+    # --- decisions -------------------------------------------------------------------------------
+    async def commit(self, record: Record) -> Committed:
+        """Return the place of `record` in the order, and its effects with ids, once it is durable."""
+        rules = None if record.rules is None else self._texts.written(record.rules)
+        prepared = commit.prepare(record, rules)
+        activity = f"record {record.event.kind} of {record.key.project} ({record.key.track})"
+        return await self._write(activity, partial(commit.write_record, prepared=prepared))
+
+    async def effect_done(self, effect_id: int, outcome: str = "done") -> None:
+        """Mark an effect as performed; the first `outcome` stays when it is marked again."""
+        work = partial(commit.finish_effect, effect_id=effect_id, outcome=outcome)
+        await self._write("mark an effect done", work)
+
+    async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
+        """Return the effects that are committed and not done, oldest first; of one root or of all."""
+        return await self._readers.run("read the effects", partial(queries.pending_effects, root=root))
+
+    async def tracks(self, roots: Sequence[str] | None = None) -> tuple[StoredTrack, ...]:
+        """Return every track as committed last; of these roots (a few hundred at most) or of all."""
+        return await self.outlines(_itself, roots)
+
+    async def outlines(
+        self, outline: Callable[[StoredTrack], _T], roots: Sequence[str] | None = None
+    ) -> tuple[_T, ...]:
+        """Return what `outline`, called in a thread, keeps of every track; of these roots or of all.
+
+        One track at a time is in memory whole, however many there are.
+        """
+
+        def query(db: sqlite3.Connection) -> tuple[_T, ...]:
+            return tuple(map(outline, queries.tracks(db, roots)))
+
+        return await self._readers.run("read the tracks", query)
+
+    async def projected_before(self, key: TrackKey, digest: str) -> bool:
+        """Return whether a text with this `digest_of` was one of our latest 200 projections of the track."""
+        query = partial(queries.projected, key=key, digest=digest)
+        return await self._readers.run("read the projections", query)
+
+    # --- history ---------------------------------------------------------------------------------
+    @property
+    def newest(self) -> int:
+        """The highest sequence number committed; 0 while nothing has happened."""
+        return self._newest
+
+    async def newer_than(self, seq: int) -> None:
+        """Return once an event with a number above `seq` is committed; at once if there is one.
+
+        Waits without limit: that nothing happens is no fault. Raises StoreError when the journal is closed.
+        """
+        while self._newest <= seq:
+            if self._closed:
+                raise StoreError(f"cannot follow {self._path}: the journal is closed")
+            await self._grown.wait()
+
+    async def events(
+        self, after: int = 0, project: str | None = None, limit: int = 500
+    ) -> tuple[StoredEvent, ...]:
+        """Return at most `limit` events with a number above `after`, in order; of one root or of all."""
+        query = partial(queries.events, after=after, project=project, limit=limit)
+        return await self._readers.run("read the events", query)
+
+    async def left_out(self) -> tuple[LeftOut, ...]:
+        """Return what is not in the history any more, in order: by a restore, or for its age."""
+        restores = await self._readers.run("read the restores", integrity.restores)
+        pruned = await self._readers.run("read what was dropped", integrity.pruned)
+        found = [LeftOut(int(one["after"]), int(one["next"]), "a backup was restored") for one in restores]
+        found += [LeftOut(first - 1, last + 1, "older events are not kept") for first, last in pruned]
+        return tuple(sorted(found))
+
+    async def runs(self, project: str | None = None, limit: int = 100) -> tuple[StoredRun, ...]:
+        """Return at most `limit` dispatches, newest first; of one root or of all."""
+        query = partial(dispatches.dispatches, project=project, limit=limit)
+        return await self._readers.run("read the runs", query)
+
+    async def usage(
+        self, by: dispatches.Grouping, *, since: datetime | None = None, project: str | None = None
+    ) -> tuple[UsageSum, ...]:
+        """Return what the runs that ended since then used, by group; of one root or of all."""
+        query = partial(dispatches.sums, by=by, since=since, project=project)
+        return await self._readers.run("sum up the usage", query)
+
+    # --- projects, and what is kept for them -----------------------------------------------------
+    async def gates(self) -> int:
+        """Return how many tracks of supervised projects wait for a person."""
+        work = partial(gates, known=self._gates)
+        self._gates = await self._readers.run("count who waits for people", work)
+        return self._gates.tracks
+
+    async def counts(self) -> Counts:
+        """Return how much of everything it holds."""
+        return await self._readers.run("count what is in the journal", partial(counts, path=self._path))
+
+    async def add_project(self, root: str, name: str, at: datetime) -> None:
+        """Look after the project at `root` from now on, as a person wishes; a known one gets its new name."""
+        projects.checked_path(root)
+        newcomers = (Newcomer(root=root, name=name),)
+        await self._write(f"add {root}", partial(projects.put_projects, newcomers=newcomers, at=at))
+
+    async def add_projects(
+        self, newcomers: Sequence[Newcomer], at: datetime, untrusted: Sequence[str] = ()
+    ) -> None:
+        """Look after many projects from now on, all or none of them.
+
+        `untrusted` names the files of theirs that hold nothing a person has trusted, unless one did before.
+        """
+        for one in newcomers:
+            projects.checked_path(one.root)
+        work = partial(projects.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
+        await self._write(f"add {len(newcomers)} projects", work)
+
+    async def let_go(self, roots: Sequence[str], at: datetime) -> None:
+        """Look no longer after projects that the settings have brought and name no more."""
+        await self._write(f"let go of {len(roots)} projects", partial(projects.let_go, roots=roots, at=at))
+
+    async def origins(self) -> Origins:
+        """Return which projects the settings have brought, and which ones a person has removed."""
+        return await self._readers.run("read how projects came", projects.origins)
+
+    async def remove_project(self, root: str, at: datetime) -> None:
+        """Look after `root` no longer, as a person wishes. NotFound when it is not looked after."""
+        await self._write(f"remove {root}", partial(projects.retire_project, root=root, at=at))
+
+    async def projects(self) -> tuple[StoredProject, ...]:
+        """Return the projects that are looked after, by root."""
+        return await self._readers.run("read the projects", projects.projects)
+
+    async def save_baseline(self, key: TrackKey, story: str | None, body: bytes) -> None:
+        """Keep the results of a story's baseline run, replacing earlier ones."""
+        work = partial(projects.put_baseline, key=key, story=story or "", body=body)
+        await self._write(f"keep a baseline of {key.project}", work)
+
+    async def load_baseline(self, key: TrackKey, story: str | None) -> bytes | None:
+        """Return the results kept for a story, or None."""
+        return await self._readers.run(
+            "read a baseline", partial(projects.baseline, key=key, story=story or "")
+        )
+
+    async def trust(self, root: str, file: str, text: str, at: datetime) -> None:
+        """Keep the text of a project's own file that a person has trusted, replacing the earlier one."""
+        work = partial(projects.put_trusted, root=root, file=file, text=text, at=at)
+        await self._write(f"trust {file} of {root}", work)
+
+    async def trusted(self, *roots: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the texts that a person has trusted last, by root and file; of these roots, or of all."""
+        return await self._readers.run("read what is trusted", partial(projects.trusted, roots=roots or None))
+
+    async def _write(self, activity: str, work: Work[_T]) -> _T:
+        if self._writer is None:
+            raise StoreError(f"cannot {activity}: {self._path} was opened for reading only")
+        return await self._writer.run(activity, work)
+
+    def _committed(self, values: Sequence[object]) -> None:
+        newest = max((value.seq for value in values if isinstance(value, Committed)), default=0)
+        if newest > self._newest:
+            self._newest = newest
+            self._grown.set()
+            self._grown = anyio.Event()
+
+
+def _itself(stored: StoredTrack) -> StoredTrack:
+    return stored
+
+
+def _newest_in(db: sqlite3.Connection, path: Path) -> int:
+    refuse_newer(version_of(db, str(path)), str(path))
+    return queries.newest(db)
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, int]:
+    connection = open_database(path)
+    return connection, queries.newest(connection)

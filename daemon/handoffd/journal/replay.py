@@ -1,0 +1,277 @@
+"""The journal as a replay reads it: page by page, with everything a decision was made with.
+
+A journal may be years long and somebody writes to it meanwhile. So pages are short transactions,
+which hold nothing up; only the last look (`still`) sees all tables at one instant. What cannot be
+read is told of, never raised: finding such rows is what a replay is for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from handoffd.engine.decision import Effect
+from handoffd.engine.replay import Recorded, Standing
+from handoffd.engine.track import Track, TrackKey
+from handoffd.errors import StoreError
+from handoffd.files.atomic import digest_of
+from handoffd.files.errors import NOT_A_JOURNAL, storage_error
+from handoffd.journal.codec import (
+    decode_effect,
+    decode_event,
+    decode_grounds,
+    decode_result,
+    decode_rules,
+    decode_track,
+)
+from handoffd.journal.database import open_reader
+from handoffd.journal.dispatches import DispatchRow, row, rows
+from handoffd.journal.integrity import Fault, restores
+from handoffd.journal.queries import held_against, stored_standing
+from handoffd.journal.schema import VERSION, refuse_newer, version_of
+from handoffd.protocol.rules import RuleBook
+
+PAGE = 500
+"""Events read at once."""
+
+_BOOKS = 32
+"""Step tables held in memory."""
+
+Question = Callable[[sqlite3.Connection], Iterable[Fault]]
+
+UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event for a replay. Without `recorded`, `fault` says why it cannot be decided again.
+
+    `engine` is the release that decided; `digest` that of the STATE.json text, None without one.
+    """
+
+    seq: int
+    key: TrackKey
+    kind: str
+    engine: str | None
+    digest: str | None
+    recorded: Recorded | None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A track as the tables hold it now. Without `track`, its body cannot be read."""
+
+    key: TrackKey
+    seq: int
+    digest: str | None
+    standing: Standing | None
+    track: Track | None
+
+
+class Recordings:
+    """A journal opened for a replay. Raises StoreError when the file fails; close it in the end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._books: OrderedDict[int, tuple[RuleBook, str]] = OrderedDict()
+        if not path.is_file():
+            raise StoreError(f"there is no journal at {path}", hint="handoffd config show")
+        with _explained("open the journal", path):
+            self.db = open_reader(path)
+        try:
+            self._check_version()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_version(self) -> None:
+        with _explained("open the journal", self.path):
+            version = version_of(self.db, str(self.path))
+        if version == 0:
+            raise StoreError(f"{self.path} is empty: it is no journal", code=NOT_A_JOURNAL)
+        refuse_newer(version, str(self.path))
+        if version < VERSION:
+            raise StoreError(
+                f"{self.path} has the schema {version}, of before decisions could be replayed",
+                code="OLDER_SCHEMA",
+                hint="handoffd doctor   (says how the daemon is started, which migrates it)",
+            )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.db.close()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """See all tables as they are at one instant, whoever writes meanwhile."""
+        with _explained("read the journal", self.path):
+            self.db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.db.execute("ROLLBACK")
+
+    def ask(self, *questions: Question) -> tuple[Fault, ...]:
+        """Return what is found wrong with the journal as a whole."""
+        with _explained("check the journal", self.path):
+            return tuple(fault for question in questions for fault in question(self.db))
+
+    def restored(self) -> tuple[dict[str, int | str], ...]:
+        """Return the restores of the journal, as `soundness.restores` tells them."""
+        with _explained("read the journal", self.path):
+            return restores(self.db)
+
+    def newest(self) -> int:
+        """Return the highest number of an event."""
+        (seq,) = self._rows("SELECT coalesce(max(seq), 0) FROM events")[0]
+        return int(seq)
+
+    def roots(self) -> dict[str, str]:
+        """Return every project that was ever supervised or has a track: its root, and its name."""
+        rows = self._rows(
+            """SELECT project, name FROM (SELECT project FROM tracks UNION SELECT root FROM projects)
+            LEFT JOIN projects ON root = project ORDER BY project"""
+        )
+        return {root: name or Path(root).name for root, name in rows}
+
+    def beginnings(self) -> dict[TrackKey, tuple[int, Track]]:
+        """Return the tracks whose first events cannot be replayed: up to which number, and how they stood."""
+        rows = self._rows("SELECT project, track, seq, body FROM snapshots")
+        return {TrackKey(root, name): (seq, decode_track(body)) for root, name, seq, body in rows}
+
+    def beginning(self, key: TrackKey) -> tuple[int, Track]:
+        """Return where the replay of one track begins: after which number, and how it stood."""
+        rows = self._rows(
+            "SELECT seq, body FROM snapshots WHERE project = :project AND track = :track", key._asdict()
+        )
+        return next(((seq, decode_track(body)) for seq, body in rows), (0, Track()))
+
+    def page(self, after: int, until: int, project: str | None) -> tuple[Entry, ...]:
+        """Return the next events above `after` and up to `until`, in order; of one root or of all."""
+        only = "" if project is None else "AND project = :project"
+        rows = self._rows(
+            f"""SELECT seq, at, project, track, kind, event, result, why, step_before, status_before,
+            step_after, status_after, digest, rulebook, grounds FROM events
+            WHERE seq > :after AND seq <= :until {only} ORDER BY seq LIMIT :page""",  # noqa: S608  (two fixed texts)
+            {"after": after, "until": until, "project": project, "page": PAGE},
+        )
+        if not rows:
+            return ()
+        effects = self._effects(rows[0][0], rows[-1][0])
+        return tuple(self._entry(row, effects.get(row[0], [])) for row in rows)
+
+    def tracks(self, project: str | None) -> tuple[Kept, ...]:
+        """Return the tracks as the tables hold them, of one root or of all."""
+        only = "" if project is None else "WHERE project = :project"
+        rows = self._rows(
+            f"SELECT project, track, seq, digest, step, status, body FROM tracks {only}",  # noqa: S608  (as above)
+            {"project": project},
+        )
+        return tuple(_kept(row) for row in rows)
+
+    def unsound(self, project: str | None) -> dict[TrackKey, str]:
+        """Return the tracks that a daemon leaves alone, of one root or of all, each with the reason."""
+        with _explained("read the tracks", self.path):
+            rows = held_against(self.db, None if project is None else (project,))
+            return {row.key: row.unsound for row in rows if row.unsound is not None}
+
+    def dispatches(self, project: str | None) -> Iterator[DispatchRow]:
+        """Yield the dispatches as the tables hold them, of one root or of all."""
+        with _explained("read the dispatches", self.path):
+            yield from rows(self.db, project)
+
+    def dispatch(self, number: str) -> DispatchRow | None:
+        """Return one of them; None when it is not there."""
+        with _explained("read the dispatches", self.path):
+            return row(self.db, number)
+
+    def _effects(self, first: int, last: int) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = defaultdict(list)
+        wanted = {"first": first, "last": last}
+        query = "SELECT seq, effect FROM effects WHERE seq BETWEEN :first AND :last ORDER BY id"
+        for seq, effect in self._rows(query, wanted):
+            found[seq].append(effect)
+        return found
+
+    def _entry(self, row: tuple[Any, ...], effects: list[str]) -> Entry:
+        seq, _, project, track, kind, *_, digest, rulebook, _ = row
+        make = partial(Entry, seq=seq, key=TrackKey(project, track), kind=kind, digest=digest)
+        try:
+            rules, engine = self._book(rulebook)
+        except UNREADABLE as error:
+            return make(engine=None, recorded=None, fault=f"its rules cannot be read: {error}")
+        try:
+            recorded = _recorded(row, rules, tuple(decode_effect(effect) for effect in effects))
+        except UNREADABLE as error:
+            return make(engine=engine, recorded=None, fault=f"it cannot be read: {error}")
+        return make(engine=engine, recorded=recorded)
+
+    def _book(self, number: int | None) -> tuple[RuleBook, str]:
+        """Return a step table and the release that decided by it. Raises what is in `UNREADABLE`."""
+        if number is None:
+            raise ValueError("it does not say by which it was decided")
+        if number not in self._books:
+            rows = self._rows("SELECT digest, engine, body FROM rulebooks WHERE id = :id", {"id": number})
+            if not rows:
+                raise ValueError(f"step table {number} is missing")
+            digest, engine, body = rows[0]
+            if digest_of(body) != digest:
+                raise ValueError(f"step table {number} was changed")
+            self._books[number] = decode_rules(body), engine
+        self._books.move_to_end(number)
+        if len(self._books) > _BOOKS:
+            self._books.popitem(last=False)
+        return self._books[number]
+
+    def _rows(self, query: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        with _explained("read the journal", self.path):
+            return self.db.execute(query, values or {}).fetchall()
+
+
+def _recorded(row: tuple[Any, ...], rules: RuleBook, effects: tuple[Effect, ...]) -> Recorded:
+    _, at, _, _, kind, body, result, why, *standings, _, _, grounds = row
+    event = decode_event(body)
+    if event.kind != kind:
+        raise ValueError(f"it is kept as {kind}, and is {event.kind}")
+    return Recorded(
+        event=event,
+        rules=rules,
+        now=datetime.fromisoformat(at),
+        before=stored_standing(*standings[:2]),
+        after=stored_standing(*standings[2:]),
+        result=decode_result(result),
+        effects=effects,
+        why=why,
+        grounds=decode_grounds(grounds or "{}"),
+    )
+
+
+def _kept(row: tuple[Any, ...]) -> Kept:
+    project, name, seq, digest, step, status, body = row
+    try:
+        track = decode_track(body)
+    except UNREADABLE:
+        track = None
+    return Kept(
+        key=TrackKey(project, name),
+        seq=seq,
+        digest=digest,
+        standing=stored_standing(step, status),
+        track=track,
+    )
+
+
+@contextmanager
+def _explained(activity: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise storage_error(activity, path, error) from error

@@ -1,1 +1,0 @@
-"""The only place that writes state: the journal and its projection."""

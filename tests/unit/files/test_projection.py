@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from handoffd.errors import InvalidFile, StoreError
+from handoffd.files.atomic import digest_of
+from handoffd.files.projection import LARGEST_STATE, Seen, read_state, state_name, write_state
+from handoffd.files.rooted import append_project_file, read_project_file, write_project_file
+
+
+def test_each_track_has_its_file() -> None:
+    """The main track is STATE.json; stories have files of their own."""
+    assert ".ai/STATE.json" == state_name("main")
+    assert ".ai/states/US-005.json" == state_name("US-005")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a..b", ".hidden", "x" * 65, "US 1", "US-1\n"])
+def test_a_track_name_that_is_no_file_name_is_refused(name: str) -> None:
+    """Names come from story ids, which come from anywhere."""
+    with pytest.raises(StoreError, match="track's name"):
+        state_name(name)
+
+
+@pytest.mark.parametrize("track", ["main", "US-005"])
+def test_what_was_projected_is_seen(tmp_path: Path, track: str) -> None:
+    """The digest of the projection is the digest of what is read back."""
+    digest = write_state(tmp_path, track, '{"專案": 1}\n')
+
+    assert digest == digest_of('{"專案": 1}\n')
+    assert Seen(text='{"專案": 1}\n', digest=digest) == read_state(tmp_path, track)
+    assert (tmp_path / state_name(track)).is_file()
+
+
+@pytest.mark.parametrize(
+    ("there", "over", "written"),
+    [
+        ("old", ["old"], True),
+        ("new", ["old"], False),
+        ("new", [], False),
+        (None, [], True),
+        ("any", None, True),
+    ],
+)
+def test_only_what_is_known_is_written_over(
+    tmp_path: Path, there: str | None, over: list[str] | None, written: bool
+) -> None:
+    """What is there is compared when only the rename is missing; nothing is left beside it."""
+    (tmp_path / ".ai").mkdir()
+    file = tmp_path / ".ai/STATE.json"
+    if there is not None:
+        file.write_text(there)
+
+    digest = write_state(tmp_path, "main", "ours", None if over is None else [digest_of(one) for one in over])
+
+    assert (digest_of("ours") if written else None, "ours" if written else there) == (
+        digest,
+        file.read_text(),
+    )
+    assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
+
+
+def test_a_symlink_or_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    """With or without a text that was looked at, they are refused."""
+    (tmp_path / ".ai/STATE.json").mkdir(parents=True)
+
+    with pytest.raises(StoreError):
+        write_state(tmp_path, "main", "ours", [])
+
+
+def test_no_state_is_none(tmp_path: Path) -> None:
+    """A project without STATE.json, or without .ai, is not an error."""
+    assert read_state(tmp_path) is None
+    (tmp_path / ".ai").mkdir()
+    assert read_state(tmp_path) is None
+
+
+def test_a_state_in_another_encoding_is_invalid_and_located(tmp_path: Path) -> None:
+    """Somebody edited it: the problem names file and line."""
+    write_project_file(tmp_path, ".ai/STATE.json", '{\n"project": "café"}'.encode("latin-1"))
+
+    with pytest.raises(InvalidFile, match=r"STATE\.json:2: not UTF-8 at byte 17"):
+        read_state(tmp_path)
+
+
+def test_a_state_of_any_size_is_not_read_into_memory(tmp_path: Path) -> None:
+    """One byte too many is too many."""
+    write_state(tmp_path, "main", "x" * LARGEST_STATE)
+    assert read_state(tmp_path) is not None
+
+    write_state(tmp_path, "main", "x" * (LARGEST_STATE + 1))
+    with pytest.raises(StoreError, match="larger than 1,048,576 bytes") as caught:
+        read_state(tmp_path)
+    assert "UNSAFE_FILE" == caught.value.code
+
+
+def test_a_pipe_does_not_block_the_reader(tmp_path: Path) -> None:
+    """An agent cannot stop the daemon with a FIFO."""
+    (tmp_path / ".ai").mkdir()
+    os.mkfifo(tmp_path / ".ai" / "STATE.json")
+
+    with pytest.raises(StoreError, match="no regular file"):
+        read_state(tmp_path)
+
+
+def test_a_symlinked_folder_is_not_written_through(tmp_path: Path) -> None:
+    """A project cannot make us write outside it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / ".ai").symlink_to(tmp_path / "outside")
+
+    for write in (write_project_file, append_project_file):
+        with pytest.raises(StoreError, match="symbolic link"):
+            write(tmp_path / "root", ".ai/history.md", "text")
+
+    assert [] == os.listdir(tmp_path / "outside")
+
+
+def test_a_project_that_is_gone_is_not_recreated(tmp_path: Path) -> None:
+    """An unmounted root stays absent instead of getting a new .ai."""
+    with pytest.raises(StoreError, match="is gone"):
+        write_state(tmp_path / "gone", "main", "{}")
+
+    assert [] == os.listdir(tmp_path)
+
+
+def test_a_rewritten_file_is_told_from_the_one_before(tmp_path: Path) -> None:
+    """The same bytes written again are told apart by inode and time."""
+    path = tmp_path / ".ai" / "HANDOFF.md"
+    write_project_file(tmp_path, ".ai/HANDOFF.md", "pass")
+    first = read_project_file(tmp_path, ".ai/HANDOFF.md", 100)
+    assert first is not None
+    status = path.stat()
+    assert (status.st_ino, status.st_mtime_ns) == (first.inode, first.mtime_ns)
+
+    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns + 1))
+    second = read_project_file(tmp_path, ".ai/HANDOFF.md", 100)
+
+    assert second is not None
+    assert (b"pass", b"pass") == (first.content, second.content)
+    assert first != second
+
+
+def test_a_log_is_appended_to(tmp_path: Path) -> None:
+    """What others wrote stays, whatever its encoding; a missing log begins."""
+    append_project_file(tmp_path, ".ai/history.md", "# History\n")
+    (tmp_path / ".ai" / "history.md").write_bytes(b"caf\xe9\n")
+    append_project_file(tmp_path, ".ai/history.md", "### Reopen 重開\n")
+
+    assert b"caf\xe9\n" + "### Reopen 重開\n".encode() == (tmp_path / ".ai" / "history.md").read_bytes()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from handoffd.errors import StoreError
+from handoffd.files.rooted import open_file, open_parent, parts_of
+
+
+def read(root: Path, relative: str) -> bytes | None:
+    """Return what `open_file` gives to read."""
+    with open_file(root, relative) as handle:
+        return None if handle is None else os.read(handle, 1000)
+
+
+@pytest.mark.parametrize("relative", ["", ".", "/etc/passwd", "..", ".ai/../../x", "a\0b"])
+def test_a_path_that_leaves_the_root_is_refused(tmp_path: Path, relative: str) -> None:
+    """Absolute paths, climbing and empty names are not opened."""
+    with pytest.raises(StoreError, match="leaves the project") as caught:
+        parts_of(tmp_path, relative)
+
+    assert "UNSAFE_FILE" == caught.value.code
+
+
+def test_a_file_is_reached_folder_by_folder(tmp_path: Path) -> None:
+    """Plain files open; a missing file or folder is None, not an error."""
+    (tmp_path / ".ai" / "states").mkdir(parents=True)
+    (tmp_path / ".ai" / "states" / "US-1.json").write_text("{}")
+
+    assert b"{}" == read(tmp_path, ".ai/states/US-1.json")
+    assert b"{}" == read(tmp_path, "./.ai//states/US-1.json")
+    assert read(tmp_path, ".ai/states/US-2.json") is None
+    assert read(tmp_path, ".ai/runs/d1/prompt.md") is None
+
+
+def test_the_root_itself_may_be_a_symlink(tmp_path: Path) -> None:
+    """A person named it; what is below it is another matter."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+
+    assert b"x" == read(tmp_path / "link", "file")
+
+
+@pytest.mark.parametrize("relative", ["folder/secret", "file", "deep/folder/secret"])
+def test_a_symlink_anywhere_on_the_way_is_refused(tmp_path: Path, relative: str) -> None:
+    """Whether it is the file or a folder above it, and wherever it points."""
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    for folder in (outside, root / "deep"):
+        folder.mkdir(parents=True)
+    (outside / "secret").write_text("key")
+    (root / "folder").symlink_to(outside)
+    (root / "deep" / "folder").symlink_to("../../outside")
+    (root / "file").symlink_to(outside / "secret")
+
+    with pytest.raises(StoreError, match="symbolic link") as caught:
+        read(root, relative)
+
+    assert "UNSAFE_FILE" == caught.value.code
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    """Neither a pipe without a writer nor a socket nor a folder makes us wait or fail oddly."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        before = Path.cwd()
+        os.chdir(tmp_path)  # a socket's path may not be long
+        try:
+            server.bind("socket")
+        finally:
+            os.chdir(before)
+
+    for name in ("pipe", "folder", "socket"):
+        with pytest.raises(StoreError, match="no regular file"):
+            read(tmp_path, name)
+        with pytest.raises(StoreError, match="no regular file"), open_file(tmp_path, name, append=True):
+            pytest.fail("opened")
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    """The error names the part of the path that is wrong."""
+    (tmp_path / ".ai").write_text("not a folder")
+
+    with pytest.raises(StoreError, match=r"refusing .*/\.ai: it is a symbolic link, or no folder"):
+        read(tmp_path, ".ai/STATE.json")
+
+
+def test_a_root_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
+    """An unmounted project must not look like one without a STATE.json."""
+    with pytest.raises(StoreError, match="is gone") as caught:
+        read(tmp_path / "unmounted", ".ai/STATE.json")
+
+    assert "PROJECT_GONE" == caught.value.code
+
+
+def test_folders_are_created_only_when_asked(tmp_path: Path) -> None:
+    """Reading leaves no trace."""
+    with open_parent(tmp_path, ".ai/states/US-1.json") as folder:
+        assert folder is None
+    assert [] == os.listdir(tmp_path)
+
+    with open_parent(tmp_path, ".ai/states/US-1.json", create=True) as folder:
+        assert folder is not None
+    assert (tmp_path / ".ai" / "states").is_dir()
+
+
+def test_no_descriptor_is_leaked(tmp_path: Path) -> None:
+    """Neither success nor any refusal keeps a file open."""
+    (tmp_path / ".ai").mkdir()
+    (tmp_path / ".ai" / "file").touch()
+    (tmp_path / ".ai" / "link").symlink_to("file")
+    os.mkfifo(tmp_path / ".ai" / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+
+    for name in ("file", "link", "pipe", "missing", "link/file", "missing/file"):
+        try:
+            read(tmp_path, f".ai/{name}")
+        except StoreError:
+            continue
+
+    assert before == len(os.listdir("/proc/self/fd"))

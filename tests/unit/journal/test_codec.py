@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.journal.strategies import values
+
+from handoffd.engine.decision import Effect, Result
+from handoffd.engine.events import Event, Exit, StateEdited, TestEvidence
+from handoffd.engine.track import Track
+from handoffd.journal.codec import (
+    decode_effect,
+    decode_event,
+    decode_exit,
+    decode_result,
+    decode_tests,
+    decode_track,
+    encode,
+    readable,
+)
+from handoffd.protocol.state import State
+
+CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
+    *((kind, decode_event) for kind in get_args(Event)),
+    *((kind, decode_effect) for kind in get_args(Effect)),
+    *((kind, decode_result) for kind in get_args(Result)),
+    (Track, decode_track),
+    (Exit, decode_exit),
+    (TestEvidence, decode_tests),
+]
+
+
+@pytest.mark.parametrize(("kind", "decode"), CASES, ids=[kind.__name__ for kind, _ in CASES])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_is_written_is_read_back_equal(
+    kind: type[Any], decode: Callable[[str], Any], data: st.DataObject
+) -> None:
+    """Every event, effect, result and track survives the journal exactly, in every field."""
+    value = data.draw(values(kind))
+
+    again = decode(encode(value))
+
+    assert value == again
+    assert type(value) is type(again)
+    assert _key_orders(value) == _key_orders(again)
+
+
+def test_unknown_keys_of_a_state_keep_their_place() -> None:
+    """The order of STATE.json's keys is part of what the journal keeps."""
+    state = State.model_validate({"x-owner": {"b": 1, "a": [1, 2.5, None]}, "project": "shop"})
+    state._layout = ("x-owner", "project")
+
+    again = decode_track(encode(Track(state=state))).state
+
+    assert again is not None
+    assert ("x-owner", "project") == again._layout
+    assert ["b", "a"] == list((again.model_extra or {})["x-owner"])
+
+
+def test_a_document_cannot_pass_itself_off_as_a_wrapper() -> None:
+    """Keys that look like the journal's own stay what they are: somebody's data."""
+    forged = {"$state": {"layout": [], "document": {"project": "evil"}}}
+    state = State.model_validate({"project": "shop", "$state": forged, "x": forged})
+
+    again = decode_event(encode(StateEdited(state=state)))
+
+    assert StateEdited(state=state) == again
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+    """Broken output of an agent neither stops the journal nor gets into it."""
+    written = encode(Exit(code=1, tail="half \ud83d of it"))
+
+    assert Exit(code=1, tail="half ? of it") == decode_exit(written)
+
+
+@pytest.mark.parametrize("odd", [2**64, -(2**63) - 1, 1e22, 5e-324, "\u2028", "\x7f", {"$": 1}, {"": []}])
+def test_whatever_json_knows_is_kept(odd: object) -> None:
+    """Also what the fast writer has no form for, or writes in another one than Python does."""
+    state = State.model_validate({"project": "shop", "x": odd})
+
+    again = decode_event(encode(StateEdited(state=state)))
+
+    assert StateEdited(state=state) == again
+
+
+def test_a_text_of_an_older_release_is_read() -> None:
+    """Written by Python's own encoder: other forms of floats, and the same values."""
+    text = (
+        '{"kind":"state_edited","state":{"$state":{"layout":["project","x"],'
+        '"document":{"project":"shop","x":[1e+22,5e-324,"\u2028",18446744073709551616,{"$$odd":1}]}}}}'
+    )
+    state = State.model_validate({"project": "shop", "x": [1e22, 5e-324, "\u2028", 2**64, {"$odd": 1}]})
+
+    assert StateEdited(state=state) == decode_event(text)
+
+
+def test_readable_shows_a_state_as_the_document_it_is() -> None:
+    """People and scripts see STATE.json, not how the journal wraps it."""
+    state = State.model_validate({"project": "shop", "$odd": 1})
+
+    shown = readable(encode(StateEdited(state=state)))
+
+    assert ("shop", 1) == (shown["state"]["project"], shown["state"]["$odd"])
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    """A journal that a later release of the same schema wrote can still be read."""
+    assert Exit(code=3) == decode_exit('{"code":3,"moon_phase":"full"}')
+
+
+def test_a_value_without_a_form_is_an_error() -> None:
+    """Nothing is written that could not be read again."""
+    with pytest.raises(TypeError, match="no form for object"):
+        encode(object())
+
+
+def _key_orders(value: Any) -> Any:
+    state = getattr(value, "state", None)
+    return state._layout if isinstance(state, State) else None

@@ -1,0 +1,176 @@
+"""The journal as a replay reads it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.support.playbook import shipped_rules, with_rule
+from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
+from tests.unit.journal.making import GOLDEN, opened, record
+
+from handoffd.engine.track import Track
+from handoffd.errors import StoreError
+from handoffd.journal.replay import Entry, Recordings
+
+
+@pytest.fixture
+def play() -> RecordedPlay:
+    """A story."""
+    return story()
+
+
+@pytest.fixture
+def path(tmp_path: Path, play: RecordedPlay) -> Path:
+    """Its journal, with that of another project under another table."""
+    path = tmp_path / "journal.db"
+    write(path, play, story(BLOG, with_rule("impl", max_attempts=2)))
+    return path
+
+
+@pytest.fixture
+def source(path: Path) -> Iterator[Recordings]:
+    """That journal, opened for a replay."""
+    with closing(Recordings(path)) as lent:
+        yield lent
+
+
+def entry(path: Path, seq: int) -> Entry:
+    """Return one event."""
+    with closing(Recordings(path)) as source:
+        (found,) = source.page(seq - 1, seq, None)
+    return found
+
+
+def test_an_event_comes_with_all_it_was_decided_with(source: Recordings, play: RecordedPlay) -> None:
+    """Event, step table, time, result, orders and grounds, as they were recorded."""
+    entries = source.page(0, len(play.records), None)
+
+    assert [one.recorded.event for one in entries if one.recorded] == [one.event for one in play.records]
+    for found, kept in zip(entries, play.records, strict=True):
+        assert found.recorded is not None
+        assert (kept.at, kept.rules, kept.result) == (
+            found.recorded.now, found.recorded.rules, found.recorded.result,
+        )  # fmt: skip
+        assert (kept.effects, kept.why, kept.grounds) == (
+            found.recorded.effects, found.recorded.why, found.recorded.grounds,
+        )  # fmt: skip
+    assert shipped_rules() == entries[0].recorded.rules if entries[0].recorded else False
+
+
+def test_pages_go_on_where_the_last_one_ended_and_keep_to_one_project(source: Recordings) -> None:
+    """No event twice, none left out."""
+    newest = source.newest()
+
+    whole = [one.seq for one in source.page(0, newest, None)]
+    blog = source.page(0, newest, BLOG.project)
+
+    assert list(range(1, newest + 1)) == whole
+    assert whole[3:] == [one.seq for one in source.page(3, newest, None)]
+    assert {BLOG} == {one.key for one in blog}
+    assert () == source.page(newest, newest, None)
+
+
+def test_a_step_table_is_kept_once(path: Path) -> None:
+    """One row a change, not one an event."""
+    with closing(sqlite3.connect(path)) as db:
+        assert 2 == db.execute("SELECT count(*) FROM rulebooks").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ('UPDATE events SET event = \'{"kind":"ended"}\' WHERE seq = 4', "it cannot be read"),
+        ("UPDATE events SET event = '[' WHERE seq = 4", "it cannot be read"),
+        ("UPDATE events SET kind = 'approved' WHERE seq = 4", "it is kept as approved"),
+        ("UPDATE events SET at = 'noon' WHERE seq = 4", "it cannot be read"),
+        ("UPDATE events SET rulebook = NULL WHERE seq = 4", "does not say by which"),
+        ("UPDATE events SET rulebook = 9 WHERE seq = 4", "step table 9 is missing"),
+        ("UPDATE rulebooks SET body = replace(body, '5', '6')", "was changed"),
+        ("UPDATE effects SET effect = '{}', seq = 4", "it cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_told_of(path: Path, statement: str, fault: str) -> None:
+    """Finding such rows is what a replay is for."""
+    spoil(path, statement)
+
+    found = entry(path, 4)
+
+    assert found.recorded is None
+    assert fault in (found.fault or "")
+
+
+def test_tracks_are_found_as_the_tables_hold_them(path: Path, play: RecordedPlay) -> None:
+    """One whose body cannot be read is there, without it."""
+    spoil(path, f"UPDATE tracks SET body = '{{' WHERE project = '{BLOG.project}'")
+
+    with closing(Recordings(path)) as source:
+        kept = {one.key: one for one in source.tracks(None)}
+        assert [SHOP] == [one.key for one in source.tracks(SHOP.project)]
+
+    assert play.track == kept[SHOP].track
+    assert len(play.records) == kept[SHOP].seq
+    assert None is kept[BLOG].track
+
+
+def test_projects_are_known_by_root_and_name(source: Recordings) -> None:
+    """Also those that are not looked after any more."""
+    assert {"/srv/blog": "blog", "/srv/shop": "shop"} == source.roots()
+
+
+async def test_the_last_look_sees_one_instant(tmp_path: Path) -> None:
+    """Whoever writes meanwhile is seen afterwards, and is not kept waiting."""
+    path = tmp_path / "journal.db"
+    async with opened(path) as journal:
+        await journal.commit(record())
+        with closing(Recordings(path)) as source:
+            with source.still():
+                assert 1 == source.newest()
+                await journal.commit(record())
+                assert 1 == source.newest()
+            assert 2 == source.newest()
+
+
+def test_a_journal_of_before_is_replayed_from_where_it_was_migrated(tmp_path: Path) -> None:
+    """Its events do not say by which table they were decided, but how its tracks stood is known."""
+    path = tmp_path / "journal.db"
+    shutil.copy(GOLDEN / "schema-1.db", path)
+    with pytest.raises(StoreError) as caught:
+        Recordings(path)
+    assert "OLDER_SCHEMA" == caught.value.code
+
+    write(path)
+
+    with closing(Recordings(path)) as source:
+        beginnings = source.beginnings()
+        assert {one.key: one.track for one in source.tracks(None)} == {
+            key: track for key, (_, track) in beginnings.items()
+        }
+
+
+def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
+    """With a code, and nothing made."""
+    missing, empty, foreign = tmp_path / "none.db", tmp_path / "empty.db", tmp_path / "foreign.db"
+    empty.touch()
+    foreign.write_text("not a database, but long enough to look like one" * 100)
+
+    for path, code in ((missing, "STORE_ERROR"), (empty, "NOT_A_JOURNAL"), (foreign, "NOT_A_JOURNAL")):
+        with pytest.raises(StoreError) as caught:
+            Recordings(path)
+        assert code == caught.value.code
+    assert not missing.exists()
+
+
+def test_one_track_is_asked_for_its_beginning(tmp_path: Path) -> None:
+    """As all of them are; without a snapshot it is the empty track."""
+    path = tmp_path / "journal.db"
+    write(path, story(SHOP), story(BLOG))
+    columns = "project, track, seq, body"
+    spoil(path, f"INSERT INTO snapshots SELECT {columns} FROM tracks WHERE project = '/srv/shop'")
+    with closing(Recordings(path)) as source:
+        assert source.beginnings()[SHOP] == source.beginning(SHOP)
+        assert (0, Track()) == source.beginning(BLOG)
