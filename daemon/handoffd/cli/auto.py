@@ -10,9 +10,8 @@ import click
 from handoffd.api.client import Json
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain
-from handoffd.entrance.asking import either
-from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either, say
 from handoffd.errors import NotFound
 
 

@@ -10,8 +10,8 @@ from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.backlog_report import report
 from handoffd.cli.verbs import verb_command
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 
 _SHOW: Final = "show"
 

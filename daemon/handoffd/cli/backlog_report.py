@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.commands import command_for
-from handoffd.entrance.naming import by_name
+from handoffd.entrance.place import by_name
 
 Json = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -29,7 +28,7 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
     """
     from handoffd.supervise.mentioned import misfits
 
-    loaded = _load(place if given is None else replace(place, config=given), misfits)
+    loaded = _load(place if given is None else Place(config=given, environ=place.environ), misfits)
     file = str(loaded.file) if loaded.file is not None else None
     warnings = loaded.settings.notify.warnings
     if as_json:

@@ -11,8 +11,8 @@ import click
 
 from handoffd.cli.asking import insisted, json_option, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 from handoffd.errors import NoDaemon
 
 _WIDTH = 400

@@ -10,9 +10,9 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, shorten, table
-from handoffd.entrance.asking import account as person
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account as person
+from handoffd.entrance.requests import either
 
 _KINDS = {
     "run": "records of runs",

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from handoffd.api.unix_socket import BadAnswerError, NoAnswerError, Silent, read
-from handoffd.entrance.naming import called
-from handoffd.hooks.place import folders
+from handoffd.entrance.place import called
+from handoffd.settings.paths import SOCKET, folders
 
 LIMIT_S = 60.0
 MAX_BYTES = 64 * 1024 * 1024
@@ -36,7 +36,7 @@ def glance(
         return None
     project = called(projects[0]) if projects else None
     try:
-        answer = _asked(os.path.join(found[1], "control.sock"), project, limit_s)
+        answer = _asked(os.path.join(found[1], SOCKET), project, limit_s)
     except NoAnswerError as error:
         raise error if error.pid else _of_lock(found[0]) from None
     if answer is None:

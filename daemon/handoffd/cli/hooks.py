@@ -15,11 +15,11 @@ from handoffd.cli.wording import plain
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
 from handoffd.hooks.event import EVENTS
-from handoffd.hooks.finding import find_root
-from handoffd.hooks.place import folders, home
+from handoffd.hooks.project import find_root
+from handoffd.settings.paths import folders, home
 
 if TYPE_CHECKING:
-    from handoffd.hooks.settings_file import SettingsFile
+    from handoffd.hooks.claude_settings import SettingsFile
 
 _WHERE: Final = (
     click.option("--user", is_flag=True, help="In ~/.claude/settings.json, for every project."),
@@ -110,7 +110,7 @@ def own_command(config: str | None) -> str:
 
 
 def _file(place: Place, user: bool, project: str | None, local: bool) -> SettingsFile:
-    from handoffd.hooks.settings_file import LOCAL, SHARED, SettingsFile
+    from handoffd.hooks.claude_settings import LOCAL, SHARED, SettingsFile
 
     if user and project is not None:
         raise click.UsageError("--user and --project exclude each other")
@@ -128,7 +128,7 @@ def _file(place: Place, user: bool, project: str | None, local: bool) -> Setting
 
 
 def _told(file: SettingsFile) -> dict[str, Any]:
-    from handoffd.hooks.entries import is_ours
+    from handoffd.hooks.claude_settings import is_ours
 
     ours = [one for one in file.hooks() if is_ours(one.command)]
     return {

@@ -11,8 +11,8 @@ import click
 from handoffd.api.client import Json
 from handoffd.cli import inspection_report as report
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.entrance.inspecting import inspect
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import inspect
 
 _language = click.option(
     "--language", type=click.Choice(("en", "zh-TW")), help="Of the prompt; else as the settings say."

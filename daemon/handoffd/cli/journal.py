@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.entrance.asking import account
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account
 from handoffd.errors import Locked, NotFound
 
 TYPE_CHECKING = False

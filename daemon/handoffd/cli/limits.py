@@ -9,9 +9,9 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import moment, plain, shorten, table
-from handoffd.entrance.asking import account as person
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account as person
+from handoffd.entrance.requests import either
 
 _HEAD = ("ACCOUNT", "WHAT", "SINCE", "NEXT TRY", "WAITING", "WHY")
 _WHY_WIDTH = 60

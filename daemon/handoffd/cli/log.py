@@ -15,8 +15,8 @@ import click
 
 from handoffd.api.client import Json, Stream
 from handoffd.cli.asking import insisted, project_argument
-from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, either
 from handoffd.errors import HandoffdError, NoDaemon
 
 if TYPE_CHECKING:

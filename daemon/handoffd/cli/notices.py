@@ -9,8 +9,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 
 _WAITING = ("PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT")
 _HELD = ("SINK", "HELD BACK", "SINCE", "TOLD AT", "WHY")

@@ -6,8 +6,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, styled, table
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 
 
 @click.command()

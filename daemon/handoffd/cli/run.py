@@ -8,7 +8,6 @@ import gc
 import os
 import sys
 import warnings
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,7 +35,7 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
     faulthandler.enable()  # a service manager whose watchdog is not fed sends SIGABRT: then the log says why
     gc.disable()  # all that is made at first stays; `Daemon` turns it on once it is there
     try:
-        code = _serve(replace(place, config=config or place.config), flags)
+        code = _serve(Place(config=config or place.config, environ=place.environ), flags)
     finally:
         gc.enable()
     sys.exit(code)

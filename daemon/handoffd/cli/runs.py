@@ -8,8 +8,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import called, fitting, moment, plain, screen_width, styled, used
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 
 _HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
 _TOOK = ("MEMORY", "TASKS")

@@ -13,8 +13,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, styled, table
-from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account, either
 from handoffd.errors import NotFound
 
 Json = dict[str, Any]

@@ -78,7 +78,7 @@ class Scope:
         if loaded is not None:
             return loaded.settings.state_dir
         named = environment.get("HANDOFFD_STATE_DIR")
-        return Path(named) if named else default_state_dir(environment)
+        return Path(named or default_state_dir(environment))
 
     @property
     def stray_sockets(self) -> Path | None:

@@ -9,8 +9,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, shorten, table
-from handoffd.entrance.asking import either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either
 
 _LIMITS = ("SLOTS", "LIMIT", "IN USE", "WAITING", "RUNNING")
 _WAITING = ("NEXT", "TRACK", "PRIORITY", "SINCE", "WHY")

@@ -9,8 +9,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.status_report import report
-from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, either
 
 
 @click.command()

@@ -19,7 +19,7 @@ from handoffd.cli.wording import (
     table,
     waits,
 )
-from handoffd.entrance.naming import by_name
+from handoffd.entrance.place import by_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account, either
 from handoffd.errors import HandoffdError, NotFound
 
 if TYPE_CHECKING:

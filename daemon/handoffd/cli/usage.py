@@ -10,8 +10,8 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import fitting, plain, screen_width, shorten, used
-from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, either
 
 GROUPINGS: Final = ("step", "story", "project", "day", "executor")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

@@ -8,7 +8,7 @@ from typing import Any
 
 from handoffd.cli.wording import UNMEASURED, minutes, plain, waits
 from handoffd.engine.commands import command_for
-from handoffd.entrance.naming import by_name
+from handoffd.entrance.place import by_name
 
 Json = dict[str, Any]
 

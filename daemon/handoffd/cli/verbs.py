@@ -14,8 +14,8 @@ from handoffd.api.verbs import Parameter, VerbSpec
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.verb_report import report
 from handoffd.cli.wording import no_daemon
-from handoffd.entrance.asking import give
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import give
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -16,7 +16,7 @@ from handoffd.cli.asking import insisted
 from handoffd.cli.screen import fitted
 from handoffd.cli.status_report import report
 from handoffd.cli.wording import moment
-from handoffd.entrance.asking import Answer
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound
 
 EVERY_S = 1.0

@@ -209,7 +209,7 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
     there = subject.environ if pid is None else executors.environment_of(pid)
     sinks = settings.notify.named()
     roots = [one["project"] for one in seen.projects if one["project"] not in seen.silent]
-    home = str(default_home(subject.environ))
+    home = default_home(subject.environ)
     return _Looks(
         executors=Begun(_executor_looks(subject, settings, seen, pid)),
         notices=Begun({name: partial(notices.gather, name, sink, there) for name, sink in sinks.items()}),

@@ -18,8 +18,7 @@ from shlex import quote
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.files.rooted import open_file
-from handoffd.hooks.entries import Found, commands, is_ours
-from handoffd.hooks.settings_file import LOCAL, MAX_BYTES, SHARED
+from handoffd.hooks.claude_settings import LOCAL, MAX_BYTES, SHARED, Found, commands, is_ours
 
 CHECK = "hooks"
 

@@ -86,7 +86,7 @@ class Service:
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
     """Return where a person's unit of the daemon is, if there is one."""
-    return home(environ) / ".config/systemd/user/handoffd.service"
+    return Path(home(environ), ".config/systemd/user/handoffd.service")
 
 
 def installed(
@@ -131,11 +131,11 @@ def _is_meant(unit_file: Path, environ: Mapping[str, str], config: str | None) -
         return False
     state, runtime = environ.get("HANDOFFD_STATE_DIR"), environ.get("HANDOFFD_RUNTIME_DIR")
     own_state = default_state_dir(environ)
-    own_runtime = (default_runtime_dir(environ, own_state), Path(f"/run/user/{os.getuid()}/handoffd"))
+    own_runtime = (default_runtime_dir(environ, own_state), f"/run/user/{os.getuid()}/handoffd")
     return (
-        (not state or Path(state) == own_state or f'"HANDOFFD_STATE_DIR={state}"' in text)
-        and (not runtime or Path(runtime) in own_runtime)
-        and (config is None or Path(config).absolute() in default_files(environ))
+        (not state or Path(state) == Path(own_state) or f'"HANDOFFD_STATE_DIR={state}"' in text)
+        and (not runtime or Path(runtime) in map(Path, own_runtime))
+        and (config is None or Path(config).absolute() in map(Path, default_files(environ)))
     )
 
 

@@ -11,13 +11,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from handoffd.hooks.event import MAX_BYTES, SESSION_END, HookEvent, NotAnEventError, parse_event
-from handoffd.hooks.finding import Standing, find_root, look
-from handoffd.hooks.place import folders, home
-from handoffd.hooks.reply import TOLD, Reply
+from handoffd.hooks.event import MAX_BYTES, SESSION_END, TOLD, HookEvent, NotAnEventError, Reply, parse_event
+from handoffd.hooks.project import Standing, find_root, look
+from handoffd.settings.paths import SOCKET, folders, home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ ENDING_S = 50
 _HELD_S = 45
 """A daemon holds a caller for 40 s at most while checks run; with less time left it is not asked again."""
 _PAUSE_S = 0.1
+YIELDS_BY = 10
+"""How much nicer work is that nobody waits for: the hook itself is still on its way out."""
 
 _FOR_WHOM = "it is for Claude Code to call; next: handoffd hooks install"
 
@@ -117,14 +118,14 @@ class _House:
 
     def apply(self, standing: Standing) -> dict[str, object] | None:
         """Apply the project's hand-off: through the daemon, else alone; None when that is done later."""
-        path = os.path.join(self._runtime_dir, "control.sock")
+        path = os.path.join(self._runtime_dir, SOCKET)
         answer = self._ask(path, standing.root) if os.path.lexists(path) else None
         return answer if answer is not None else self._without_daemon(standing)
 
     def _ask(self, path: str, root: str) -> dict[str, object] | None:
         """Ask the daemon until its checks have ended; it lets a caller go before they have."""
         from handoffd.api.unix_socket import ask
-        from handoffd.hooks.checks import concluded
+        from handoffd.hooks.project import concluded
 
         body: dict[str, object] = {"project": root, "by": "a hook"}
         give_up_at = time.monotonic() + self._limit_s
@@ -138,9 +139,8 @@ class _House:
         return answer
 
     def _without_daemon(self, standing: Standing) -> dict[str, object] | None:
-        from handoffd.hooks.checks import may_be_checked
-        from handoffd.hooks.memory import remembered
-        from handoffd.hooks.turns import later
+        from handoffd.hooks.project import may_be_checked
+        from handoffd.hooks.tally import remembered
 
         found = self._latest(standing.root)
         if found is None or not found.known:
@@ -156,8 +156,7 @@ class _House:
 
     def _alone(self, before: Standing) -> dict[str, object] | None:
         """Apply a hand-off with the daemon's own parts, unless another hook has done it meanwhile."""
-        from handoffd.hooks.memory import remember, remembered
-        from handoffd.hooks.turns import turn
+        from handoffd.hooks.tally import remember, remembered, turn
 
         with turn(self.folder, before.root):
             now = look(before.root)
@@ -169,8 +168,8 @@ class _House:
             return result
 
     def _given(self, root: str) -> dict[str, object]:
-        from handoffd.entrance.asking import give
         from handoffd.entrance.place import Place
+        from handoffd.entrance.requests import give
         from handoffd.errors import HandoffdError
 
         try:
@@ -192,3 +191,30 @@ def _apologise(what: str) -> int:
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in what).split())
     sys.stderr.write(f"handoffd: the hook did nothing: {line[:500]}\n")
     return TOLD
+
+
+def later(work: Callable[[], object]) -> None:
+    """Have `work` done by a process of its own, and return at once. Raises OSError.
+
+    It belongs to no session and holds none of our streams: Claude Code waits for their end.
+    """
+    first = os.fork()
+    if first:
+        os.waitpid(first, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _let_go()
+            os.nice(YIELDS_BY)
+            work()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _let_go() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    os.chdir("/")

@@ -1,54 +1,53 @@
-"""Where the daemon is, found without reading more settings than that takes.
+"""Where the daemon is, for what the command line was told, and what a project is called there.
 
-The socket follows from two directories. Only when a settings file speaks of one of them is it
-read properly, because that costs a quarter of a second; else the environment and the defaults do.
+`status` and its reports come this way, so what takes time is imported by what needs it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from shlex import join
-from typing import TYPE_CHECKING
 
-from handoffd.api.client import ANSWER_S, Client
-from handoffd.entrance.naming import called
-from handoffd.errors import InvalidFile
-from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
+from handoffd.settings.paths import socket_path
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from handoffd.api.client import Client
     from handoffd.settings.model import Settings
 
-SOCKET = "control.sock"
-_MOST_BYTES = 64 * 1024
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What the command line was told about where to look. `config` is the settings file, if named."""
 
-    config: str | None
-    environ: Mapping[str, str]
+    __slots__ = ("config", "environ")
 
-    def client(self, answer_s: float = ANSWER_S) -> Client:
+    def __init__(self, *, config: str | None, environ: Mapping[str, str]) -> None:
+        self.config = config
+        self.environ = environ
+
+    def client(self, answer_s: float | None = None) -> Client:
         """Return a client for the daemon's socket. Raises InvalidFile like `settings`."""
-        return Client(self.socket(), answer_s, self._holder)
+        from handoffd.api.client import ANSWER_S, Client
+
+        return Client(self.socket(), ANSWER_S if answer_s is None else answer_s, self._holder)
 
     def socket(self) -> Path:
-        """Return where the daemon would answer."""
-        state, runtime = self._variable("STATE_DIR"), self._variable("RUNTIME_DIR")
-        if runtime is not None and runtime.startswith("/"):
-            return Path(runtime) / SOCKET
-        relative = any(given is not None and not given.startswith("/") for given in (state, runtime))
-        if relative or self._file_may_say():
-            return self.settings().control_socket
-        state_dir = Path(state) if state else default_state_dir(self.environ)
-        return default_runtime_dir(self.environ, state_dir) / SOCKET
+        """Return where the daemon would answer.
+
+        The settings are read only when nothing quicker tells: that takes a quarter of a second.
+        """
+        from pathlib import Path
+
+        found = socket_path(self.config, self.environ)
+        return self.settings().control_socket if found is None else Path(found)
 
     def settings(self) -> Settings:
         """Return the daemon's settings. Raises InvalidFile."""
+        from shlex import join
+
+        from handoffd.errors import InvalidFile
         from handoffd.settings.loading import load
 
         try:
@@ -69,20 +68,40 @@ class Place:
         """Return what to call a project by: an absolute path, or a name. None is the current folder."""
         return os.getcwd() if word is None else called(word)
 
-    def _variable(self, name: str) -> str | None:
-        wanted = f"HANDOFFD_{name}"
-        return next((value for key, value in self.environ.items() if key.upper() == wanted and value), None)
 
-    def _file_may_say(self) -> bool:
-        """Return whether the settings file may speak of either directory, or cannot be looked into."""
-        path = self.config or next(
-            (file for file in default_files(self.environ) if os.path.lexists(file)), None
-        )
-        if path is None:
-            return False
-        try:
-            with open(path, "rb") as file:
-                text = file.read(_MOST_BYTES)
-        except OSError:
-            return True  # then its reader says what is wrong
-        return b"state_dir" in text or b"runtime_dir" in text
+# --- what a project is called ------------------------------------------------------------------------
+def called(word: str) -> str:
+    """Return what to ask the daemon for: an absolute path where `word` is one, else the name it is."""
+    is_path = "/" in word or word in {".", ".."} or os.path.isdir(word)
+    return os.path.abspath(os.path.expanduser(word)) if is_path else word
+
+
+def by_name(text: str, answer: Mapping[str, object]) -> str:
+    """Return a text in which handoffd's commands for the project of an answer call it by its name.
+
+    A path may be longer than a line. It stays where it or the name needs quotes, and where the name would be
+    an option, or a folder here. Imports nothing, as `status` must not.
+    """
+    root, name = answer.get("project"), answer.get("called")  # a daemon of an older release tells no name
+    if not isinstance(root, str) or not isinstance(name, str) or not _is_plain(name):
+        return text
+    if called(name) not in {name, root}:
+        return text
+    words = text.split(" ")
+    for number, word in enumerate(words):
+        if word == root and _follows_verbs(words[:number]):
+            words[number] = name
+    return " ".join(words)
+
+
+def _is_plain(name: str) -> bool:
+    return not name.startswith("-") and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+
+
+def _follows_verbs(words: list[str]) -> bool:
+    """Return whether these words end with `handoffd` and one or two verbs."""
+    return any(
+        words[-count - 1].endswith("handoffd") and all(word.isalpha() for word in words[-count:])
+        for count in (1, 2)
+        if len(words) > count
+    )

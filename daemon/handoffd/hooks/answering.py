@@ -1,19 +1,19 @@
 """What a hook of ours answers: nothing, a word to the person, or the agent back to its work.
 
-Whether a hand-off counts is decided by the verb `apply`, by its mark, so any number of hooks may ask.
-Here is decided who is told what. An agent is sent back for three things only: its step is not handed
-over, its hand-off cannot be read, what it claims was checked and is not so. Each is told once.
+Whether a hand-off counts is decided by the verb `apply`, by its mark, so any number of hooks may ask. Here
+is decided who hears what. An agent is sent back for three things only: its step is not handed over, its
+hand-off cannot be read, what it claims was checked and is not so. Each is told once. That a hand-off may be
+news is a hint by the times that were recorded: what cannot be told may be news.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from shlex import quote
 
-from handoffd.hooks.event import SESSION_END, STOP, HookEvent
-from handoffd.hooks.finding import Standing
-from handoffd.hooks.freshness import is_fresh, is_fresh_again
-from handoffd.hooks.reply import BLOCKED, TOLD, Reply
+from handoffd.hooks.event import BLOCKED, SESSION_END, STOP, TOLD, HookEvent, Reply
+from handoffd.hooks.project import Standing
 from handoffd.hooks.tally import ENOUGH, SEND_BACK, Tally
 
 Json = dict[str, object]
@@ -147,3 +147,37 @@ def _told(result: Json) -> str:
 def _attempt(state: Json) -> str:
     story = state.get("story")
     return f"{state.get('step')} attempt {state.get('attempt')}" + (f" of {story}" if story else "")
+
+
+# --- whether a hand-off may be news ------------------------------------------------------------------
+SLACK_NS = 2_000_000_000
+"""File systems and tools round the times they record; so much earlier than the dispatch still counts."""
+
+
+def is_fresh(standing: Standing) -> bool:
+    """Return whether there is a hand-off that may be of the attempt dispatched last."""
+    return _since(standing, "dispatched_at", SLACK_NS)
+
+
+def is_fresh_again(standing: Standing) -> bool:
+    """Return whether there is a hand-off that was written after the attempt was judged."""
+    return standing.state.get("completed_at") is not None and _since(standing, "completed_at", 0)
+
+
+def _since(standing: Standing, field: str, slack_ns: int) -> bool:
+    if standing.written_ns is None:
+        return False
+    moment = moment_ns(standing.state.get(field))
+    return moment is None or standing.written_ns >= moment - slack_ns
+
+
+def moment_ns(value: object) -> int | None:
+    """Return an RFC 3339 time in nanoseconds since the epoch; None if it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        known = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return int(known.timestamp() * 1_000_000) * 1000
+    except (ValueError, OverflowError):
+        return None

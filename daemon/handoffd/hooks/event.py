@@ -1,7 +1,7 @@
-"""What Claude Code tells a hook on its standard input, reduced to what we use.
+"""What Claude Code tells a hook on its standard input, reduced to what we use, and what the hook says.
 
-This room is imported at the end of every turn of every session, so what is on the way to "nothing to
-do" takes the standard library's quick modules alone: no dataclasses, no pathlib, nothing compiled.
+This room is imported at the end of every turn of every session, so what is on the way to "nothing to do"
+takes the standard library's quick modules alone: no dataclasses, no pathlib, nothing compiled.
 """
 
 from __future__ import annotations
@@ -59,3 +59,28 @@ def parse_event(raw: bytes) -> HookEvent | None:
         cwd=cwd,
         continued=data.get("stop_hook_active", False) is not False,
     )
+
+
+# --- what a hook says --------------------------------------------------------------------------------
+PASSED, TOLD, BLOCKED = 0, 1, 2
+"""Exit codes: all is well; shown to the person, nothing is stopped; the agent goes on, and hears why."""
+
+_MAX_TEXT = 8000
+"""Characters; Claude Code shows an agent no more than 10,000."""
+
+
+class Reply:
+    """The exit code of a hook, what it says on standard error, and what it shows to the person."""
+
+    __slots__ = ("code", "note", "text")
+
+    def __init__(self, code: int = PASSED, *, text: str = "", note: str = "") -> None:
+        self.code = code
+        self.text = _readable(text)
+        self.note = _readable(note)
+
+
+def _readable(text: str) -> str:
+    """Return text that came out of a project's tools fit for a terminal and an agent."""
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[: _MAX_TEXT - 1]}…"

@@ -1,7 +1,8 @@
-"""How often an agent was sent back: a hook that always does keeps a session alive for ever.
+"""What hooks keep of a project: how often an agent was sent back, what a hand-off led to, whose turn it is.
 
-One small file a project, below the daemon's state directory, where no agent looks for it. What is in
-it may be lost without harm: then an agent is sent back once more.
+A hook that always sends an agent back keeps its session alive for ever, so it is counted. There are a few
+small files a project, below the daemon's state directory, where no agent looks for them. What is in them
+may be lost without harm: then an agent is sent back once more.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from handoffd.hooks.project import Standing
 
 MOST_IN_A_ROW = 2
 _MOST_SESSIONS = 20
@@ -114,3 +119,55 @@ def tally_path(folder: str, root: str, ending: str = "json") -> str:
     """Return where a project's counts are: told by device and inode, so that two paths to it are one."""
     status = os.stat(root)
     return os.path.join(folder, f"{status.st_dev:x}-{status.st_ino:x}.{ending}")
+
+
+# --- what became of a hand-off -----------------------------------------------------------------------
+_MAX_RESULT_BYTES = 256 * 1024
+
+
+def remember(folder: str, standing: Standing, result: dict[str, object]) -> None:
+    """Keep what applying the hand-off led to that lies there as `standing` says. Raises OSError."""
+    path = tally_path(folder, standing.root, "last")
+    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8", opener=_private) as file:
+        json.dump({"of": _identity(standing), "result": result}, file)
+    os.replace(f"{path}.{os.getpid()}", path)
+
+
+def remembered(folder: str, standing: Standing) -> dict[str, object] | None:
+    """Return what applying this very hand-off led to; None if nobody tried, or it is not known."""
+    with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+        with open(tally_path(folder, standing.root, "last"), encoding="utf-8") as file:
+            data = json.loads(file.read(_MAX_RESULT_BYTES))
+        if data["of"] == _identity(standing) and isinstance(data["result"], dict):
+            return dict(data["result"])
+    return None
+
+
+def _identity(standing: Standing) -> list[object]:
+    return [
+        standing.written_ns,
+        standing.status,
+        standing.state.get("dispatched_at"),
+        standing.state.get("step"),
+    ]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+# --- one hook at a time ------------------------------------------------------------------------------
+@contextmanager
+def turn(folder: str, root: str) -> Iterator[None]:
+    """Wait until no other hook works on the project at `root`. Raises OSError.
+
+    There is no limit: whoever holds it has one, and the kernel drops it with its holder.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = tally_path(folder, root, "lock")
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

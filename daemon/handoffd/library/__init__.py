@@ -17,20 +17,38 @@ from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.workspace import ListedProject
 from handoffd.library.documents import (
     build_prompt,
+    dispatch_mode,
+    fail_target,
+    get_rule,
     parse_handoff,
+    resolve_paths,
     sanitize,
+    step_sequence,
+    team_roles,
     validate,
     write_state,
 )
-from handoffd.library.messages import Intent, Reply, auto, classify
-from handoffd.library.reads import (
+from handoffd.library.project import (
+    Reply,
+    apply_handoff,
+    approve_review,
+    auto,
     check_prerequisites,
     detect_framework,
+    dispatch,
+    init_state,
     list_projects,
     peek,
     query_project_status,
     read_state,
+    reject_review,
+    reopen,
     review,
+    rollback,
+    run_post_check,
+    start_custom,
+    start_next,
+    start_story,
     triage,
 )
 from handoffd.library.results import (
@@ -44,29 +62,9 @@ from handoffd.library.results import (
     NeedsHuman,
     TimedOut,
 )
-from handoffd.library.table import (
-    dispatch_mode,
-    fail_target,
-    get_rule,
-    resolve_paths,
-    step_sequence,
-    team_roles,
-)
-from handoffd.library.verbs import (
-    apply_handoff,
-    approve_review,
-    dispatch,
-    init_state,
-    reject_review,
-    reopen,
-    rollback,
-    run_post_check,
-    start_custom,
-    start_next,
-    start_story,
-)
 from handoffd.protocol.document import ParsedState
 from handoffd.protocol.handoff import Handoff
+from handoffd.protocol.intents import Intent, classify
 from handoffd.protocol.rules import Rule, TeamRole
 from handoffd.protocol.state import Reason, State, Status
 

@@ -1,30 +1,34 @@
-"""The files of the protocol as values: a STATE checked and written, a hand-off read, a prompt made.
+"""The files of the protocol as values: STATE, hand-off, prompt and step table.
 
 What is written here is a file and nothing else. handoffd looks at it as at any edit from outside: it is
 adopted, held where it passes a human step, or undone.
+
+Without a `root` the step table is the one that ships. With one it is the table of that project's files: an
+edit of them that handoffd holds until a person trusts it is in it, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey
+from handoffd.engine.wording import is_unrouted
 from handoffd.errors import InvalidFile, Problem, Refused
 from handoffd.files import projection
 from handoffd.files.rooted import read_project_file
-from handoffd.inspection.own_files import settings_of, templates_for
-from handoffd.library.asking import Root, path_of
-from handoffd.library.table import get_rule, table
+from handoffd.inspection.own_files import book_of, settings_of, shipped_layers, table_of, templates_for
+from handoffd.library.project import Root, path_of
 from handoffd.protocol.document import STATE_FILE, ParsedState, parse_state, render_state
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE, Found, Handoff, Malformed
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.reading import HandoffTexts, read_claims
-from handoffd.protocol.rules import DONE, Language, Rule
-from handoffd.protocol.state import State
+from handoffd.protocol.rules import DONE, Complexity, Language, Rule, RuleBook, TeamRole
+from handoffd.protocol.state import Reason, State, near_reason
+from handoffd.protocol.story import check_story_id, expand
 from handoffd.supervise.prompting import prompt_context
 
 StateLike = State | Mapping[str, Any]
@@ -110,3 +114,76 @@ def build_prompt(
     if path is None:  # there is no folder in which anything could be missing
         context = replace(context, missing=(), rollback_target=None)
     return render_prompt(context, templates_for(path))
+
+
+# --- the step table ----------------------------------------------------------------------------------
+def table(root: Root | None) -> RuleBook:
+    """Return a project's step table, or the shipped one. Raises InvalidFile, StoreError."""
+    return book_of(shipped_layers(None)) if root is None else table_of(path_of(root))
+
+
+def get_rule(step: str, root: Root | None = None) -> Rule:
+    """Return the rule of a step, a copy of your own.
+
+    Raises Refused (UNKNOWN_STEP, also for `done`, which has no rule), InvalidFile, StoreError.
+    """
+    steps = table(root).steps
+    if step in steps:
+        return steps[step].model_copy(deep=True)
+    known = ", ".join(steps)
+    message = (
+        f"{DONE} is the end of every pipeline and has no rule"
+        if step == DONE
+        else f"the step table has no step {step[:80]!r} (allowed: {known})"
+    )
+    raise Refused(message, code="UNKNOWN_STEP", hint="handoffd rules show")
+
+
+def step_sequence(root: Root | None = None, task_type: str = "story") -> tuple[str, ...]:
+    """Return the steps of a pipeline in passing order, without the bootstrap of a new project and `done`.
+
+    Raises InvalidFile, StoreError.
+    """
+    book = table(root)
+    path, first = book.path(task_type), (book.pipelines.get(task_type) or book.pipelines["story"]).first
+    return path[path.index(first) :] if first in path else path
+
+
+def fail_target(step: str, reason: Reason | str | None = None, root: Root | None = None) -> str | None:
+    """Return the step that a failure of `step` leads to; None where a person is asked instead.
+
+    Raises Refused (UNKNOWN_STEP, BAD_ARGUMENT for a reason that is none), InvalidFile, StoreError.
+    """
+    rule = get_rule(step, root)
+    known = near_reason(reason) if reason else None
+    if reason and known is None:
+        message = f"unknown reason {str(reason)[:80]!r} (allowed: {', '.join(Reason)})"
+        raise Refused(message, code="BAD_ARGUMENT", hint="handoffd reject --help")
+    return None if is_unrouted(rule, known) else rule.target(known)
+
+
+def team_roles(step: str = "impl", root: Root | None = None) -> Mapping[str, TeamRole]:
+    """Return what each member of an agent team reads and writes at a step, by role.
+
+    Raises Refused (UNKNOWN_STEP), InvalidFile, StoreError.
+    """
+    return get_rule(step, root).team_roles
+
+
+def dispatch_mode(
+    complexity: Complexity, parallel: int = 0, *, step: str = "impl", root: Root | None = None
+) -> Literal["single", "team"]:
+    """Return whether one executor or a team is meant for a story whose scenarios have `parallel` `[P]`s.
+
+    Raises Refused (UNKNOWN_STEP), InvalidFile, StoreError.
+    """
+    return get_rule(step, root).mode(complexity, parallel)
+
+
+def resolve_paths(paths: Iterable[str], story: str) -> tuple[str, ...]:
+    """Return path templates with the story's id in them: `US-{story}` of US-013 is US-013.
+
+    Raises Refused (INVALID_STORY).
+    """
+    checked = check_story_id(story)
+    return tuple(expand(path, checked) for path in paths)

@@ -6,10 +6,11 @@ They are the results of the engine; a dispatch has its prompt beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from handoffd.engine import decision
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
 from handoffd.engine.views import Applied, Peek
 from handoffd.errors import Refused
@@ -18,19 +19,12 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatched:
+class Dispatched(decision.Dispatched):
     """An attempt is in hand. `prompt` is what it is to do; None at level 2, where handoffd has it done."""
 
-    story: str | None
-    step: str
-    attempt: int
-    dispatch: str
-    caller_instruction: str
     prompt: str | None = None
     fw_lv: int | None = None
     """How far the project has adopted the files of the protocol: 0, 1 or 2."""
-    next_command: str | None = None
-    type: Literal["dispatched"] = "dispatched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

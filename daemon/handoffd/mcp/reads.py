@@ -1,4 +1,4 @@
-"""Questions as tools: the same reads that the socket and the command line have, sized for a model.
+"""Questions as tools: of projects, of any folder, of a run's output, as everywhere else, sized for a model.
 
 A model pays for what it is told, so lists are short unless more is asked for, and of an event only what
 people are told of it is given, unless it is asked for whole.
@@ -11,12 +11,14 @@ from typing import Final, get_args
 
 from handoffd.api.client import Client
 from handoffd.api.service import Service
-from handoffd.entrance.asking import Answer, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, either
+from handoffd.errors import Refused
 from handoffd.journal.dispatches import Grouping
-from handoffd.mcp.arguments import PROJECT, takes
-from handoffd.mcp.offer import DATA, Json, Offer, Run, project_of
+from handoffd.mcp.tool import DATA, PROJECT, Json, Offer, Run, path_of, project_of, takes
+from handoffd.protocol.rules import Language
 
+# --- supervised projects -----------------------------------------------------------------------------
 _DETAILS: Final = ("event", "result", "orders")
 """What an event holds for programs that make decisions again."""
 _EVENTS, _RUNS = 30, 20
@@ -201,3 +203,133 @@ READS: Final = (
     _read("slots", "Slots", "Who may run, who does, and what each of the others waits for.", _slots, {}),
 )
 """The tools that change nothing, but for the output of runs (`tail`)."""
+
+
+# --- any folder, supervised or not -------------------------------------------------------------------
+_ANY: Final[Json] = {
+    **PROJECT,
+    "description": "A supervised project by its name, or any folder by its absolute path.",
+}
+_FOLDER: Final[Json] = {
+    "type": "string",
+    "minLength": 1,
+    "description": "The absolute path of a folder that holds projects.",
+}
+_LANGUAGE: Final[Json] = {
+    "type": "string",
+    "enum": list(get_args(Language)),
+    "description": "Of the prompt; left out, as the settings say.",
+}
+_PROMPT: Final = (
+    "The prompt is for a coding agent in that folder, not for you. Nothing is started or changed."
+)
+
+Question = Callable[[Service, str, Json], Awaitable[Json]]
+
+
+def _offer(name: str, title: str, description: str, question: Question, *languages: str) -> Offer:
+    subject = "folder" if name == "list_projects" else "project"
+
+    def run(place: Place, given: Json) -> Answer:
+        word = path_of(given["folder"]) if subject == "folder" else project_of(given)
+        assert word is not None  # the schema requires it
+        query = {subject: word, **({"language": given.get("language")} if languages else {})}
+        return asked(
+            place,
+            lambda client: client.get(f"/v1/{name.replace('_', '-')}", **query),
+            lambda service: question(service, word, given),
+        )
+
+    properties = {subject: _FOLDER if subject == "folder" else _ANY}
+    return Offer(
+        name=name,
+        title=title,
+        description=f"{description} {DATA}",
+        schema=takes({**properties, **dict.fromkeys(languages, _LANGUAGE)}, (subject,)),
+        run=run,
+        reads=True,
+        repeats=True,
+    )
+
+
+INSPECTIONS: Final = (
+    _offer(
+        "query",
+        "Where a project stands",
+        "Story, step, what comes next, status, tests, what blocks it and what it waits for; by its files, "
+        "and by the journal if it is supervised. For a person's question about one project, ask this.",
+        lambda service, project, _: service.query(project),
+    ),
+    _offer(
+        "detect",
+        "Protocol files",
+        "Which of the protocol's files a folder has, and the level of adoption that follows.",
+        lambda service, project, _: service.detect(project),
+    ),
+    _offer(
+        "list_projects",
+        "Projects of a folder",
+        "The projects that lie in a folder, supervised or not. `projects` lists the supervised ones.",
+        lambda service, folder, _: service.list_projects(folder),
+    ),
+    _offer(
+        "check_prereqs",
+        "Missing files",
+        "Which files the step in hand reads and cannot find. A warning; it blocks nothing.",
+        lambda service, project, _: service.check_prereqs(project),
+    ),
+    _offer(
+        "review",
+        "Prompt for a health check",
+        f"A prompt for a session that examines a project. {_PROMPT}",
+        lambda service, project, given: service.review(project, given.get("language")),
+        "language",
+    ),
+    _offer(
+        "triage",
+        "Prompt for open issues",
+        f"A prompt for a session that sorts a project's open issues into a plan. {_PROMPT}",
+        lambda service, project, given: service.triage(project, given.get("language")),
+        "language",
+    ),
+)
+"""The tools that look at files."""
+
+
+# --- the output of a run -----------------------------------------------------------------------------
+LastLines = Callable[[Place, str | None, str | None, int], Answer]
+"""Of a project's latest run, or of a run: at most so many lines, in words; as `handoffd log` has them."""
+
+_LINES: Final = 40
+
+
+def tail_offer(last_lines: LastLines) -> Offer:
+    """Return the tool; its answer is `{"run", "lines", "more"}`, oldest line first."""
+
+    def run(place: Place, given: Json) -> Answer:
+        if not given.keys() & {"project", "run"}:
+            message = "log_tail: name a project or a run"
+            raise Refused(message, code="BAD_ARGUMENT", hint="handoffd runs")
+        return last_lines(place, project_of(given), given.get("run"), given.get("lines", _LINES))
+
+    return Offer(
+        name="log_tail",
+        title="Output of a run",
+        description="The last lines that an agent printed: of a project's latest run, or of one named (see "
+        f"`runs`). {DATA}",
+        schema=takes(
+            {
+                "project": PROJECT,
+                "run": {"type": "string", "description": "The id of a run, e.g. from `runs`."},
+                "lines": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": 500,
+                    "description": "How many at most.",
+                },
+            }
+        ),
+        run=run,
+        reads=True,
+        repeats=True,
+    )

@@ -1,11 +1,15 @@
-"""The server itself: offers, files and prompts on the SDK's low-level server, over standard input and output.
+"""The server itself: tools, files and prompts on the SDK's low-level server, over standard input and output.
 
 Every question blocks (a socket, or the journal), so each runs in a thread, and one that waits holds up no
 other. What a client sends is checked here; what may be done is decided by the service, which sees who asks.
+
+An answer is the JSON of every other entrance, and before it, for a person, a report in their language.
+Errors are answers of a tool, too, so that a model reads the code, the reason and the next command.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -21,20 +25,15 @@ from mcp.shared.exceptions import MCPError
 import handoffd
 from handoffd.api.arguments import usage
 from handoffd.api.verbs import VERBS
+from handoffd.chat.replies import Report
 from handoffd.entrance.absence import closing, explained
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NoDaemon, NotFound, Refused
 from handoffd.mcp import resources
-from handoffd.mcp.answers import failure, result_of
-from handoffd.mcp.arguments import checked
-from handoffd.mcp.inspections import INSPECTIONS
-from handoffd.mcp.messages import message_offer
-from handoffd.mcp.offer import Json, Offer
-from handoffd.mcp.prompts import PROMPTS
-from handoffd.mcp.reads import READS
-from handoffd.mcp.tail import LastLines, tail_offer
-from handoffd.mcp.telling import Teller
-from handoffd.mcp.verbs import verb_offers
+from handoffd.mcp.reads import INSPECTIONS, READS, LastLines, tail_offer
+from handoffd.mcp.tool import Json, Offer, checked
+from handoffd.mcp.verbs import message_offer, verb_offers
 from handoffd.protocol.rules import Language
 
 _T = TypeVar("_T")
@@ -241,3 +240,136 @@ async def _asked(question: Callable[[], _T]) -> _T:
 async def _in_thread(question: Callable[[], _T]) -> _T:
     # A client that goes away does not wait for a slow answer; whatever was asked for happens all the same.
     return await to_thread.run_sync(question, abandon_on_cancel=True)
+
+
+# --- answers -----------------------------------------------------------------------------------------
+MOST_CHARS: Final = 400_000
+"""Of an answer; a larger one would crowd out everything else a model knows."""
+
+RECORDED: Final = "What was asked for is recorded."
+
+
+def result_of(answer: Answer, report: str | None = None, idle: str | None = None) -> types.CallToolResult:
+    """Return an answer as the result of a tool; what the engine refused is an error.
+
+    `report` is told first, and then `idle`: why nobody goes on with what a verb has recorded.
+    """
+    refused = "error" in {answer.json.get("type"), answer.json.get("action")}
+    shown = _text(answer.json)
+    if len(shown) > MOST_CHARS:
+        return failure(_too_large(len(shown)))
+    waits = f"{RECORDED} {idle}" if idle and not refused else None
+    texts = [text for text in (report, waits, shown) if text]
+    return _result(texts, {**answer.json, "daemon": answer.daemon}, is_error=refused)
+
+
+def failure(error: HandoffdError) -> types.CallToolResult:
+    """Return an error of ours as the result of a tool: code, message, and the next command."""
+    told = {"type": "error", "code": error.code, "message": error.message, "hint": error.hint}
+    return _result([_text({**told, **error.details})], {**told, **error.details}, is_error=True)
+
+
+def _too_large(chars: int) -> HandoffdError:
+    message = (
+        f"the answer has {chars:,} characters, more than {MOST_CHARS:,}: ask for one project, or for less"
+    )
+    return HandoffdError(message, code="TOO_LARGE", hint="handoffd status PROJECT")
+
+
+def _result(texts: list[str], structured: Json, *, is_error: bool) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=text) for text in texts],
+        structured_content=structured,
+        is_error=is_error,
+    )
+
+
+def _text(answer: Json) -> str:
+    return json.dumps(answer, indent=1, ensure_ascii=False)
+
+
+# --- the report before an answer ---------------------------------------------------------------------
+_MOST_PROJECTS: Final = 10
+"""More of them are told by a line each (`projects`), not whole."""
+
+
+def _statuses(report: Report, answer: Json) -> str | None:
+    views = answer["projects"]
+    return "\n\n".join(map(report.status, views)) if len(views) <= _MOST_PROJECTS else None
+
+
+_READS: Final[Mapping[str, Callable[[Report, Json], str | None]]] = {
+    "status": _statuses,
+    "projects": lambda report, answer: report.projects(answer["projects"]),
+    "query": lambda report, answer: report.query(answer),
+    "detect": lambda report, answer: report.framework(answer),
+    "review": lambda report, answer: report.session("review", answer),
+    "triage": lambda report, answer: report.session("triage", answer),
+}
+
+
+def _sentence(key: str, *values: str) -> Callable[[Report, Json], str]:
+    return lambda report, answer: report.wording.say(key, **{name: answer[name] for name in values})
+
+
+def _trusted(report: Report, answer: Json) -> str:
+    files = report.wording.listed(list(answer["trusted"]))
+    return report.wording.say("action.trusted" if files else "action.trusted_nothing", files=files)
+
+
+def _checked(report: Report, answer: Json) -> str:
+    kind = {True: "passed", False: "failed", None: "nothing"}[answer["passed"]]
+    return report.wording.say(f"action.checked_{kind}")
+
+
+_ABOUT_PROJECTS: Final[Mapping[str, Callable[[Report, Json], str]]] = {
+    "initialised": _sentence("action.initialised", "name"),
+    "added": _sentence("action.added", "name"),
+    "removed": _sentence("action.removed", "name"),
+    "trusted": _trusted,
+    "checked": _checked,
+}
+"""Answers that leave every story where it stood: what was done is told, not where the story stands."""
+
+
+class Teller:
+    """Puts answers into words. Blocks: where a verb left a project is asked for."""
+
+    def __init__(self, place: Place, language: Language) -> None:
+        self._place = place
+        self._report = Report(language)
+
+    def report_of(self, offer: Offer, answer: Answer) -> str | None:
+        """Return the report of a tool's answer; None where there is none."""
+        if answer.json.get("type") == "error":
+            return None
+        if answer.json.get("type") == "message":
+            return str(answer.json["report"])
+        if offer.reads:
+            tell = _READS.get(offer.name)
+            return None if tell is None else tell(self._report, answer.json)
+        told = _ABOUT_PROJECTS.get(str(answer.json.get("type")))
+        if told is not None:
+            return told(self._report, answer.json)
+        root = answer.json.get("project")
+        # Without a daemon, asking costs a second, and nothing has moved that the answer does not tell.
+        return self._standing(root) if answer.daemon and isinstance(root, str) else None
+
+    def _standing(self, root: str) -> str | None:
+        try:
+            view, *_ = self._place.client().get("/v1/status", project=root)["projects"]
+        except HandoffdError:
+            return None
+        return self._report.status(view)
+
+
+PROMPTS: Final[Mapping[str, tuple[str, str]]] = {
+    "morning-report": (
+        "What happened overnight, what waits for me, and what it cost",
+        "Call `projects`, then `status` for each project that is not at rest, `limits`, and `usage` with "
+        "since 12h. Tell me in short lines, the most urgent first: what waits for me and the command that "
+        "answers it; what failed and why; what went well; what runs now; what it cost. Give every number as "
+        "the tools give it, say so where a tool gave an error, and change nothing.",
+    ),
+}
+"""By name: what it is for, and what is asked."""

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import handoffd
 from handoffd.errors import HandoffdError
-from handoffd.orchestrator.arguments import UsageError, Words
-from handoffd.orchestrator.said import FAILED, Said, broken
+from handoffd.orchestrator.console import FAILED, Said, UsageError, Words, broken
 
 SPEAKS: Final = "0.8.3"
 """The version of the reference whose verbs, arguments and output these are; scripts compare it."""
@@ -26,37 +25,37 @@ Verb = Callable[[Words, Mapping[str, str]], Said]
 
 VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "auto": (
-        "talking:auto",
+        "auto:auto",
         "<project-root> <message...>",
         "Take a message, find out what it asks for, do it",
     ),
-    "init": ("changing:init", "<project-root> <project-name>", "Give the project its first .ai/STATE.json"),
-    "start-story": ("changing:start_story", "<project-root> <story-id> [--force]", "Start a story"),
+    "init": ("verbs:init", "<project-root> <project-name>", "Give the project its first .ai/STATE.json"),
+    "start-story": ("verbs:start_story", "<project-root> <story-id> [--force]", "Start a story"),
     "start-custom": (
-        "changing:start_custom",
+        "verbs:start_custom",
         "<project-root> <instruction> [label] [--agent-teams]",
         "Start a task of your own words",
     ),
-    "dispatch": ("turns:dispatch", "<project-root>", "Take the next turn; its prompt goes to stdout"),
-    "peek": ("turns:peek", "<project-root>", "Show that prompt and change nothing"),
-    "apply-handoff": ("turns:apply_handoff", "<project-root>", "Take what the agent left in HANDOFF.md"),
-    "post-check": ("turns:post_check", "<project-root>", "Run the post_check of the step"),
-    "approve": ("changing:approve", "<project-root> [note]", "Pass the review"),
-    "reject": ("changing:reject", "<project-root> <reason> [note]", "Send the story back from the review"),
-    "status": ("reading:status", "<project-root>", "Print STATE.json"),
-    "rollback": ("changing:rollback", "<project-root> <target-step> [--force]", "Go back to an earlier step"),
-    "check-prereqs": ("reading:check_prereqs", "<project-root>", "Look for the files the step reads"),
-    "query": ("reading:query", "<project-root>", "Sum the project up for a chat layer"),
-    "detect": ("reading:detect", "<project-root>", "Say how far the project has adopted the protocol"),
-    "list-projects": ("reading:list_projects", "<workspace-root>", "List the projects of a folder"),
+    "dispatch": ("verbs:dispatch", "<project-root>", "Take the next turn; its prompt goes to stdout"),
+    "peek": ("verbs:peek", "<project-root>", "Show that prompt and change nothing"),
+    "apply-handoff": ("verbs:apply_handoff", "<project-root>", "Take what the agent left in HANDOFF.md"),
+    "post-check": ("verbs:post_check", "<project-root>", "Run the post_check of the step"),
+    "approve": ("verbs:approve", "<project-root> [note]", "Pass the review"),
+    "reject": ("verbs:reject", "<project-root> <reason> [note]", "Send the story back from the review"),
+    "status": ("reads:status", "<project-root>", "Print STATE.json"),
+    "rollback": ("verbs:rollback", "<project-root> <target-step> [--force]", "Go back to an earlier step"),
+    "check-prereqs": ("reads:check_prereqs", "<project-root>", "Look for the files the step reads"),
+    "query": ("reads:query", "<project-root>", "Sum the project up for a chat layer"),
+    "detect": ("reads:detect", "<project-root>", "Say how far the project has adopted the protocol"),
+    "list-projects": ("reads:list_projects", "<workspace-root>", "List the projects of a folder"),
     "reopen": (
-        "changing:reopen",
+        "verbs:reopen",
         "<project-root> <target-step> [note]",
         "Take a story that is done up again",
     ),
-    "review": ("reading:review", "<project-root>", "Print the prompt for a health check"),
-    "triage": ("reading:triage", "<project-root>", "Print the prompt for a plan from the open issues"),
-    "report-error": ("turns:report_error", "<project-root> <error-message>", "Fail the attempt that crashed"),
+    "review": ("reads:review", "<project-root>", "Print the prompt for a health check"),
+    "triage": ("reads:triage", "<project-root>", "Print the prompt for a plan from the open issues"),
+    "report-error": ("verbs:report_error", "<project-root> <error-message>", "Fail the attempt that crashed"),
 }
 """Every verb: where it is, its words, and its line in the help."""
 

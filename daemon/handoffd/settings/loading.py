@@ -85,7 +85,8 @@ class Given:
     def files(self) -> tuple[Path, ...]:
         """Return where the settings file may lie; the first that exists is the one that counts."""
         given = self.flags.get("config")
-        return default_files(self.environ) if given is None else (Path(os.path.abspath(str(given))),)
+        names = default_files(self.environ) if given is None else (os.path.abspath(str(given)),)
+        return tuple(map(Path, names))
 
     def secret_files(self) -> tuple[Path, ...]:
         """Return the files that the settings file names as `{file: PATH}`; if it can be read once more."""
@@ -234,7 +235,7 @@ def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
 def _find_file(environ: Mapping[str, str], given: object) -> Path | None:
     if given is not None:
         return Path(os.path.abspath(str(given)))
-    return next((path for path in default_files(environ) if os.path.lexists(path)), None)
+    return next((Path(path) for path in default_files(environ) if os.path.lexists(path)), None)
 
 
 def _text_of(path: Path) -> bytes:
@@ -285,7 +286,7 @@ def _lay_flags(merge: Merge, flags: Mapping[str, object]) -> None:
 def _settle(merge: Merge, further: Further | None) -> Settings:
     """Fill in the two defaults that depend on the surroundings, and validate the whole."""
     merge.data.setdefault("state_dir", default_state_dir(merge.environ))
-    state_dir = Path(str(merge.data["state_dir"]))
+    state_dir = str(merge.data["state_dir"])
     merge.data.setdefault("runtime_dir", default_runtime_dir(merge.environ, state_dir))
     settings: Settings | None = None
     try:

@@ -121,7 +121,7 @@ def _with_absolute_paths(values: dict[str, Any], base: Path, environ: Mapping[st
             return value
         text = str(value)
         if text == "~" or text.startswith("~/"):
-            return home(environ) / text[2:]
+            return Path(home(environ), text[2:])
         return Path(os.path.normpath(base / os.path.expanduser(text)))
 
     changed = dict(values)

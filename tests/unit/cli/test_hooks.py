@@ -13,7 +13,7 @@ from tests.support.commands import Commands
 from tests.support.hooking import event, standing
 
 from handoffd.cli.hooks import own_command
-from handoffd.hooks.entries import is_ours
+from handoffd.hooks.claude_settings import is_ours
 from handoffd.hooks.event import EVENTS
 
 

@@ -30,7 +30,7 @@ from handoffd.engine.requests import (
     Started,
     Verb,
 )
-from handoffd.entrance.asking import account
+from handoffd.entrance.requests import account
 from handoffd.protocol.state import Reason
 
 ME = account()

@@ -21,7 +21,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 
 from handoffd.api.http.limits import Limits
 from handoffd.cli.watching import changes, patiently, watch
-from handoffd.entrance.asking import Answer
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from handoffd.doctor.finding import is_sound
 from handoffd.doctor.hooks import check, gather
-from handoffd.hooks.entries import with_ours
+from handoffd.hooks.claude_settings import with_ours
 from handoffd.hooks.event import EVENTS
 
 

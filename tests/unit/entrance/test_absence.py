@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_a_service_that_is_being_started_is_waited_for(place: Place) -> None:
 def test_a_service_that_runs_and_is_silent_is_looked_into(place: Place) -> None:
     """It is not said that none runs."""
     answers(place, ActiveState="active")
-    within = replace(place, environ={**place.environ, "XDG_RUNTIME_DIR": "/run/user/7"})
+    within = Place(config=place.config, environ={**place.environ, "XDG_RUNTIME_DIR": "/run/user/7"})
     assert "The daemon does not answer here: handoffd runs.\n  next: handoffd doctor" == closing(within)
 
 

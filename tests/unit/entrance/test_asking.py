@@ -11,8 +11,8 @@ from tests.support.controlled import Controlled
 
 from handoffd.api.client import Client, Json
 from handoffd.engine.requests import Noted
-from handoffd.entrance.asking import Answer, account, either, give
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, account, either, give
 from handoffd.errors import Locked, NoDaemon
 
 

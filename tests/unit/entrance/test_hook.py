@@ -17,7 +17,7 @@ from tests.support.hooking import ARGV, daemon_saying, event, hand_over, hook, s
 from handoffd import dispatch, start_story
 from handoffd.entrance.hook import ENDING_S, LIMIT_S
 from handoffd.execute.environment import MARK as OF_A_RUN
-from handoffd.hooks.entries import TIMEOUTS_S
+from handoffd.hooks.claude_settings import TIMEOUTS_S
 from handoffd.hooks.event import EVENTS
 
 

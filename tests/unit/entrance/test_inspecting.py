@@ -9,8 +9,8 @@ from tests.support.commands import environment
 from tests.support.controlled import Controlled
 from tests.unit.inspection.making import write_state
 
-from handoffd.entrance.inspecting import inspect
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import inspect
 from handoffd.errors import NotFound
 
 

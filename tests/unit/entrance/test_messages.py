@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.support.controlled import Controlled
 
-from handoffd.entrance.messages import say
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import say
 
 
 def test_a_daemon_is_told_when_one_runs(control: Controlled) -> None:

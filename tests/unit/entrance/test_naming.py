@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.entrance.naming import by_name, called
+from handoffd.entrance.place import by_name, called
 
 
 @pytest.mark.parametrize("word", ["shop", "shop-2"])

@@ -9,9 +9,8 @@ import pytest
 from tests.support.hooking import DISPATCHED, DISPATCHED_NS, event
 
 from handoffd.hooks.answering import Answering
-from handoffd.hooks.event import EVENTS, SESSION_END, parse_event
-from handoffd.hooks.finding import Standing
-from handoffd.hooks.reply import BLOCKED, PASSED, TOLD, Reply
+from handoffd.hooks.event import BLOCKED, EVENTS, PASSED, SESSION_END, TOLD, Reply, parse_event
+from handoffd.hooks.project import Standing
 from handoffd.hooks.tally import Tally
 
 AFTER, BEFORE = DISPATCHED_NS + 60 * 10**9, DISPATCHED_NS - 60 * 10**9

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from handoffd.errors import InvalidFile
-from handoffd.hooks.entries import TIMEOUTS_S, Found, commands, is_ours, with_ours, without_ours
+from handoffd.hooks.claude_settings import TIMEOUTS_S, Found, commands, is_ours, with_ours, without_ours
 from handoffd.hooks.event import EVENTS
 
 OURS = "/opt/handoffd/bin/handoffd hook"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.hooking import standing
 
-from handoffd.hooks.finding import MAX_BYTES, find_root, look
+from handoffd.hooks.project import MAX_BYTES, find_root, look
 
 
 def test_the_nearest_project_upwards_is_found(tmp_path: Path) -> None:

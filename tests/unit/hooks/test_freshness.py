@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.hooking import DISPATCHED, DISPATCHED_NS
 
-from handoffd.hooks.finding import Standing
-from handoffd.hooks.freshness import SLACK_NS, is_fresh, is_fresh_again, moment_ns
+from handoffd.hooks.answering import SLACK_NS, is_fresh, is_fresh_again, moment_ns
+from handoffd.hooks.project import Standing
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.hooks.finding import Standing
-from handoffd.hooks.memory import remember, remembered
-from handoffd.hooks.tally import tally_path
+from handoffd.hooks.project import Standing
+from handoffd.hooks.tally import remember, remembered, tally_path
 
 STATE: dict[str, object] = {"status": "running", "dispatched_at": "2026-01-01T10:00:00Z", "step": "bdd"}
 

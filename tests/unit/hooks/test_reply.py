@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.hooks.reply import Reply
+from handoffd.hooks.event import Reply
 
 
 def test_what_tools_printed_cannot_harm_a_terminal() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import InvalidFile, Refused, StoreError
+from handoffd.hooks.claude_settings import MAX_BYTES, SHARED, SettingsFile
 from handoffd.hooks.event import EVENTS
-from handoffd.hooks.settings_file import MAX_BYTES, SHARED, SettingsFile
 
 OURS = "/opt/bin/handoffd hook"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tests.support.eventually import eventually_sync
 
-from handoffd.hooks.turns import turn
+from handoffd.hooks.tally import turn
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
     """Another hook of the same project waits until the first has ended."""
     code = (
-        "import sys; from handoffd.hooks.turns import turn\n"
+        "import sys; from handoffd.hooks.tally import turn\n"
         "with turn(sys.argv[1], sys.argv[2]): print('my turn')"
     )
     argv = [sys.executable, "-c", code, str(tmp_path / "hooks"), str(tmp_path)]
@@ -39,7 +39,7 @@ def test_later_is_not_waited_for(tmp_path: Path) -> None:
     gate, done = tmp_path / "gate", tmp_path / "done"
     os.mkfifo(gate)
     code = (
-        "import sys; from handoffd.hooks.turns import later\n"
+        "import sys; from handoffd.entrance.hook import later\n"
         "def work():\n"
         "    open(sys.argv[1]).read(); print('unheard'); open(sys.argv[2], 'w').write('x')\n"
         "later(work); print('gone on')"
@@ -57,7 +57,7 @@ def test_later_is_not_waited_for(tmp_path: Path) -> None:
 def test_work_that_fails_later_fails_alone(tmp_path: Path) -> None:
     """Nobody is there any more to hear of it, and nothing else goes on in its place."""
     code = (
-        "import sys; from handoffd.hooks.turns import later\n"
+        "import sys; from handoffd.entrance.hook import later\n"
         "def work(): open(sys.argv[1], 'a').write('x'); raise RuntimeError\n"
         "later(work); open(sys.argv[1], 'a').write('y')"
     )

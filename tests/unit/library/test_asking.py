@@ -8,9 +8,8 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.engine.requests import Noted, PromptTaken
-from handoffd.entrance.asking import account
-from handoffd.library.asking import path_of, peeked, verb
-from handoffd.library.verbs import dispatch
+from handoffd.entrance.requests import account
+from handoffd.library.project import dispatch, path_of, peeked, verb
 
 
 def test_a_daemon_is_asked_when_one_runs(control: Controlled) -> None:

@@ -28,7 +28,7 @@ from handoffd import (
     start_next,
     start_story,
 )
-from handoffd.library.asking import verb
+from handoffd.library.project import verb
 
 PASS = "---\nstatus: pass\n---\nDone.\n"
 

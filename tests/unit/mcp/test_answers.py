@@ -6,9 +6,9 @@ import json
 
 import mcp_types as types
 
-from handoffd.entrance.asking import Answer
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, InvalidFile, Problem
-from handoffd.mcp.answers import MOST_CHARS, RECORDED, failure, result_of
+from handoffd.mcp.server import MOST_CHARS, RECORDED, failure, result_of
 
 
 def texts(result: types.CallToolResult) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.api.verbs import Parameter
 from handoffd.errors import Refused
-from handoffd.mcp.arguments import PROJECT, checked, schema_of, takes
+from handoffd.mcp.tool import PROJECT, checked, schema_of, takes
 
 SCHEMA = takes(
     {

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.mcp.arguments import checked
-from handoffd.mcp.inspections import INSPECTIONS
+from handoffd.mcp.reads import INSPECTIONS
+from handoffd.mcp.tool import checked
 
 OFFERS = {offer.name: offer for offer in INSPECTIONS}
 

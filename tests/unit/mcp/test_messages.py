@@ -9,10 +9,10 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.engine.requests import Approved, Noted, Started
-from handoffd.entrance.asking import Answer, account
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer, account
 from handoffd.errors import NotFound, Refused
-from handoffd.mcp.messages import UNGUARDED, message_offer
+from handoffd.mcp.verbs import UNGUARDED, message_offer
 from handoffd.protocol.intents import DISPATCHING, KINDS
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.mcp.offer import project_of
+from handoffd.mcp.tool import project_of
 
 
 def test_a_word_is_a_name_wherever_the_server_was_started(

@@ -9,11 +9,11 @@ import pytest
 from tests.support.controlled import Controlled
 from tests.unit.journal.making import NOW, record, track
 
-from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer
 from handoffd.errors import NotFound
-from handoffd.mcp.arguments import checked
 from handoffd.mcp.reads import READS
+from handoffd.mcp.tool import checked
 from handoffd.protocol.state import Status
 
 OFFERS = {offer.name: offer for offer in READS}

@@ -13,8 +13,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from handoffd.cli.log import last_lines
 from handoffd.engine.requests import Approved
 from handoffd.entrance.place import Place
-from handoffd.mcp.inspections import INSPECTIONS
-from handoffd.mcp.reads import READS
+from handoffd.mcp.reads import INSPECTIONS, READS
 from handoffd.mcp.server import build, offers
 from handoffd.mcp.verbs import verb_offers
 

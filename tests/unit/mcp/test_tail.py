@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import Answer
 from handoffd.errors import Refused
-from handoffd.mcp.arguments import checked
-from handoffd.mcp.offer import Json
-from handoffd.mcp.tail import tail_offer
+from handoffd.mcp.reads import tail_offer
+from handoffd.mcp.tool import Json, checked
 
 HERE = Place(config=None, environ={})
 

@@ -8,12 +8,11 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.chat.wording import LANGUAGES
-from handoffd.entrance.asking import Answer
 from handoffd.entrance.place import Place
-from handoffd.mcp.inspections import INSPECTIONS
-from handoffd.mcp.offer import Json
-from handoffd.mcp.reads import READS
-from handoffd.mcp.telling import Teller
+from handoffd.entrance.requests import Answer
+from handoffd.mcp.reads import INSPECTIONS, READS
+from handoffd.mcp.server import Teller
+from handoffd.mcp.tool import Json
 from handoffd.mcp.verbs import verb_offers
 from handoffd.protocol.rules import Language
 

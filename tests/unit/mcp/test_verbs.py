@@ -9,10 +9,10 @@ from tests.support.controlled import Controlled
 
 from handoffd.api.verbs import VERBS
 from handoffd.engine.requests import Noted, RolledBack, Started
-from handoffd.entrance.asking import account
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account
 from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.mcp.offer import Json, Offer
+from handoffd.mcp.tool import Json, Offer
 from handoffd.mcp.verbs import ADDS, REPEATS, verb_offers
 
 NEVER_OFFERED: Final[dict[str, str]] = {}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from handoffd.orchestrator.console import Said
 from handoffd.orchestrator.main import run
-from handoffd.orchestrator.said import Said
 
 Say = Callable[..., Said]
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from handoffd.orchestrator.arguments import UsageError, Words, seen
+from handoffd.orchestrator.console import UsageError, Words, seen
 
 
 def test_invisible_characters_are_removed() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.orchestrator.conftest import Say, Shop
 
-from handoffd.orchestrator.said import Said
+from handoffd.orchestrator.console import Said
 
 
 def error(said: Said) -> tuple[str, int]:

@@ -7,7 +7,7 @@ import os
 from tests.support.controlled import Controlled
 from tests.unit.orchestrator.conftest import Shop
 
-from handoffd.orchestrator.door import Door
+from handoffd.orchestrator.engine_access import Door
 
 
 def test_a_project_that_nobody_knew_is_added(shop: Shop) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import handoffd
+from handoffd.orchestrator.console import Said
 from handoffd.orchestrator.main import SPEAKS, VERBS, main, run, usage
-from handoffd.orchestrator.said import Said
 
 
 def test_the_version_is_that_of_the_interface() -> None:

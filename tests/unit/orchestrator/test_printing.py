@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.orchestrator.printing import js_json, js_number
+from handoffd.orchestrator.console import js_json, js_number
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from handoffd.orchestrator.said import Said, as_json, broken, refused
+from handoffd.orchestrator.console import Said, as_json, broken, refused
 
 
 def test_an_error_has_the_keys_of_the_reference_in_their_order() -> None:

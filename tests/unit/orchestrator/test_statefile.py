@@ -12,16 +12,7 @@ import pytest
 
 from handoffd.errors import StoreError
 from handoffd.inspection.own_files import shipped_layers
-from handoffd.orchestrator.statefile import (
-    NEAR,
-    REASONS,
-    STATE,
-    STATUSES,
-    STEPS,
-    BadState,
-    NoState,
-    read_state,
-)
+from handoffd.orchestrator.reads import NEAR, REASONS, STATE, STATUSES, STEPS, BadState, NoState, read_state
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import NEAR_STATUS, Reason, Status
@@ -48,7 +39,7 @@ def test_the_names_are_those_of_the_protocol() -> None:
 def test_reading_needs_the_standard_library_alone() -> None:
     """Scripts ask for `status` again and again."""
     heavy = "pydantic|click|anyio|ruamel|structlog|jinja2"
-    code = "import handoffd.orchestrator.reading, handoffd.orchestrator.main, sys, re\n"
+    code = "import handoffd.orchestrator.reads, handoffd.orchestrator.main, sys, re\n"
     code += f"print([name for name in sys.modules if re.fullmatch('{heavy}', name)])"
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.orchestrator.conftest import Say, Shop
 
-from handoffd.orchestrator.door import Door
+from handoffd.orchestrator.engine_access import Door
 
 
 def answered(say: Say, *words: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.support.commands import Commands
 from tests.unit.orchestrator.conftest import Say, Shop
 
 from handoffd.clock import SystemClock, rfc3339
-from handoffd.orchestrator.said import Said
+from handoffd.orchestrator.console import Said
 
 
 def meta(said: Said) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
@@ -23,7 +21,7 @@ HOME = {"HOME": "/home/ann"}
 )
 def test_the_state_directory(environ: dict[str, str], expected: str) -> None:
     """systemd's choice comes before XDG's, and XDG's before the home folder."""
-    assert Path(expected) == default_state_dir(HOME | environ)
+    assert expected == default_state_dir(HOME | environ)
 
 
 @pytest.mark.parametrize(
@@ -36,13 +34,13 @@ def test_the_state_directory(environ: dict[str, str], expected: str) -> None:
 )
 def test_the_runtime_directory(environ: dict[str, str], expected: str) -> None:
     """Without a runtime folder of its own, it is a folder of the state directory."""
-    assert Path(expected) == default_runtime_dir(HOME | environ, Path("/state"))
+    assert expected == default_runtime_dir(HOME | environ, "/state")
 
 
 def test_the_files_that_are_looked_for() -> None:
     """A person's own file comes before the machine's."""
-    own = Path("/home/ann/.config/handoffd/handoffd.yaml")
-    system = Path("/etc/handoffd/handoffd.yaml")
+    own = "/home/ann/.config/handoffd/handoffd.yaml"
+    system = "/etc/handoffd/handoffd.yaml"
 
     assert (own, system) == default_files(HOME)
-    assert Path("/cfg/handoffd/handoffd.yaml") == default_files({**HOME, "XDG_CONFIG_HOME": "/cfg"})[0]
+    assert "/cfg/handoffd/handoffd.yaml" == default_files({**HOME, "XDG_CONFIG_HOME": "/cfg"})[0]

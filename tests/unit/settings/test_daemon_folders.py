@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.entrance.place import Place
-from handoffd.hooks.place import folders
+from handoffd.settings.paths import folders
 
 
 def _by_settings(config: str | None, environ: dict[str, str]) -> tuple[str, str]:

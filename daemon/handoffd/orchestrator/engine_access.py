@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from handoffd.api.client import Client
-from handoffd.entrance.asking import account, either
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account, either
 from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.orchestrator.statefile import BadState, NoState, read_state
+from handoffd.orchestrator.reads import BadState, NoState, read_state
 
 if TYPE_CHECKING:
     from handoffd.api.service import Service
+
 
 Json = dict[str, Any]
 

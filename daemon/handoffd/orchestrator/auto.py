@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from handoffd.orchestrator.arguments import Words
-from handoffd.orchestrator.door import Door, Json, without_state
-from handoffd.orchestrator.reading import framework, listed, no_folder, queried
-from handoffd.orchestrator.said import FAILED, Said, as_json
-from handoffd.orchestrator.statefile import BadState, NoState, read_state
+from handoffd.orchestrator.console import FAILED, Said, Words, as_json
+from handoffd.orchestrator.engine_access import Door, Json, without_state
+from handoffd.orchestrator.reads import BadState, NoState, framework, listed, no_folder, queried, read_state
 
 if TYPE_CHECKING:
     from handoffd.protocol.intents import Intent
+
 
 _CHARACTERS: Final = 2000
 _QUERIED: Final = {"memory": "PROJECT_MEMORY.md", "handoff": ".ai/HANDOFF.md"}

@@ -1,0 +1,133 @@
+"""A request: asked of the daemon, or, while none runs, answered in this process.
+
+While no daemon runs, verbs take the daemon's lock and the same code, and nothing is dispatched; reads look
+at the journal without a lock. Should a daemon start in between, it is asked. Questions about folders need
+not even a journal, and make none: then the folder's files alone are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from handoffd.api.client import Client, Json
+from handoffd.entrance.place import Place
+from handoffd.errors import Foreign, Locked, NoDaemon
+
+if TYPE_CHECKING:
+    from handoffd.api.folders import Inspecting
+
+
+# --- asking ------------------------------------------------------------------------------------
+_LOCKED_S = 30.0
+"""How long a daemon that is just starting (or another verb) is waited for."""
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a question, and whether a daemon answered it."""
+
+    json: Json
+    daemon: bool
+
+
+def give(place: Place, verb: str, project: str, arguments: dict[str, Any], by: str | None = None) -> Answer:
+    """Return what became of a verb, recorded as given `by` somebody; by the account, unless told otherwise.
+
+    Raises HandoffdError for what cannot even be asked.
+    """
+    by = by or account()
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.give(place.settings(), verb, project, arguments, by)
+
+    body = {**arguments, "project": project, "by": by}
+    while True:
+        answer = either(place, lambda client: client.post(f"/v1/verbs/{verb}", body), without)
+        if not answer.json.get("checking"):  # else the daemon let us go before its checks had ended
+            return answer
+
+
+def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Json]) -> Answer:
+    """Return what the daemon answers, or, while none runs, what `without` returns."""
+    give_up_at = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            return Answer(ask(place.client()), daemon=True)
+        except NoDaemon:
+            try:
+                return Answer(without(), daemon=False)
+            except Foreign:
+                raise
+            except Locked:
+                if time.monotonic() > give_up_at:
+                    raise
+        time.sleep(_PAUSE_S)
+
+
+def account() -> str:
+    """Return the name under which verbs are recorded."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+# --- messages ----------------------------------------------------------------------------------
+def say(
+    place: Place, project: str | None, text: str, language: str | None = None, *, here: str | None = None
+) -> Answer:
+    """Return what a message meant, what became of it, and a report in words.
+
+    `project` None: the one that the message names, else the one that the folder `here` belongs to.
+    `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
+    """
+    by = account()
+
+    def without() -> Json:
+        from handoffd.api.chat import Messages, only_reads
+        from handoffd.api.chat_target import Spoken
+        from handoffd.api.service import Caller
+        from handoffd.entrance import offline
+
+        caller, spoken = Caller(pid=os.getpid(), by=by), Spoken(project=project, here=here)
+        work = offline.look if only_reads(text) else offline.alone
+        return work(
+            place.settings(), lambda service: Messages(service).answer(spoken, text, caller, language)
+        )
+
+    given = {"text": text, "by": by, "language": language, "project": project, "here": here}
+    body = {name: value for name, value in given.items() if value is not None}
+    return either(place, lambda client: client.post("/v1/messages", body), without)
+
+
+# --- inspecting --------------------------------------------------------------------------------
+def inspect(
+    place: Place, path: str, query: dict[str, str | None], ask: Callable[[Inspecting], Awaitable[Json]]
+) -> Answer:
+    """Return what the daemon answers at `path`, or, while none runs, what `ask` does.
+
+    Raises HandoffdError for what cannot be answered.
+    """
+
+    def without() -> Json:
+        settings = place.settings()
+        if settings.journal.exists():
+            from handoffd.entrance import offline
+
+            return offline.look(settings, ask)
+        import anyio
+
+        from handoffd.api.folders import Inspecting
+
+        return anyio.run(ask, Inspecting(None, settings.language))
+
+    return either(place, lambda client: client.get(path, **query), without)

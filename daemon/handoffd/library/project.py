@@ -1,0 +1,293 @@
+"""What a program asks of one project: to change it, to look at it, to do what a message means.
+
+Everything but `peek` that only looks reads the project's files alone, at any level. The daemon is looked
+for where this process's environment says.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from handoffd.api.client import Json
+from handoffd.engine.views import Peek
+from handoffd.entrance import offline, peeking
+from handoffd.entrance.place import Place
+from handoffd.entrance.requests import either, give, say
+from handoffd.errors import NotFound
+from handoffd.inspection import framework, prerequisites, project_status, sessions, workspace
+from handoffd.inspection.framework import Framework
+from handoffd.inspection.prerequisites import PrerequisiteCheck
+from handoffd.inspection.project_status import ProjectStatus, parsed_state, state_of
+from handoffd.inspection.sessions import SessionPrompt
+from handoffd.inspection.workspace import ListedProject
+from handoffd.library.results import (
+    Applied,
+    Checked,
+    DispatchResult,
+    accepted,
+    applied_result,
+    checked_result,
+    dispatch_result,
+    peek_result,
+)
+from handoffd.protocol.rules import Language
+from handoffd.protocol.state import Reason, State
+
+
+# --- what changes a project --------------------------------------------------------------------------
+def init_state(root: Root, project: str | None = None) -> State:
+    """Prepare a project: its STATE.json, its settings, a note for agents. One that has a STATE keeps it.
+
+    `project` is what a new one is called; None: what its own files call it. Raises HandoffdError.
+    """
+    accepted(verb("init", root, name=project))
+    return state_of(path_of(root))
+
+
+def start_story(
+    root: Root,
+    story: str,
+    *,
+    force: bool = False,
+    agent_teams: bool = False,
+    blocked_by: tuple[str, ...] = (),
+    automatic: bool = False,
+    then: tuple[str, ...] = (),
+    queue: bool = False,
+    priority: int | None = None,
+    complexity: Literal["S", "M", "L"] | None = None,
+) -> State:
+    """Begin a story; a project that is not initialised yet is, first.
+
+    Those of `then` wait in the backlog behind it, and with `queue` all of them do while another story is
+    in flight. The project's level stays as it is; with `automatic` it becomes 2, and the daemon goes on by
+    itself.
+    Raises Refused (ALREADY_COMPLETED, ALREADY_RUNNING, STORY_IN_PROGRESS, INVALID_STORY, BLOCKED_IN_CIRCLE).
+    """
+    accepted(
+        verb(
+            "start", root, story=story, force=force, agent_teams=agent_teams,
+            blocked_by=list(blocked_by), manual=not automatic, then=list(then), queue=queue,
+            priority=priority, complexity=complexity,
+        )
+    )  # fmt: skip
+    return state_of(path_of(root))
+
+
+def start_next(root: Root) -> State:
+    """Begin the next story of the backlog.
+
+    Raises Refused (STORY_IN_PROGRESS, BACKLOG_EMPTY, BLOCKED, PAUSED).
+    """
+    accepted(verb("continue", root))
+    return state_of(path_of(root))
+
+
+def start_custom(
+    root: Root,
+    instruction: str,
+    *,
+    label: str | None = None,
+    agent_teams: bool = False,
+    automatic: bool = False,
+) -> State:
+    """Begin a custom task: `instruction` instead of a story. A story in flight is given back afterwards.
+
+    `label` is what the task is called; None: CUSTOM and a number. Raises Refused (STORY_IN_PROGRESS).
+    """
+    answer = verb(
+        "custom", root, text=instruction, label=label, agent_teams=agent_teams, manual=not automatic
+    )
+    accepted(answer)
+    return state_of(path_of(root))
+
+
+def dispatch(root: Root) -> DispatchResult:
+    """Take the prompt of the next step, which is yours to have done from then on (level 1).
+
+    Returns what the turn came to: the prompt, a gate, a wait, the end. Raises Refused (SUPERVISED at
+    level 2, where the daemon dispatches; NOT_INITIALIZED).
+    """
+    return dispatch_result(verb("dispatch", root))
+
+
+def apply_handoff(root: Root) -> Applied:
+    """Hear the hand-off that lies in `.ai/`, and return when its tests and post_check have ended.
+
+    Each hand-off counts once. One that cannot be read is of type `error`, and changes nothing.
+    """
+    return applied_result(verb("apply", root))
+
+
+def run_post_check(root: Root) -> Checked:
+    """Run the post_check of the current step, and note in STATE whether it passed. Raises Refused."""
+    return checked_result(verb("check", root))
+
+
+def approve_review(root: Root, note: str | None = None, *, story: str | None = None) -> State:
+    """Pass the human step; `note` goes into the next prompt. With `story`, only if it is that story's.
+
+    Raises Refused (WRONG_STEP, WRONG_STORY, INSIDE_EXECUTOR).
+    """
+    accepted(verb("approve", root, note=note, story=story))
+    return state_of(path_of(root))
+
+
+def reject_review(
+    root: Root, reason: Reason | str, note: str | None = None, *, story: str | None = None
+) -> State:
+    """Send the story back from the human step; the reason chooses to where, at the next dispatch.
+
+    With `story`, only if it is that story's. Raises Refused (WRONG_STEP, WRONG_STORY, BAD_ARGUMENT,
+    INSIDE_EXECUTOR).
+    """
+    accepted(verb("reject", root, reason=str(reason), note=note, story=story))
+    return state_of(path_of(root))
+
+
+def rollback(root: Root, step: str, *, force: bool = False) -> State:
+    """Go back to an earlier step. Raises Refused (INVALID_TARGET, ROLLBACK_FORWARD, NEEDS_FORCE)."""
+    accepted(verb("rollback", root, step=step, force=force))
+    return state_of(path_of(root))
+
+
+def reopen(root: Root, step: str, note: str | None = None) -> State:
+    """Take a story that is done up again at `step`.
+
+    Raises Refused (NOT_DONE, INVALID_TARGET, REOPEN_TO_DONE).
+    """
+    accepted(verb("reopen", root, step=step, note=note))
+    return state_of(path_of(root))
+
+
+# --- what only looks ---------------------------------------------------------------------------------
+def read_state(root: Root) -> State:
+    """Return STATE.json, near-misses normalised.
+
+    Raises Refused (NOT_INITIALIZED), InvalidFile, StoreError.
+    """
+    return project_status.state_of(path_of(root))
+
+
+def peek(root: Root) -> Peek:
+    """Return what the next turn would do, with its prompt where it would dispatch. Changes nothing.
+
+    A project that is not supervised is not supervised for that: the answer is what its files lead to.
+    Raises HandoffdError, among others NotFound for a folder that has no STATE.json and is not supervised.
+    """
+    return peek_result(peeked(root))
+
+
+def detect_framework(root: Root) -> Framework:
+    """Return which files of the protocol there are, and the level (0, 1, 2) that follows."""
+    return framework.detect_framework(path_of(root))
+
+
+def query_project_status(root: Root) -> ProjectStatus:
+    """Return where a project stands; status `not_initialized` without a STATE.json."""
+    return project_status.query_project_status(path_of(root))
+
+
+def list_projects(folder: Root) -> tuple[ListedProject, ...]:
+    """Return the projects in a folder, by name. Raises NotFound when it is none."""
+    return workspace.list_projects(path_of(folder))
+
+
+def check_prerequisites(root: Root) -> PrerequisiteCheck:
+    """Return which files the current step wants to read and cannot, and the step that would make them."""
+    return prerequisites.check_prerequisites(path_of(root))
+
+
+def review(root: Root, language: Language | None = None) -> SessionPrompt:
+    """Return the prompt for a health check of any project, the richer the more of the protocol it has."""
+    return sessions.review(path_of(root), language)
+
+
+def triage(root: Root, language: Language | None = None) -> SessionPrompt:
+    """Return the prompt that makes a plan of MEMORY's open issues. Raises Refused (NO_MEMORY, NO_ISSUES)."""
+    return sessions.triage(path_of(root), language)
+
+
+# --- text as in a chat -------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What became of a message."""
+
+    action: str
+    """`query`, `dispatched`, `approved`, `noted`, `error` and so on; docs/chat.md has all of them."""
+    report: str
+    """What to tell the person, in the language of the message."""
+    project: str | None
+    """The root of the project that was meant."""
+    intent: dict[str, Any]
+    """What was understood; see `Intent`."""
+    result: dict[str, Any] | None
+    """The answer of the verb or read behind it; of a dispatch with its `prompt` and `caller_instruction`."""
+
+
+def auto(root: Root, text: str, language: Language | None = None) -> Reply:
+    """Do what a message means, by rules alone: answer a question, give a verb, start a task.
+
+    Free text never opens a gate. What cannot be done is a reply, too (action `error`, or `unclear`).
+    """
+    answer = say(place(), path_of(root), text, language).json
+    return Reply(
+        action=answer["action"], report=answer["report"], project=answer.get("project"),
+        intent=answer["intent"], result=answer.get("result"),
+    )  # fmt: skip
+
+
+# --- how the daemon is asked ------------------------------------------------------------------------
+Root = str | os.PathLike[str]
+"""A project's folder; a relative one is taken from where the process is."""
+
+
+def path_of(root: Root) -> str:
+    """Return the absolute path of a project's folder."""
+    return os.path.abspath(os.path.expanduser(os.fspath(root)))
+
+
+def place() -> Place:
+    """Return where the daemon is looked for: where the command line does."""
+    return Place(config=os.environ.get("HANDOFFD_CONFIG"), environ=os.environ)
+
+
+def verb(name: str, root: Root, /, **arguments: Any) -> Json:
+    """Return what became of a verb; arguments that are None are left out. Raises HandoffdError.
+
+    A folder with a STATE.json that is not supervised yet is added for it, at level 1.
+    """
+    given = {key: value for key, value in arguments.items() if value is not None}
+    path = path_of(root)
+    try:
+        return give(place(), name, path, given).json
+    except NotFound:
+        if not _has_state(path):
+            raise
+    give(place(), "add", path, {})
+    return give(place(), name, path, given).json
+
+
+def peeked(root: Root) -> Json:
+    """Return what the next turn of a project would do; of one that is not supervised, by its files.
+
+    Raises HandoffdError.
+    """
+    at, path = place(), path_of(root)
+    try:
+        return either(
+            at,
+            lambda client: client.get("/v1/peek", project=path),
+            lambda: offline.alone(at.settings(), lambda service: service.peek(path)),
+        ).json
+    except NotFound:
+        if not _has_state(path):
+            raise
+    return peeking.peek(path, at.settings().language)
+
+
+def _has_state(path: str) -> bool:
+    """Return whether a folder has a STATE.json. Raises InvalidFile for one that means nothing, StoreError."""
+    return os.path.isdir(path) and parsed_state(path) is not None
