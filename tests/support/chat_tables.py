@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.support.markdown import table
 
-from handoffd.protocol.intents import KINDS, Kind, classify
+from handoffd.chat.intents import KINDS, Kind, classify
 
 _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "start_story": (

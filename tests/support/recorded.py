@@ -18,9 +18,9 @@ from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record
-from handoffd.protocol.document import render_state
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Reason
+from handoffd.protocol.state_file import render_state
 
 SHOP = TrackKey("/srv/shop")
 BLOG = TrackKey("/srv/blog")

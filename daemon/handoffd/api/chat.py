@@ -1,6 +1,6 @@
 """Messages from a chat: text in; what it means, what became of it and a report in words out.
 
-The text is understood by rules (`protocol/intents.py`); what follows is a verb or a read like any
+The text is understood by rules (`chat/intents.py`); what follows is a verb or a read like any
 other, with the same guard: an agent that writes into its own chat approves nothing. Whatever goes
 wrong, the answer tells what was understood and what to type instead.
 """
@@ -14,15 +14,15 @@ from typing import Any, Final
 from handoffd.api.chat_target import Found, Places, Spoken, project_missing
 from handoffd.api.events import Json
 from handoffd.api.service import Caller, Service
+from handoffd.chat.intents import READING, Intent, Kind, classify, settled
 from handoffd.chat.news import news, was_measured
+from handoffd.chat.questions import Topic, begins_with_work
 from handoffd.chat.replies import Report
+from handoffd.chat.text import folded, is_chinese
 from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.commands import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.inspection.papers import Subject
-from handoffd.protocol.chattext import folded, is_chinese
-from handoffd.protocol.intents import READING, Intent, Kind, classify, settled
-from handoffd.protocol.questions import Topic, begins_with_work
 from handoffd.protocol.rules import Language
 from handoffd.protocol.story import same_story
 

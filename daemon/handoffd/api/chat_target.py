@@ -18,10 +18,10 @@ from shlex import join, quote
 from typing import Final
 
 from handoffd.api.service import Service
+from handoffd.chat.addressing import Directed, directed
+from handoffd.chat.intents import Intent, Kind
+from handoffd.chat.text import cleaned
 from handoffd.errors import NotFound, Refused
-from handoffd.protocol.addressing import Directed, directed
-from handoffd.protocol.chattext import cleaned
-from handoffd.protocol.intents import Intent, Kind
 
 _BEGINNING: Final[frozenset[Kind]] = frozenset({"start_story", "start_custom", "init"})
 """The intents that supervise a new folder."""

@@ -38,8 +38,8 @@ from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
-from handoffd.protocol.document import render_state
 from handoffd.protocol.rules import Language
+from handoffd.protocol.state_file import render_state
 
 _RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
 

@@ -1,8 +1,11 @@
-"""What people in a chat are told: short texts in their language, made from plain JSON and templates.
+"""Messages in a chat: what one means and which project it is about, and what people are told there.
 
-`replies` answers a message, `status_text` says where projects are, `news` what happened. It relies on the
-sentences of `config/reports/` and on the JSON of verbs and reads, and on nothing that acts.
+`intents` reads a message by rules alone, in English and Chinese: what holds back first (`restraints`),
+then questions, then `commands`, then work; `addressing` finds the project that it names. `replies`
+answers a message, `status_text` says where projects are, `news` what happened: short texts made from the
+JSON of verbs and reads and the sentences of `config/reports/`.
 
-It must never decide what a message means or do what it asks for, and put nothing of a project or an agent
-into a text that is not one short line of printable characters.
+It relies on `protocol` and on the names and JSON it is given. It must never act, ask a model, or do what
+a message asks for: the same message always means the same, and free text is never consent. Nothing of a
+project or an agent comes into a text that is not one short line of printable characters.
 """

@@ -7,6 +7,7 @@ is one of docs/protocol.md and whose `hint` is a command for a person.
 Everything here can be imported from `handoffd` itself: `from handoffd import dispatch`.
 """
 
+from handoffd.chat.intents import Intent, classify
 from handoffd.engine.views import Peek
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 from handoffd.inspection.checklist import generate_checklist
@@ -62,11 +63,10 @@ from handoffd.library.results import (
     NeedsHuman,
     TimedOut,
 )
-from handoffd.protocol.document import ParsedState
 from handoffd.protocol.handoff import Handoff
-from handoffd.protocol.intents import Intent, classify
 from handoffd.protocol.rules import Rule, TeamRole
 from handoffd.protocol.state import Reason, State, Status
+from handoffd.protocol.state_file import ParsedState
 
 __all__ = [
     "AlreadyRunning",

@@ -22,12 +22,12 @@ from handoffd.files import projection
 from handoffd.files.rooted import read_project_file
 from handoffd.inspection.own_files import book_of, settings_of, shipped_layers, table_of, templates_for
 from handoffd.library.project import Root, path_of
-from handoffd.protocol.document import STATE_FILE, ParsedState, parse_state, render_state
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE, Found, Handoff, Malformed
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.reading import HandoffTexts, read_claims
 from handoffd.protocol.rules import DONE, Complexity, Language, Rule, RuleBook, TeamRole
 from handoffd.protocol.state import Reason, State, near_reason
+from handoffd.protocol.state_file import STATE_FILE, ParsedState, parse_state, render_state
 from handoffd.protocol.story import check_story_id, expand
 from handoffd.supervise.prompting import prompt_context
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from handoffd.api.service import Caller
 from handoffd.api.verbs import VERBS, Parameter, VerbSpec
+from handoffd.chat.addressing import directed
+from handoffd.chat.intents import READING
 from handoffd.engine.commands import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
 from handoffd.errors import NotFound, Refused
 from handoffd.mcp.resources import roster
 from handoffd.mcp.tool import DATA, PROJECT, Json, Offer, project_of, schema_of, takes
-from handoffd.protocol.addressing import directed
-from handoffd.protocol.intents import READING
 
 ADDS: Final = frozenset(
     {

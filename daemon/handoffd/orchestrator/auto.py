@@ -1,6 +1,6 @@
 """`auto`: a message in, what it asks for done, JSON out.
 
-What a message means is `protocol/intents.py`'s to say, and what follows is what the verb of that name
+What a message means is `chat/intents.py`'s to say, and what follows is what the verb of that name
 does. The reference calls results by `action` here, and leaves out what it does not know.
 """
 
@@ -16,7 +16,7 @@ from handoffd.orchestrator.engine_access import Door, Json, without_state
 from handoffd.orchestrator.reads import BadState, NoState, framework, listed, no_folder, queried, read_state
 
 if TYPE_CHECKING:
-    from handoffd.protocol.intents import Intent
+    from handoffd.chat.intents import Intent
 
 
 _CHARACTERS: Final = 2000
@@ -50,7 +50,7 @@ def auto(words: Words, environ: Mapping[str, str]) -> Said:
 
 def answered(root: str, message: str, environ: Mapping[str, str]) -> Json:
     """Return what came of a message about the project at `root`."""
-    from handoffd.protocol.intents import classify, settled
+    from handoffd.chat.intents import classify, settled
 
     meant = classify(message)
     place = _place_of(root, meant.project)

@@ -2,7 +2,7 @@
 
 Agents write these files, so the form is taken generously (byte order marks, CRLF, blank lines or a
 code fence before the front matter, control characters) and only the form: what the values mean is
-`claim.py`'s business.
+`reading.py`'s business.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from handoffd.errors import InvalidFile, Problem
-from handoffd.protocol.flatyaml import read_flat
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE
-from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load
+from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load, read_flat
 
 _NOT_IN_YAML = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -3,6 +3,9 @@
 The texts come in as arguments, lowest layer first: the shipped table, a preset, the project's
 `.ai/step-rules.yaml`. The last is written where agents work, so a change of what runs commands, opens
 gates, routes, limits or confines is held back until a person has trusted it; see `merge_trusted`.
+
+Each check names the file that set the offending value. Where several values together are wrong (a circle
+of passes) that is the value set by the topmost layer, since the table below it was sound.
 """
 
 from __future__ import annotations
@@ -12,21 +15,24 @@ from types import MappingProxyType
 from typing import Any
 
 from handoffd.errors import InvalidFile, Problem
-from handoffd.protocol.rule_checks import check_merged
 from handoffd.protocol.rule_merge import Key, Layer, Merged, Setting, merge_layers
-from handoffd.protocol.rules import Pipeline, Rule, RuleBook
-
-__all__ = ["Layer", "Setting", "build_rulebook", "explain", "merge_trusted", "sensitive_view"]
+from handoffd.protocol.rules import DONE, Pipeline, Rule, RuleBook
 
 INSENSITIVE = frozenset({"display_name", "claude_reads", "session", "step_instruction"})
 """Keys of a step that take effect without trust; every other key, also a future one, is held."""
 
+
 MAX_PROBLEMS = 50
 """So many are listed; the rest is counted."""
 
+REQUIRED_PIPELINES = ("story", "custom")
+
 _HINT = "correct the file; until then the last valid table stays in force"
 
+_NOTHING = object()
 
+
+# --- from layers to a table ---------------------------------------------------------------------------
 def build_rulebook(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> RuleBook:
     """Return the table that `layers`, lowest first, make together.
 
@@ -50,30 +56,6 @@ def explain(layers: Sequence[Layer], *, instructed: Collection[str] = ()) -> tup
             for key in model.model_fields:
                 settings += _explained(merged, (kind, name, key))
     return tuple(settings)
-
-
-def sensitive_view(rulebook: RuleBook) -> Mapping[str, object]:
-    """Return what needs trust, by dotted key: commands, gates, targets, limits, write scopes.
-
-    Two tables with equal views differ in nothing that needs trust. Values are plain data.
-    """
-    view: dict[str, object] = {}
-    for name, rule in rulebook.steps.items():
-        values = rule.model_dump(mode="json", exclude=set(INSENSITIVE))
-        view.update(_flat(f"steps.{name}", values))
-    for name, pipeline in rulebook.pipelines.items():
-        view.update(_flat(f"pipelines.{name}", pipeline.model_dump(mode="json")))
-    return MappingProxyType(view)
-
-
-def merge_trusted(new: RuleBook, trusted: RuleBook) -> tuple[RuleBook, tuple[str, ...]]:
-    """Return `new` with everything that needs trust as in `trusted`, and the dotted keys held back.
-
-    Added steps and pipelines are left out, removed ones stay. The result is valid: every route of it
-    is one of `trusted`.
-    """
-    steps = {name: _held_rule(new.steps.get(name), rule) for name, rule in trusted.steps.items()}
-    return RuleBook(steps=steps, pipelines=trusted.pipelines), tuple(_held_keys(new, trusted))
 
 
 def _valid(layers: Sequence[Layer], instructed: Collection[str]) -> Merged:
@@ -137,6 +119,132 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, object]]:
         yield prefix, value
 
 
+# --- what cannot be seen from one value: whether the parts make pipelines that end --------------------
+def check_merged(merged: Merged, instructed: Collection[str]) -> Iterator[Problem]:
+    """Return the problems of the table as a whole.
+
+    `instructed` names the steps beyond those of the first layer that have an instruction template.
+    """
+    for step in merged.members("steps"):
+        yield from _missing(merged, step)
+        yield from _unknown_targets(merged, step)
+        yield from _without_instruction(merged, step, instructed)
+    yield from _pass_circles(merged)
+    yield from _pipelines(merged)
+
+
+def _missing(merged: Merged, step: str) -> Iterator[Problem]:
+    place = merged.named["steps", step]
+    for key in ((*place.key, "next_on_pass"), (*place.key, "on_fail", "default")):
+        if key not in merged.settings and not merged.is_spoiled(key):
+            yield place.problem(f"the step has no {'.'.join(key[2:])}")
+
+
+def _unknown_targets(merged: Merged, step: str) -> Iterator[Problem]:
+    steps = merged.members("steps")
+    passing = merged.settings.get(("steps", step, "next_on_pass"))
+    if passing is not None and passing.value != DONE and not _exists(merged, passing):
+        yield passing.problem(f"there is no step {passing.value!r}", (*steps, DONE))
+    for setting in merged.below("steps", step, "on_fail"):
+        if setting.value == DONE:
+            yield setting.problem("a failed step cannot lead to done", steps)
+        elif setting.value is not None and not _exists(merged, setting):
+            yield setting.problem(f"there is no step {setting.value!r}", steps)
+
+
+def _exists(merged: Merged, target: Setting) -> bool:
+    """Tell whether a target exists, if only under a name that has been reported already."""
+    return ("steps", target.value) in merged.named
+
+
+def _without_instruction(merged: Merged, step: str, instructed: Collection[str]) -> Iterator[Problem]:
+    place = merged.named["steps", step]
+    told = place.layer == 0 or step in instructed or any(merged.below("steps", step, "step_instruction"))
+    human = merged.value("steps", step, "requires_human") is True
+    if not (told or human or merged.is_spoiled((*place.key, "step_instruction"))):
+        yield place.problem("a step that no person does needs a step_instruction")
+
+
+def _pass_circles(merged: Merged) -> Iterator[Problem]:
+    settled: set[str] = set()
+    for start in merged.members("steps"):
+        walk: list[str] = []
+        step: object = start
+        while isinstance(step, str) and step not in settled and step not in walk:
+            walk.append(step)
+            step = merged.value("steps", step, "next_on_pass")
+        if isinstance(step, str) and step in walk:
+            circle = walk[walk.index(step) :]
+            links = [merged.settings["steps", name, "next_on_pass"] for name in circle]
+            culprit = max(links, key=lambda link: link.layer)
+            yield culprit.problem(f"{' → '.join((*circle, circle[0]))} never reaches done")
+        settled.update(walk)
+
+
+def _pipelines(merged: Merged) -> Iterator[Problem]:
+    names = merged.members("pipelines")
+    for name in REQUIRED_PIPELINES:
+        if name not in names and not merged.is_spoiled(("pipelines", name)):
+            yield Problem(file=_bottom(merged), key=f"pipelines.{name}", message="this pipeline must exist")
+    for name in names:
+        first = merged.settings.get(("pipelines", name, "first"))
+        bootstrap = merged.settings.get(("pipelines", name, "bootstrap"))
+        if first is None:
+            if not merged.is_spoiled(("pipelines", name, "first")):
+                yield merged.named["pipelines", name].problem("the pipeline has no first step")
+            continue
+        yield from _entries(merged, first, bootstrap)
+
+
+def _entries(merged: Merged, first: Setting, bootstrap: Setting | None) -> Iterator[Problem]:
+    steps = merged.members("steps")
+    entries = [first] if bootstrap is None or bootstrap.value is None else [first, bootstrap]
+    unknown = [entry for entry in entries if not _exists(merged, entry)]
+    for entry in unknown:
+        yield entry.problem(f"there is no step {entry.value!r}", steps)
+    if not unknown and len(entries) == 2 and not _leads_to(merged, entries[1].value, first.value):
+        topmost = max(entries, key=lambda entry: entry.layer)
+        yield topmost.problem(f"passing {entries[1].value} must lead to the first step, {first.value}")
+
+
+def _leads_to(merged: Merged, step: object, goal: object) -> bool:
+    seen: set[object] = set()
+    while isinstance(step, str) and step != goal and step not in seen:
+        seen.add(step)
+        step = merged.value("steps", step, "next_on_pass")
+    return step == goal
+
+
+def _bottom(merged: Merged) -> str:
+    layers = sorted(merged.named.values(), key=lambda place: place.layer)
+    return layers[0].file or "(built in)" if layers else "(built in)"
+
+
+# --- what of an edited table needs a person's trust ---------------------------------------------------
+def sensitive_view(rulebook: RuleBook) -> Mapping[str, object]:
+    """Return what needs trust, by dotted key: commands, gates, targets, limits, write scopes.
+
+    Two tables with equal views differ in nothing that needs trust. Values are plain data.
+    """
+    view: dict[str, object] = {}
+    for name, rule in rulebook.steps.items():
+        values = rule.model_dump(mode="json", exclude=set(INSENSITIVE))
+        view.update(_flat(f"steps.{name}", values))
+    for name, pipeline in rulebook.pipelines.items():
+        view.update(_flat(f"pipelines.{name}", pipeline.model_dump(mode="json")))
+    return MappingProxyType(view)
+
+
+def merge_trusted(new: RuleBook, trusted: RuleBook) -> tuple[RuleBook, tuple[str, ...]]:
+    """Return `new` with everything that needs trust as in `trusted`, and the dotted keys held back.
+
+    Added steps and pipelines are left out, removed ones stay. The result is valid: every route of it
+    is one of `trusted`.
+    """
+    steps = {name: _held_rule(new.steps.get(name), rule) for name, rule in trusted.steps.items()}
+    return RuleBook(steps=steps, pipelines=trusted.pipelines), tuple(_held_keys(new, trusted))
+
+
 def _held_rule(new: Rule | None, trusted: Rule) -> Rule:
     if new is None:
         return trusted
@@ -155,6 +263,3 @@ def _held_keys(new: RuleBook, trusted: RuleBook) -> Iterator[str]:
         member = ".".join(key.split(".")[:2])
         if member in known & wanted and theirs.get(key, _NOTHING) != ours.get(key, _NOTHING):
             yield key
-
-
-_NOTHING = object()

@@ -21,11 +21,11 @@ from handoffd.engine.track import Dispatch, Track
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.files.projection import Seen, read_state
 from handoffd.inspection.finished import finished_before
-from handoffd.protocol.document import parse_state
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
+from handoffd.protocol.state_file import parse_state
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.preparing import dispatch_id
 from handoffd.supervise.project_files import ProjectFiles

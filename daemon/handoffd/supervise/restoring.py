@@ -32,8 +32,8 @@ from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.backup import Progress, discard, exchange, inspect_backup, made_ready
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record, StoredTrack
-from handoffd.protocol.document import render_state
 from handoffd.protocol.rulebook import build_rulebook
+from handoffd.protocol.state_file import render_state
 from handoffd.settings.model import Settings
 
 EXECUTORS_RUN = "EXECUTORS_RUN"

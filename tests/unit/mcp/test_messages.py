@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.support.controlled import Controlled
 
+from handoffd.chat.intents import DISPATCHING, KINDS
 from handoffd.engine.requests import Approved, Noted, Started
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account
 from handoffd.errors import NotFound, Refused
 from handoffd.mcp.verbs import UNGUARDED, message_offer
-from handoffd.protocol.intents import DISPATCHING, KINDS
 
 
 def _send(runtime: Path, text: str, *, approvals: bool = False, **given: Any) -> Answer:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.protocol.claim import (
+from handoffd.protocol.handoff_text import handoff_pieces, result_pieces
+from handoffd.protocol.reading import (
     MAX_ITEMS,
     MAX_SUMMARY_CHARACTERS,
     Claim,
     claim_of_handoff,
     claim_of_result,
 )
-from handoffd.protocol.handoff_text import handoff_pieces, result_pieces
 from handoffd.protocol.state import Reason, Status, TestCounts
 
 

@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handoffd.errors import InvalidFile
-from handoffd.protocol.flatyaml import MAX_CHARACTERS, read_flat
-from handoffd.protocol.yamltext import YamlText, load
+from handoffd.protocol.yamltext import MAX_CHARACTERS, YamlText, load, read_flat
 
 FRONT = """\
 story: US-013

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from handoffd.errors import Problem
-from handoffd.protocol.rule_checks import check_merged
 from handoffd.protocol.rule_merge import Layer, merge_layers
+from handoffd.protocol.rulebook import check_merged
 
 BASE = """\
 steps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.protocol.rule_shapes import RULEBOOK, Family, Leaf, Table, Wrong, wrong_name, wrong_path
+from handoffd.protocol.rule_merge import RULEBOOK, Family, Leaf, Table, Wrong, wrong_name, wrong_path
 
 
 def _executors(value: object) -> Wrong | None:

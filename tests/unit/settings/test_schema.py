@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.support.generate import ROOT, drifted, main
 
-from handoffd.protocol.document import render_state
 from handoffd.protocol.handoff import FrontMatter
-from handoffd.protocol.rule_shapes import RULEBOOK, Family, Table
+from handoffd.protocol.rule_merge import RULEBOOK, Family, Table
 from handoffd.protocol.state import Reason, State, Status
+from handoffd.protocol.state_file import render_state
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.settings.schema import schemas
 

@@ -20,8 +20,8 @@ from handoffd.execute.runner import proc
 from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.files.projection import write_state
 from handoffd.journal.backup import back_up, inspect
-from handoffd.protocol.document import render_state
 from handoffd.protocol.state import Status
+from handoffd.protocol.state_file import render_state
 from handoffd.settings.model import Settings
 from handoffd.supervise.restoring import Request, Restoration, restore
 

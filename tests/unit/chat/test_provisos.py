@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.protocol.provisos import has_refusing_sign, takes_back, turns_round
+from handoffd.chat.restraints import has_refusing_sign, takes_back, turns_round
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
+from handoffd.chat import commands, questions, restraints
+from handoffd.chat.commands import STEPS_IN_CHINESE, Command, Said
+from handoffd.chat.project_names import named_project
+from handoffd.chat.questions import Asks, Topic
+from handoffd.chat.restraints import CC, forbids_agent, leaves_nothing_to_do, remarks_on_agent, restraint
+from handoffd.chat.text import bare, cleaned, evened, folded, narrow, trimmed
 from handoffd.errors import Refused
-from handoffd.protocol import phrases, provisos, questions
-from handoffd.protocol.chattext import bare, cleaned, evened, folded, narrow, trimmed
-from handoffd.protocol.phrases import STEPS_IN_CHINESE, Command, Said
-from handoffd.protocol.project_names import named_project
-from handoffd.protocol.questions import Asks, Topic
-from handoffd.protocol.restraints import (
-    CC,
-    forbids_agent,
-    leaves_nothing_to_do,
-    remarks_on_agent,
-    restraint,
-)
 from handoffd.protocol.state import Reason, canonical_step
 from handoffd.protocol.story import check_story_id
 
@@ -138,16 +132,16 @@ def _classified(message: str, whole: str) -> Intent:
         return held
     if _MENTION.search(core) and (intent := _for_an_agent(message, core)) is not None:
         return intent
-    found = phrases.said(core) if len(core) <= _LONGEST_COMMAND else None
+    found = commands.said(core) if len(core) <= _LONGEST_COMMAND else None
     if found is None and (intent := _of_a_project(message, core)) is not None:
         return intent
-    read = phrases.said(core.rstrip("? ")) if found is None and len(core) <= _SMALL_TALK else found
+    read = commands.said(core.rstrip("? ")) if found is None and len(core) <= _SMALL_TALK else found
     if read is not None and read.command in {"list", "detect"}:
         return Intent(kind=read.command, text=message)
     asks = questions.asks(whole)
     if asks == "clearly":
         return _question(message, core)
-    if found is not None and found.command == "approve" and provisos.has_refusing_sign(message):
+    if found is not None and found.command == "approve" and restraints.has_refusing_sign(message):
         return Intent(kind="unclear", text=message, near="approve")
     return _commanded(message, core, found) if found is not None else _free(message, whole, asks)
 
@@ -158,13 +152,13 @@ def _free(message: str, whole: str, asks: Asks | None) -> Intent:
     short = len(core) <= _SMALL_TALK
     if (command := questions.names_command(core)) is not None:
         return Intent(kind="unclear", text=message, command=command)
-    told = phrases.work_for_an_agent(core) if short else None
+    told = commands.work_for_an_agent(core) if short else None
     if told is not None and told.command == "start_story":
         return _commanded(message, core, told)
     said_nothing = short and _NOTHING_SAID.match(core) is not None
-    if short and not said_nothing and (phrases.names_no_task(core) or questions.names_no_object(core)):
+    if short and not said_nothing and (commands.names_no_task(core) or questions.names_no_object(core)):
         return Intent(kind="unclear", text=message, near="start_custom")
-    near = None if questions.begins_with_work(whole) else phrases.near(core[:_LONGEST_COMMAND])
+    near = None if questions.begins_with_work(whole) else commands.near(core[:_LONGEST_COMMAND])
     if near is None and short and _says_more_of_a_story(core):
         near = "start_story"
     if asks == "perhaps" and near is None:
@@ -195,7 +189,7 @@ def _held_back(message: str, core: str, *, told: bool = False) -> Intent | None:
         case "stop":
             return Intent(kind="pause", text=message)
         case "wait":
-            near = phrases.near(core)
+            near = commands.near(core)
             decided = near in {"approve", "reject"}
             return Intent(kind="unclear", text=message, near=near if decided else "pause")
     return None
@@ -210,7 +204,7 @@ def _of_a_project(message: str, core: str) -> Intent | None:
     name = narrow(named.name_in(written) or "") or None
     match named.how:
         case "opened":
-            if name is not None and (phrases.is_step(folded(name)) or questions.asks(folded(name))):
+            if name is not None and (commands.is_step(folded(name)) or questions.asks(folded(name))):
                 return None  # `go back to impl`, `show the project status`
             kind: Kind = "list" if name is None else "query"
             return Intent(kind=kind, text=message, topic=None if name is None else "status", project=name)
@@ -219,7 +213,7 @@ def _of_a_project(message: str, core: str) -> Intent | None:
         case "made":
             return Intent(kind="init", text=message, project=name)
         case "going_on":
-            of_step = phrases.is_step(folded(name or ""))
+            of_step = commands.is_step(folded(name or ""))
             return Intent(kind="continue", text=message, project=None if of_step else name)
         case "to_make":
             return replace(_task(message, core, message), project=name)
@@ -247,17 +241,17 @@ def _for_an_agent(message: str, core: str) -> Intent | None:
     if (held := _held_back(message, rest, told=True)) is not None:
         return held
     if len(rest) <= _SMALL_TALK:
-        told = phrases.work_for_an_agent(rest) or phrases.said(rest)
+        told = commands.work_for_an_agent(rest) or commands.said(rest)
         if told is not None and told.command == "start_story":
             return replace(_commanded(message, rest, told), addressed=True)
         if told is not None and told.command in {"continue", "retry"}:
             return Intent(kind=told.command, text=message, story=_story_of(told), addressed=True)
         if told is not None and told.command not in {"review", "triage", "reopen", "note"}:
             return Intent(kind="unclear", text=message, near=told.command, addressed=True)
-        if (decision := phrases.begun_decision(rest)) is not None:
+        if (decision := commands.begun_decision(rest)) is not None:
             return Intent(kind="unclear", text=message, near=decision, addressed=True)
         if (
-            phrases.names_no_task(rest)
+            commands.names_no_task(rest)
             or _NOTHING_SAID.match(rest)
             or _ONE_WORD.fullmatch(rest)
             or not any(sign.isalnum() for sign in rest)
@@ -290,7 +284,7 @@ def _question(message: str, core: str) -> Intent:
 
 
 def _task(message: str, core: str, instruction: str) -> Intent:
-    teams = phrases.wants_team(core)
+    teams = commands.wants_team(core)
     return Intent(kind="start_custom", text=message, instruction=instruction, agent_teams=teams)
 
 
@@ -303,7 +297,7 @@ def _commanded(message: str, core: str, found: Said) -> Intent:
     intent = Intent(kind=found.command, text=message, story=story, note=note, sure=not found.loose)
     match found.command:
         case "start_story":
-            return replace(intent, agent_teams=phrases.wants_team(core))
+            return replace(intent, agent_teams=commands.wants_team(core))
         case "reopen":
             step = found.step and (STEPS_IN_CHINESE.get(found.step) or canonical_step(found.step))
             return replace(intent, step=step or None)
@@ -332,6 +326,6 @@ def _note(message: str, core: str, found: Said) -> str | None:
 def _rejection(intent: Intent) -> Intent:
     """Return a rejection with the reason that its note gives; a clarification, if it gives none."""
     note = intent.note or ""
-    reason, end = phrases.reason_in(folded(note))
+    reason, end = commands.reason_in(folded(note))
     rest = note[end:].lstrip(" :,.;：，。；、-–—")
     return replace(intent, reason=Reason(reason or "needs_clarification"), note=rest or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoffd.protocol.chattext import cleaned, folded, is_chinese, trimmed
+from handoffd.chat.text import cleaned, folded, is_chinese, trimmed
 
 
 def test_what_nobody_sees_is_gone() -> None:

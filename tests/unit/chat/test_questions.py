@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
+from handoffd.chat.intents import DISPATCHING, classify
+from handoffd.chat.questions import asks, begins_with_work, has_mark, names_command, topic
 from handoffd.cli.main import cli
-from handoffd.protocol.intents import DISPATCHING, classify
-from handoffd.protocol.questions import asks, begins_with_work, has_mark, names_command, topic
 
 
 @pytest.mark.parametrize(

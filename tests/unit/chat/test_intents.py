@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handoffd.chat.intents import DISPATCHING, KINDS, Intent, classify, settled
+from handoffd.chat.questions import begins_with_work
+from handoffd.chat.text import cleaned, folded, trimmed
 from handoffd.protocol import yamltext
-from handoffd.protocol.chattext import cleaned, folded, trimmed
-from handoffd.protocol.intents import DISPATCHING, KINDS, Intent, classify, settled
-from handoffd.protocol.questions import begins_with_work
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import is_story_id
 

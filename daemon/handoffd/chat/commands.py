@@ -1,6 +1,6 @@
 """The commands that can be given in a message, as people say them in English and Chinese.
 
-A phrase is a pattern for folded text (`chattext.folded`). It stands for its command only as a whole
+A phrase is a pattern for folded text (`text.folded`). It stands for its command only as a whole
 message, with what politeness, the thing it is about and a note may put around it: that is what keeps
 `approve the login page's design with Kim` from opening a gate.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from handoffd.protocol import provisos
+from handoffd.chat import restraints
 from handoffd.protocol.state import canonical_step
 
 Command = Literal[
@@ -305,7 +305,7 @@ def _takes_back(match: re.Match[str]) -> bool:
     parts = [found.get("note"), found.get("loose")]
     if (step := found.get("step")) is not None:
         parts += [step, found.get("rest") if _is_step(step) else None]
-    return any(provisos.takes_back(part) for part in parts if part)
+    return any(restraints.takes_back(part) for part in parts if part)
 
 
 def _is_step(word: str) -> bool:
@@ -347,7 +347,7 @@ def _consent(text: str) -> Said | None:
         match = _PRAISED.match(text)
         return None if match is None else Said("approve", match["story"], note_at=match.start("praise"))
     at = max(match.start("note"), match.start("loose"))
-    if at >= 0 and provisos.takes_back(text[at:]):
+    if at >= 0 and restraints.takes_back(text[at:]):
         return None  # consent that depends on something is none yet
     return Said("approve", match["story"], note_at=at)
 
@@ -363,7 +363,7 @@ def _refusal(text: str) -> Said | None:
     if noted is None:
         return Said("reject", match["story"], note_at=at) if _REASON_FIRST.match(rest) else None
     where = max(noted.start("note"), noted.start("loose"))
-    if provisos.turns_round(rest[where:], loose=noted["loose"] is not None):
+    if restraints.turns_round(rest[where:], loose=noted["loose"] is not None):
         return None
     return Said("reject", match["story"], note_at=at + where)
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from handoffd.protocol.phrases import (
+from handoffd.chat.commands import (
     STEPS_IN_CHINESE,
     Command,
     Said,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoffd.protocol.chattext import cleaned, folded, trimmed
-from handoffd.protocol.project_names import compares, named_project
+from handoffd.chat.project_names import compares, named_project
+from handoffd.chat.text import cleaned, folded, trimmed
 
 
 def named(text: str) -> tuple[str, str | None] | None:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from handoffd.protocol.chattext import bare, cleaned, evened, folded, plainly, trimmed
-from handoffd.protocol.intents import Intent, classify
-from handoffd.protocol.project_names import ONLY_OPEN, compares
+from handoffd.chat.intents import Intent, classify
+from handoffd.chat.project_names import ONLY_OPEN, compares
+from handoffd.chat.text import bare, cleaned, evened, folded, plainly, trimmed
 
 _SWITCH: Final = (
     rf"(?:{ONLY_OPEN}|switch|change to|load|use|切|換|進|載入)?\s*(?:(?:the|my)\s+|我們?的\s*)?"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handoffd.chat.addressing import directed
+from handoffd.chat.intents import classify
 from handoffd.protocol import yamltext
-from handoffd.protocol.addressing import directed
-from handoffd.protocol.intents import classify
 
 PHRASES = Path(__file__).parents[2] / "data" / "chat" / "phrases.yaml"
 SAID = [

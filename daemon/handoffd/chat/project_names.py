@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from handoffd.protocol.questions import asks
+from handoffd.chat.questions import asks
 
 _POLITE: Final = (
     r"^(?:(?:please|pls|plz|ok|okay|now|then|hey|hi|can you|could you|let's"

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoffd.protocol.chattext import cleaned, folded, trimmed
-from handoffd.protocol.intents import DISPATCHING, classify
-from handoffd.protocol.restraints import (
-    forbids_agent,
-    leaves_nothing_to_do,
-    remarks_on_agent,
-    restraint,
-)
+from handoffd.chat.intents import DISPATCHING, classify
+from handoffd.chat.restraints import forbids_agent, leaves_nothing_to_do, remarks_on_agent, restraint
+from handoffd.chat.text import cleaned, folded, trimmed
 
 STOPS = [
     *(

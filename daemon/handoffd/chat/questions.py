@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
-from handoffd.protocol.chattext import bare
+from handoffd.chat.text import bare
 
 Asks = Literal["clearly", "perhaps"]
 """`perhaps`: something is named that can be asked about, in a message that says more than that."""
