@@ -112,7 +112,7 @@ def _refusal(scope: Scope, lines: Sequence[str]) -> int | None:
     """
     if not scope.machine.systemd.is_dir():
         return None
-    account = ["--user"] if scope.account is None else [f"--property=User={scope.account.pw_name}"]
+    account = ["--user"] if scope.account is None else [f"--property=User={scope.account}"]
     properties = [f"--property={line}" for line in lines]
     how = ("--quiet", "--no-ask-password", "--wait", "--collect")
     code = scope.commands.run(("systemd-run", *how, *account, *properties, "true")).code

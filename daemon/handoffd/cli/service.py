@@ -17,7 +17,7 @@ import click
 
 from handoffd.cli import purging, service_files, service_plan, service_report, unitfiles
 from handoffd.cli.service_scope import Machine, Scope, enable_linger, lingers
-from handoffd.errors import NoDaemon, Refused
+from handoffd.errors import NoDaemon, NotFound, Refused
 
 
 def _scoped(command: Any) -> Any:
@@ -145,7 +145,14 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
     if system != (account is not None):
         raise click.UsageError("--system and --user ACCOUNT belong together; leave both out for yourself")
     machine = context.find_object(Machine) or Machine(environment=os.environ)
-    return Scope(account=unitfiles.find_account(account) if account else None, machine=machine)
+    scope = Scope(account=account, machine=machine)
+    if account is not None:
+        try:
+            unitfiles.find_account(account)
+        except NotFound:
+            if not scope.has_units:  # those of an account that is gone can be looked at and removed
+                raise
+    return scope
 
 
 # --- acting -------------------------------------------------------------------------------------

@@ -85,9 +85,10 @@ def _units(
         search = unitfiles.search_path(path or environment.get("PATH", os.defpath), installation.program)
         known = {**environment, "PATH": search}
         return unitfiles.user_units(scope.folder, installation, known)
-    unitfiles.require_usable_by(scope.account, installation)
-    search = unitfiles.search_path(path or unitfiles.account_path(scope.account), installation.program)
-    return unitfiles.system_units(scope.folder, installation, scope.account, search)
+    account = unitfiles.find_account(scope.account)
+    unitfiles.require_usable_by(account, installation)
+    search = unitfiles.search_path(path or unitfiles.account_path(account), installation.program)
+    return unitfiles.system_units(scope.folder, installation, account, search)
 
 
 def _start_commands(scope: Scope, files: Sequence[tuple[unitfiles.UnitFile, bool]]) -> tuple[Command, ...]:

@@ -16,8 +16,7 @@ _UNKNOWN_FROM = 2**63
 
 def heading(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
     """Return what every report starts with."""
-    account = None if scope.account is None else scope.account.pw_name
-    return {"form": scope.form, "account": account, "dry_run": dry_run, "state": str(scope.state)}
+    return {"form": scope.form, "account": scope.account, "dry_run": dry_run, "state": str(scope.state)}
 
 
 def planned(plan: Installing) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Machine:
 class Scope:
     """For whom: the person who asks (`account` None), or an account of this machine."""
 
-    account: pwd.struct_passwd | None
+    account: str | None
     machine: Machine
 
     @property
@@ -51,14 +51,13 @@ class Scope:
     @property
     def names(self) -> tuple[str, str]:
         """The launcher's and the daemon's unit."""
-        instance = "" if self.account is None else f"@{self.account.pw_name}"
+        instance = "" if self.account is None else f"@{self.account}"
         return f"handoffd-launcher{instance}.service", f"handoffd{instance}.service"
 
     @property
     def service(self) -> Service:
         """The daemon's unit, for what people type about it."""
-        account = None if self.account is None else self.account.pw_name
-        return Service(unit=self.names[1].removesuffix(".service"), account=account)
+        return Service(unit=self.names[1].removesuffix(".service"), account=self.account)
 
     @property
     def folder(self) -> Path:
@@ -71,7 +70,7 @@ class Scope:
     def state(self) -> Path:
         """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
         if self.account is not None:
-            return self.machine.system_state / self.account.pw_name
+            return self.machine.system_state / self.account
         from handoffd.settings.paths import default_state_dir
 
         loaded, environment = self._loaded(), self._environment
@@ -106,7 +105,7 @@ class Scope:
     def runtime(self) -> Path:
         """Where systemd has made a folder for the sockets."""
         if self.account is not None:
-            return self.machine.system_runtime / self.account.pw_name
+            return self.machine.system_runtime / self.account
         base = self.machine.environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
         return Path(base, "handoffd")
 
@@ -114,7 +113,7 @@ class Scope:
     def settings(self) -> tuple[Path, ...]:
         """What is configured for this daemon alone."""
         if self.account is not None:
-            return (self.machine.system_settings / f"{self.account.pw_name}.env",)
+            return (self.machine.system_settings / f"{self.account}.env",)
         base = self.machine.environment.get("XDG_CONFIG_HOME") or _home(self.machine.environment) / ".config"
         return (Path(base, "handoffd"),)
 
@@ -134,16 +133,21 @@ class Scope:
 
     def command(self, verb: str) -> str:
         """Return the `handoffd service` command line for `verb` in this scope."""
-        end = "" if self.account is None else f" --system --user {self.account.pw_name}"
+        end = "" if self.account is None else f" --system --user {self.account}"
         return f"handoffd service {verb}{end}"
 
     def as_account(self, command: str) -> str:
         """Return how a person types a command for the daemon of this scope."""
         return command if self.account is None else self.service.ask(command)
 
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit of it is written."""
+        return any((self.folder / name).exists() for name in self.names)
+
     def require_own(self, verb: str) -> None:
         """Refuse a person's scope without a unit where the machine has a service that was probably meant."""
-        if self.account is not None or (self.folder / self.names[1]).exists():
+        if self.account is not None or self.has_units:
             return
         if (other := of_machine(self.machine.environment, self.machine.system_units)) is not None:
             hint = f"sudo handoffd service {verb} --system --user {other.account}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ class Bench:
 
     def fitted(self, name: str = "handoffd.service") -> Fitted:
         """Return what becomes of a shipped unit here."""
-        account = pwd.getpwuid(0) if "@" in name else None
+        account = "build" if "@" in name else None
         return fitted(Scope(account=account, machine=self.machine), _shipped(name))
 
     def trials(self) -> list[str]:
@@ -130,7 +129,7 @@ def test_the_account_is_part_of_the_trial(tmp_path: Path) -> None:
     bench.fitted("handoffd@.service")
     bench.fitted()
 
-    assert "--property=User=root" in bench.trials()[0]
+    assert "--property=User=build" in bench.trials()[0]
     assert "--user" not in bench.trials()[0]
     assert "--user" in bench.trials()[1]
 

@@ -419,6 +419,29 @@ def test_system_and_user_belong_together(bench: Bench, verb: str, words: tuple[s
     assert 2 == bench.run(verb, *words).exit_code
 
 
+def test_units_of_an_account_that_is_gone_can_be_looked_at_and_removed(bench: Bench, account: str) -> None:
+    """systemd tries them again and again (217); install is for accounts that are there."""
+    bench.report("install", "--no-start", "--system", "--user", account)
+    for path in bench.machine.system_units.iterdir():
+        path.rename(path.with_name(path.name.replace(account, "long-gone")))
+    bench.asked()
+    (bench.answers / "show").write_text(
+        "Id=handoffd@long-gone.service\nLoadState=loaded\nActiveState=failed\nExecMainStatus=217\n",
+        encoding="utf-8",
+    )
+
+    assert (
+        "why: the account long-gone does not exist"
+        in bench.run("status", "--system", "--user", "long-gone").output
+    )
+    assert (
+        "there is no account long-gone" in bench.error("install", "--system", "--user", "long-gone").message
+    )
+    assert 2 == len(bench.report("uninstall", "--system", "--user", "long-gone")["removed"])
+    assert [] == _files(bench.machine.system_units)
+    assert "there is no account long-gone" in bench.error("status", "--system", "--user", "long-gone").message
+
+
 # --- uninstall ------------------------------------------------------------------------------------
 def test_uninstall_removes_what_install_wrote_and_no_state(bench: Bench) -> None:
     """The daemon is stopped before the launcher; state and other units stay."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import socket
 import tempfile
 from pathlib import Path
@@ -102,7 +100,7 @@ def test_sockets_at_which_nobody_listens_go() -> None:
 def test_the_folder_of_all_accounts_goes_with_the_last(tmp_path: Path) -> None:
     """systemd makes it, and removes none that is to be preserved."""
     machine = Machine(environment={}, system_runtime=tmp_path / "run")
-    scope = Scope(account=pwd.getpwuid(os.getuid()), machine=machine)
+    scope = Scope(account="build", machine=machine)
     scope.runtime.mkdir(parents=True)
     (tmp_path / "run/other").mkdir()
 

@@ -16,7 +16,7 @@ SHARED = Installation(program=Path("/usr/bin/env"), python=Path("/bin/sh"), pack
 
 
 def _scope(root: Path, installation: Installation = SHARED, *, account: bool = False) -> Scope:
-    person = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
+    person = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid != 0)
     machine = Machine(
         environment={"HOME": str(root), "PATH": "/usr/bin"},
         systemd=root / "no systemd",

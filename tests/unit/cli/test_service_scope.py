@@ -68,9 +68,8 @@ def test_a_person_is_asked_for_nothing() -> None:
 
 def test_an_account_is_named_everywhere() -> None:
     """Its units are instances, under the machine's systemd."""
-    account = next(entry for entry in pwd.getpwall() if entry.pw_uid != os.getuid())
-    scope = Scope(account=account, machine=Machine(environment={}))
-    name = account.pw_name
+    name = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid != os.getuid())
+    scope = Scope(account=name, machine=Machine(environment={}))
 
     assert (f"handoffd-launcher@{name}.service", f"handoffd@{name}.service") == scope.names
     assert Path("/etc/systemd/system") == scope.folder
