@@ -70,6 +70,8 @@ def next_step(scope: Scope, daemon: Mapping[str, Any], launcher: Mapping[str, An
         return str(daemon["action"])
     if daemon["restarts"]:
         return scope.service.log
+    if daemon["active"] == "activating":
+        return scope.command("status")  # it will run in a moment
     return " ".join(scope.systemctl.argv("start", scope.names[1]))
 
 

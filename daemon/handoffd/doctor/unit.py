@@ -79,7 +79,7 @@ class Unit:
     @property
     def starts(self) -> bool:
         """Whether it is just being started, for the first time."""
-        return self.shown.get("ActiveState") == "activating" and not self._restarts
+        return self.shown.get("ActiveState") == "activating" and not (self._restarts or self._waits)
 
     @property
     def trouble(self) -> Trouble | None:
@@ -92,7 +92,14 @@ class Unit:
             return self._told(f"{self.name} failed{tries}")
         if state == "activating" and times:
             return self._told(f"systemd starts {self.name} again and again, {times} restarts so far")
+        if self._waits:
+            return self._told(f"{self.name} failed, and systemd will start it again")
         return None
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it has ended, and systemd lets some time pass before it counts a restart."""
+        return self.shown.get("SubState") == "auto-restart"
 
     @property
     def _restarts(self) -> int:

@@ -32,6 +32,8 @@ def test_the_next_command_follows_from_the_state() -> None:
         _SCOPE, summary(_SERVICE, "x", {**base, "NRestarts": "4"})
     )
     assert "systemctl --user start handoffd.service" == next_step(_SCOPE, summary(_SERVICE, "x", base))
+    starting = summary(_SERVICE, "x", {**base, "ActiveState": "activating"})
+    assert "handoffd service status" == next_step(_SCOPE, starting)
     active = summary(_SERVICE, "x", {**base, "ActiveState": "active"})
     assert "handoffd status" == next_step(_SCOPE, active, active)
     assert failed["action"] == next_step(_SCOPE, active, failed)

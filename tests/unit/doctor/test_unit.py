@@ -77,6 +77,16 @@ def test_one_that_is_started_again_and_again_is_in_trouble() -> None:
     assert "systemd starts handoffd again and again, 4 restarts so far" == looping.trouble.what
 
 
+def test_the_first_failure_is_told_before_the_first_restart() -> None:
+    """systemd counts a restart when it makes it."""
+    waits = unit(ActiveState="activating", SubState="auto-restart", ExecMainStatus="203", NRestarts="0")
+
+    assert not waits.starts
+    assert waits.trouble is not None
+    assert "handoffd failed, and systemd will start it again" == waits.trouble.what
+    assert "handoffd service install" == waits.trouble.action
+
+
 def test_a_start_after_many_failures_needs_them_forgotten() -> None:
     """systemd refuses it for minutes otherwise."""
     trouble = unit(ExecMainStatus="1", NRestarts="9").trouble
