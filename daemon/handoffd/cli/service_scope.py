@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoffd.cli import unitfiles
+from handoffd.doctor import systemctl
 from handoffd.doctor.service import Service, of_machine
 from handoffd.doctor.systemctl import Commands, Systemctl
 from handoffd.errors import InvalidFile, Refused
@@ -175,8 +176,7 @@ def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
 
 def lingers(scope: Scope) -> bool | None:
     """Return whether the person's units outlive the last logout; None: nobody can tell."""
-    done = scope.commands.run(("loginctl", "show-user", _person(scope), "--property=Linger", "--value"))
-    return done.output.strip() == "yes" if done.code == 0 else None
+    return systemctl.lingers(scope.commands, _person(scope))
 
 
 def _person(scope: Scope) -> str:

@@ -44,7 +44,7 @@ from handoffd.doctor.service import (
     service_of,
     unit_file_of,
 )
-from handoffd.doctor.unit import Unit, units_of
+from handoffd.doctor.unit import Unit, ends_at_logout, units_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
 from handoffd.execute.installed import VERSION_S
@@ -118,7 +118,11 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
         *_settings(subject, asked),
         *_daemon(subject, asked, service, units),
         *_rest(subject, asked, facts, service),
-        *supervision.check(supervision.gather(asked.pid, service, there, units)),
+        *supervision.check(
+            supervision.gather(
+                asked.pid, service, there, units, fleeting=ends_at_logout(there, subject.environ)
+            )
+        ),
     )
 
 

@@ -22,7 +22,8 @@ _SYSTEMD = "/run/systemd/system"
 class SupervisionFacts:
     """`systemd` manages this machine; `unified`: control groups are of version 2; `runs`: a daemon does.
 
-    `service` is how that is run, `installed` the unit that could, `units` the daemon's and its launcher's.
+    `service` is how that is run, `installed` the unit that could, `units` the daemon's and its launcher's;
+    `fleeting`: the last logout of the person ends these.
     """
 
     systemd: bool
@@ -31,10 +32,11 @@ class SupervisionFacts:
     service: Service
     installed: Service
     units: tuple[Unit, Unit] | None = None
+    fleeting: bool = False
 
 
 def gather(
-    pid: int | None, service: Service, installed: Service, units: tuple[Unit, Unit] | None
+    pid: int | None, service: Service, installed: Service, units: tuple[Unit, Unit] | None, *, fleeting: bool
 ) -> SupervisionFacts:
     """Return what this machine offers, and how the daemon of process `pid` uses it."""
     return SupervisionFacts(
@@ -44,6 +46,7 @@ def gather(
         service=service,
         installed=installed,
         units=units,
+        fleeting=fleeting,
     )
 
 
@@ -81,6 +84,9 @@ def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
         names = " ".join(idle)
         action = f"{daemon.service.systemctl} enable {names}"
         yield warning(CHECK, f"not enabled: {names}", "a reboot does not bring them back", action)
+    if facts.fleeting:
+        why = "your last logout ends the daemon and its agents; they begin again at your next login"
+        yield warning(CHECK, "lingering is off", why, "loginctl enable-linger")
 
 
 def _groups(facts: SupervisionFacts) -> str:

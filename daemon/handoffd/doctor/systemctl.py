@@ -91,6 +91,12 @@ class Systemctl:
         return None
 
 
+def lingers(commands: Commands, person: str) -> bool | None:
+    """Return whether the units of a person (name or uid) outlive the last logout; None: nobody can tell."""
+    done = commands.run(("loginctl", "show-user", person, "--property=Linger", "--value"))
+    return done.output.strip() == "yes" if done.code == 0 else None
+
+
 def _pairs(block: str) -> list[tuple[str, str]]:
     lines = (line.partition("=") for line in block.splitlines())
     return [(name, value) for name, equals, value in lines if equals]

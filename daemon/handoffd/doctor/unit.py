@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 
 from handoffd.doctor.service import Service
-from handoffd.doctor.systemctl import Commands, Systemctl
+from handoffd.doctor.systemctl import Commands, Systemctl, lingers
 from handoffd.errors import Refused
 
 ASK_S = 3.0
@@ -187,6 +187,13 @@ def units_of(service: Service, environ: Mapping[str, str]) -> tuple[Unit, Unit] 
         Unit(name=name, service=service, shown=shown.get(f"{name}.service", {})) for name in names
     )
     return daemon, launcher
+
+
+def ends_at_logout(service: Service, environ: Mapping[str, str]) -> bool:
+    """Tell whether the last logout of the person who asks ends the units, as far as can be known."""
+    if service.unit is None or service.account is not None:
+        return False
+    return lingers(Commands(environ, ASK_S), str(os.getuid())) is False
 
 
 def _is_missing(file: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_two_ids_of_one_boot_are_named(tmp_path: Path) -> None:
 
 def test_the_facts_are_those_of_this_machine() -> None:
     """Where systemd itself says that it is there."""
-    facts = gather(None, TERMINAL, TERMINAL, None)
+    facts = gather(None, TERMINAL, TERMINAL, None, fleeting=False)
     assert os.path.isdir("/run/systemd/system") is facts.systemd
     assert not facts.runs
 
@@ -104,6 +105,13 @@ def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> Non
     assert ("warning", "handoffd-launcher failed") == (found.severity, found.what)
     assert "end with it" in (found.why or "")
     assert "handoffd service install" == found.action
+
+
+def test_a_logout_that_would_end_agents_is_told_of_before() -> None:
+    """The units are well, until then."""
+    (found,) = check(replace(facts(WELL, WELL), fleeting=True))
+    assert ("warning", "lingering is off") == (found.severity, found.what)
+    assert "loginctl enable-linger" == found.action
 
 
 def test_units_that_a_reboot_does_not_bring_back_are_named() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit, units_of
+from handoffd.doctor.unit import Unit, ends_at_logout, units_of
 
 OWN, ACCOUNTS = Service(unit="handoffd"), Service(unit="handoffd@build", account="build")
 FAILED = {"LoadState": "loaded", "ActiveState": "failed", "Result": "exit-code", "ExecMainCode": "1"}
@@ -159,3 +159,18 @@ def test_both_units_are_asked_for_at_once(tmp_path: Path) -> None:
     assert ("--user", ["handoffd.service", "handoffd-launcher.service"]) == (words[0], words[-2:])
     assert units_of(OWN, {"PATH": "/nowhere"}) is None
     assert units_of(Service(unit=None), {"PATH": f"{tmp_path}:/usr/bin:/bin"}) is None
+
+
+@pytest.mark.parametrize(("answer", "ends"), [("echo no", True), ("echo yes", False), ("exit 1", False)])
+def test_units_that_end_at_a_logout_are_those_of_a_person_who_does_not_linger(
+    tmp_path: Path, answer: str, ends: bool
+) -> None:
+    """One who is not logged in cannot be asked for; an account's are the machine's."""
+    tool = tmp_path / "loginctl"
+    tool.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    assert ends is ends_at_logout(OWN, environ)
+    assert not ends_at_logout(ACCOUNTS, environ)
+    assert not ends_at_logout(Service(unit=None), environ)
