@@ -29,6 +29,10 @@ def _tests(path: Path) -> Iterator[ast.FunctionDef]:
 
 
 def _forms(test: ast.FunctionDef) -> str:
+    marks = {ast.unparse(mark) for mark in test.decorator_list}
+    for form, whose in {"USER": "a person's", "SYSTEM": "an account's"}.items():
+        if f"pytest.mark.form(Form.{form})" in marks:
+            return whose
     return "both" if "service" in {argument.arg for argument in test.args.args} else "its own"
 
 

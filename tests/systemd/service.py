@@ -49,6 +49,8 @@ class Service:
         self.form = form
         own = form is Form.USER
         self.account = "bob" if own else "robots"
+        self.login = self.account
+        self.program = PROGRAM
         home = f"/home/{self.account}"
         self.settings = f"{home}/.config/handoffd/handoffd.yaml" if own else "/etc/handoffd/handoffd.yaml"
         self.secret = f"{home}/.secrets/anthropic" if own else "/etc/handoffd/secrets/anthropic"
@@ -64,11 +66,11 @@ class Service:
     # --- what is typed --------------------------------------------------------------------------------
     def types(self, script: str) -> Done:
         """Return what came of a shell script that the account types, with `handoffd` on its PATH."""
-        script = f"PATH={Path(PROGRAM).parent}:$PATH; {script}"
+        script = f"PATH={Path(self.program).parent}:$PATH; {script}"
         if self.form is Form.USER:
             return self.box.run(script, user=self.account)
         folders = f"HANDOFFD_STATE_DIR={self.state_dir} HANDOFFD_RUNTIME_DIR=/run/handoffd/{self.account}"
-        return self.box.run(f"cd /; sudo -H -u {self.account} env {folders} bash -c {shlex.quote(script)}")
+        return self.box.run(f"cd /; sudo -H -u {self.login} env {folders} bash -c {shlex.quote(script)}")
 
     def must(self, script: str) -> str:
         """Return what a script of the account printed, which has to succeed."""
@@ -84,7 +86,7 @@ class Service:
         """Return what `handoffd service` answered."""
         verb, _, options = words.partition(" ")
         scope = "" if self.form is Form.USER else f"--system --user {self.account}"
-        return self.administers(f"{PROGRAM} service {verb} {scope} {options}")
+        return self.administers(f"{self.program} service {verb} {scope} {options}")
 
     def systemctl(self, words: str) -> Done:
         """Return what systemctl answered, about this service's systemd."""
@@ -170,11 +172,13 @@ class Service:
 class Story:
     """A project with a story in flight, whose agent waits for the word to finish."""
 
-    def __init__(self, service: Service, name: str) -> None:
-        """Start it, and wait for its agent."""
+    def __init__(self, service: Service, name: str, *, leaves: int | None = None) -> None:
+        """Start it, and wait for its agent, which answers SIGTERM with the exit code `leaves`, if any."""
         self.service = service
         self.path = f"{service.projects}/{name}"
         self._desk = f"/var/tmp/desks/{service.account}-{name}"
+        if leaves is not None:
+            service.box.must(f"install -d -m 1777 {self._desk} && echo {leaves} > {self._desk}/leaves")
         service.must(
             f"git init -q {self.path} && handoffd init {self.path} && handoffd start {self.path} US-001"
         )
@@ -238,7 +242,7 @@ class Story:
         track = self.track
         assert ("bootstrap", 1, "running") == (track["step"], track["attempt"], track["status"])
         assert [again.run, self.agent.run] == [run["run"] for run in self.runs]
-        assert self.runs[1]["exit"]["by"] in {"lost", "outside"}
+        assert self.runs[1]["exit"]["by"] in {"lost", "outside", "stop"}
         assert 2 == len(self.begun)
 
     def close(self) -> None:

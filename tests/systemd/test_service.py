@@ -7,42 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from tests.support.eventually import eventually_sync
-from tests.systemd.box import Box, Mode
+from tests.systemd.box import Mode
 from tests.systemd.service import SECRET, Form, Service, Story
-
-
-@pytest.fixture(scope="session")
-def program(box: Box) -> None:
-    """This checkout, installed where every account of the box can read it."""
-    box.put_checkout("/opt/checkout", "root")
-    box.must("python3 -m venv /opt/tested && /opt/tested/bin/pip install --quiet /opt/checkout")
-
-
-@pytest.fixture(scope="session", params=list(Form), ids=str)
-def form(request: pytest.FixtureRequest, box: Box, program: None) -> Iterator[Service]:
-    """A service in each form, removed in the end."""
-    service = Service(box, request.param)
-    yield service
-    service.remove()
-
-
-@pytest.fixture
-def service(form: Service) -> Service:
-    """The service, installed and running."""
-    form.install()
-    return form
-
-
-@pytest.fixture
-def story(service: Service, request: pytest.FixtureRequest) -> Iterator[Story]:
-    """A story of a project of its own, whose agent works."""
-    name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_"))
-    with contextlib.closing(Story(service, name)) as story:
-        yield story
 
 
 def killed(service: Service, unit: str, kill: Callable[[int], object]) -> None:
@@ -105,21 +75,32 @@ def test_reload(service: Service, story: Story) -> None:
     """`systemctl reload` puts new settings in force; refused ones fail it, and the last good ones stay."""
     file = service.box.path(service.settings)
     good = file.read_text(encoding="utf-8")
-    before = service.main_pid(service.daemon)
+    before, limit = service.main_pid(service.daemon), limit_of_claude(service)
 
     try:
-        file.write_text(f"{good}notify: {{give_up_h: 7}}\n", encoding="utf-8")
+        file.write_text(f"{good}scheduling: {{per_executor: {{claude: 3}}}}\n", encoding="utf-8")
         assert 0 == service.systemctl(f"reload {service.daemon}").returncode
-        file.write_text(f"{good}notify: {{give_up_h: never}}\n", encoding="utf-8")
+        assert (None, 3) == (limit, limit_of_claude(service))
+        file.write_text(f"{good}scheduling: {{per_executor: {{claude: many}}}}\n", encoding="utf-8")
         assert 0 != service.systemctl(f"reload {service.daemon}").returncode
-        assert "give_up_h" in service.log(service.daemon)
+        assert "per_executor" in service.log(service.daemon)
+        assert 3 == limit_of_claude(service)
     finally:
         file.write_text(good, encoding="utf-8")
 
     assert "active" == service.show(service.daemon, "ActiveState")
     assert before == service.main_pid(service.daemon)
     assert 0 == service.systemctl(f"reload {service.daemon}").returncode
+    assert limit_of_claude(service) is None
     story.goes_on()
+
+
+def limit_of_claude(service: Service) -> int | None:
+    """Return how many of it may run at a time, by the daemon's word."""
+    limits = service.json("slots")["limits"]
+    return next(
+        (one["limit"] for one in limits if ["executor", "claude"] == [one["kind"], one["name"]]), None
+    )
 
 
 def test_watchdog(service: Service, story: Story) -> None:
@@ -148,6 +129,20 @@ def test_reload_of_the_launcher(service: Service, story: Story) -> None:
 def children(service: Service, pid: int) -> set[str]:
     """Return the children of a process of the box."""
     return set(service.box.must(f"ps -o pid= --ppid {pid}").split())
+
+
+def test_two_reloads_of_the_launcher(service: Service, story: Story) -> None:
+    """`systemctl reload` of the launcher, twice at once: its unit has not ended, and the agent goes on."""
+    pid, restarts = service.main_pid(service.launcher), service.show(service.launcher, "NRestarts")
+    reload = f"{service.manager} reload {service.launcher}"
+    assert 0 == service.administers(f"{reload} && {reload}").returncode
+
+    story.goes_on()
+    assert ("active", pid, restarts) == (
+        service.show(service.launcher, "ActiveState"),
+        service.main_pid(service.launcher),
+        service.show(service.launcher, "NRestarts"),
+    )
 
 
 def test_restart_of_the_launcher(service: Service, story: Story) -> None:
@@ -213,6 +208,38 @@ def test_reboot(service: Service, story: Story) -> None:
     story.is_begun_again()
 
 
+def test_reboot_with_agents_that_leave_by_themselves(service: Service) -> None:
+    """Agents answer SIGTERM with an exit code: their steps, too, are begun again at no cost, and go on."""
+    with contextlib.ExitStack() as stories:
+        begun = [
+            stories.enter_context(contextlib.closing(Story(service, f"leaves-{code}", leaves=code)))
+            for code in (143, 0)
+        ]
+        service.box.reboot()
+        service.answers()
+
+        for story in begun:
+            story.is_begun_again()
+            story.finish()
+            assert "bdd" == story.after(2).step
+
+
+@pytest.mark.form(Form.USER)
+def test_last_logout(service: Service, story: Story) -> None:
+    """Without lingering: told before; it ends the agent, and at the next login the step is begun again."""
+    service.box.must(f"loginctl disable-linger {service.account}")
+    try:
+        assert "lingering is off" in service.service("status").stdout
+        assert "lingering is off" in service.must("handoffd doctor")
+        eventually_sync(lambda: "No users" in service.box.must("loginctl list-users"))
+        assert not story.works
+
+        service.answers()
+        story.is_begun_again()
+    finally:
+        service.box.must(f"loginctl enable-linger {service.account}")
+
+
 def test_power_cut(service: Service, story: Story) -> None:
     """Everything ends at once: the service comes by itself, and the step is begun again at no cost."""
     service.box.cut_power()
@@ -230,24 +257,6 @@ def test_credentials(service: Service, story: Story) -> None:
         assert environment
         assert SECRET not in "".join(environment)
         assert SECRET not in service.log(unit)
-
-
-def test_a_credential_that_is_missing(service: Service) -> None:
-    """The daemon is not started again and again; `status` says what is missing, and what to type then."""
-    service.box.must(f"mv {service.secret} {service.secret}.away")
-    assert 0 != service.systemctl(f"restart {service.daemon}").returncode
-    assert ("failed", "0") == (
-        service.show(service.daemon, "ActiveState"),
-        service.show(service.daemon, "NRestarts"),
-    )
-    assert 3 == service.service("status").returncode
-    told = service.types("handoffd status").stdout
-    assert "243/CREDENTIALS" in told
-    assert f"{service.manager} start {service.daemon}" in told
-
-    service.box.must(f"mv {service.secret}.away {service.secret}")
-    assert 0 == service.systemctl(f"start {service.daemon}").returncode
-    service.answers()
 
 
 def test_purge(service: Service, story: Story) -> None:
