@@ -33,7 +33,7 @@ from handoffd.engine.ends import POLICIES, End, OwnEnd, Then
 from handoffd.engine.events import Fact
 from handoffd.engine.requests import Verb
 from handoffd.engine.views import ProjectView, TrackView
-from handoffd.execute.capabilities import Capabilities, capabilities
+from handoffd.execute.executor import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.handoff import FrontMatter

@@ -13,7 +13,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from handoffd.execute.remains import MOST_ANCESTORS, is_runner
+from handoffd.execute.orphans import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.witnessing import is_marked
 from handoffd.execute.witness import ALONE, Witness
 

@@ -50,9 +50,9 @@ from handoffd.engine.views import (
 )
 from handoffd.engine.wording import still_waits
 from handoffd.errors import NotFound, Refused
+from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
 from handoffd.execute.process import claimed
-from handoffd.execute.runnames import runs_of
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.outbox import Outbox

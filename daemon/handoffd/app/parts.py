@@ -14,7 +14,7 @@ from handoffd.capacity.machine import RESERVE, Descriptors
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
-from handoffd.execute.prices import load_prices
+from handoffd.execute.meter import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.files.errors import storage_error

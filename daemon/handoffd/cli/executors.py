@@ -13,10 +13,8 @@ from handoffd.cli.wording import plain, table
 from handoffd.entrance.place import Place
 
 if TYPE_CHECKING:
-    from handoffd.execute.capabilities import Capabilities
-    from handoffd.execute.executor import Executor
-    from handoffd.execute.installed import Installation
-    from handoffd.execute.registry import ExecutorBook
+    from handoffd.execute.executor import Capabilities, Executor
+    from handoffd.execute.registry import ExecutorBook, Installation
     from handoffd.settings.model import Settings
 
 _HEAD = (
@@ -42,7 +40,7 @@ def executors(context: click.Context, as_json: bool) -> None:
     """Show what every executor can do, and whether its program is on this machine."""
     if context.invoked_subcommand is not None:
         return
-    from handoffd.execute.capabilities import capabilities
+    from handoffd.execute.executor import capabilities
 
     settings, book = _book(context.obj)
     found = _looks(context.obj, settings, [book.get(name) for name in book.names])
@@ -102,7 +100,7 @@ def _looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str
     """Return how executors are found, at once; one whose folders or program are silent is left out."""
     from handoffd.doctor.patience import answers
     from handoffd.execute.environment import child_environment
-    from handoffd.execute.installed import look
+    from handoffd.execute.registry import look
 
     looks = {
         one.name: partial(look, one, child_environment(place.environ, settings.execute.env_allow, one.env))

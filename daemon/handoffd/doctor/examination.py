@@ -47,8 +47,7 @@ from handoffd.doctor.service import (
 from handoffd.doctor.unit import Unit, ends_at_logout, units_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
-from handoffd.execute.installed import VERSION_S
-from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.execute.registry import VERSION_S, ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.execute.witness import Witness
 from handoffd.files.locks import daemon_lock_path, holder_of
 from handoffd.settings.model import Settings

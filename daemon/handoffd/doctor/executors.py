@@ -14,8 +14,16 @@ from handoffd.doctor.service import Service
 from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor
-from handoffd.execute.installed import found_at, look, program_of
-from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in, no_agent
+from handoffd.execute.registry import (
+    AUTO,
+    ExecutorBook,
+    candidates_of,
+    found_at,
+    look,
+    names_in,
+    no_agent,
+    program_of,
+)
 from handoffd.settings.model import ExecutorChoice
 
 CHECK = "executors"

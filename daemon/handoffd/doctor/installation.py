@@ -7,7 +7,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.execute.executor import Executor
-from handoffd.execute.installed import Installation
+from handoffd.execute.registry import Installation
 
 
 def check(executor: Executor, installation: Installation) -> tuple[Finding, ...]:

@@ -1,7 +1,7 @@
-"""Checks as runs: what to start to measure a claim, and where to look afterwards.
+"""Checks as runs: what to start to measure a claim, what the runs are called, and where to look afterwards.
 
 Checks run under the launcher like executors, so that a restart of the daemon neither loses nor
-repeats one; nothing here starts a process. What a finished run proves is judged in `measuring`. The
+repeats one; nothing here starts a process. What a finished run proves is judged in `evidence`. The
 code under test is the agent's: report files and paths it names are read as hostile.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Final, Literal, get_args
 
 from handoffd.execute.base import ExitRecord, Rung, RunSpec
 from handoffd.execute.environment import run_variables
-from handoffd.execute.measuring import TestOutput
+from handoffd.execute.evidence import TestOutput
 from handoffd.execute.reports.report import MAX_REPORT_BYTES
 from handoffd.protocol.story import check_story_id, qualified
 from handoffd.settings.model import TestSettings
@@ -201,3 +202,30 @@ def _changed_at(path: str) -> int | None:
         return os.lstat(path).st_ctime_ns
     except (OSError, ValueError):
         return None
+
+
+# --- names of runs -----------------------------------------------------------------------------------
+Check = Literal["baseline", "tests", "rest", "post"]
+
+MAX_TRIES: Final = 3
+"""Runs of one check before its missing result is taken for a fault of the environment."""
+
+
+def check_run(dispatch: str, check: Check) -> str:
+    """Return the name of a check's run."""
+    return f"{dispatch}.{check}"
+
+
+def tried_again(name: str, number: int) -> str:
+    """Return the name of a check's run when it is tried for the `number`-th time, from 1."""
+    return name if number == 1 else f"{name}.{number}"
+
+
+def runs_of(dispatch: str) -> tuple[str, ...]:
+    """Return every name that a run of a dispatch may have; few of them are there.
+
+    To look for each by name takes as long after years as on the first day; to find them in the folder of all
+    runs does not.
+    """
+    checks = (check_run(dispatch, check) for check in get_args(Check))
+    return (dispatch, *(tried_again(name, 1 + tries) for name in checks for tries in range(MAX_TRIES)))

@@ -1,4 +1,4 @@
-"""One agent CLI as a value: how to start it, end it and read it.
+"""One agent CLI as a value: how to start it, end it and read it; what contradicts itself; what it can do.
 
 Nothing here goes through a shell, and the prompt never becomes part of an argv, which everybody on the
 machine can read and the kernel limits to 128 KiB.
@@ -7,16 +7,17 @@ machine can read and the kernel limits to 128 KiB.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.engine.ends import LIMITS, End
 from handoffd.errors import ConfigurationError
 from handoffd.execute.base import Rung, SignalName
-from handoffd.execute.stream.format import StreamFormat
+from handoffd.execute.environment import is_variable_name
+from handoffd.execute.stream.format import LineRule, StreamFormat, UsageRule
 
 PLACEHOLDERS = ("{model}", "{prompt_file}", "{python}", "{session}")
 PERMISSIONS = "{permissions}"
@@ -197,3 +198,166 @@ def _filled(words: tuple[Word, ...], executor: Executor, context: InvocationCont
         if all(values.get(token, token) for text in group for token in PLACEHOLDER.findall(text)):
             argv += [PLACEHOLDER.sub(lambda token: values.get(token[0]) or token[0], text) for text in group]
     return tuple(argv)
+
+
+# --- what is wrong although each value has the right form --------------------------------------------
+_OPTIONAL = ("{model}", "{session}")
+_LIMIT_GROUPS = ("reset", "wait")
+
+
+class Contradiction(NamedTuple):
+    """One thing that is wrong at `key`, which is dotted and begins below the executor."""
+
+    key: str
+    message: str
+    allowed: tuple[str, ...] = ()
+
+
+def contradictions(executor: Executor) -> Iterator[Contradiction]:
+    """Yield everything that is wrong with `executor`."""
+    yield from _calls(executor)
+    yield from _permissions(executor)
+    yield from _stream(executor)
+    yield from _patterns(executor)
+    named = [("env", executor.env)]
+    if executor.login is not None:
+        named.append(("login.env", executor.login.env))
+    for part, names in named:
+        for index, name in enumerate(names):
+            if not is_variable_name(name):
+                message = f"{name[:80]!r} is no name of an environment variable"
+                yield Contradiction(f"{part}.{index}", message)
+
+
+def keys_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the keys that a section may have, sorted."""
+    extra = ("extends",) if model is Executor else ()
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return tuple(sorted({*names, *extra} - ({"name"} if model is Executor else set())))
+
+
+def _calls(executor: Executor) -> Iterator[Contradiction]:
+    for part, words in (("argv", executor.argv), ("version", executor.version or ())):
+        for index, word in enumerate(words):
+            yield from _bad_words(f"{part}.{index}", word)
+    if executor.argv and not isinstance(executor.argv[0], str):
+        yield Contradiction("argv.0", "the program itself cannot be left out")
+    texts = words_of(executor.argv)
+    if executor.prompt == "file" and texts and not any("{prompt_file}" in text for text in texts):
+        yield Contradiction("argv", "with `prompt: file` it must hold {prompt_file}")
+    if executor.session == "resume" and executor.argv and not executor.can_resume:
+        message = "needs a place for {session} in argv, and `stream.session`, which says where the id is told"
+        yield Contradiction("session", message)
+
+
+def _bad_words(place: str, word: Word) -> Iterator[Contradiction]:
+    if word == PERMISSIONS and place != "argv.0":
+        return
+    for text in words_of((word,)):
+        if "\0" in text or not text:
+            yield Contradiction(place, "must be text that is not empty")
+        for named in PLACEHOLDER.findall(text):
+            if named == "{prompt}":
+                message = "the prompt is given on stdin or as {prompt_file}, never in argv"
+                yield Contradiction(place, message, PLACEHOLDERS)
+            elif named == PERMISSIONS:
+                yield Contradiction(place, f"{PERMISSIONS} must be a word by itself, after the program")
+            elif named not in PLACEHOLDERS:
+                yield Contradiction(place, f"there is no placeholder {named}", PLACEHOLDERS)
+            elif named in _OPTIONAL and isinstance(word, str):
+                name = named.strip("{}")
+                message = f'there may be no {name}: write it as a list, [--{name}, "{named}"]'
+                yield Contradiction(place, message)
+
+
+def _permissions(executor: Executor) -> Iterator[Contradiction]:
+    known = executor.choices
+    for name in executor.permissions:
+        if (base := name.partition(AT)[0]) not in known:
+            message = f"stands in the place of a permission that there is not: {base[:80]!r}"
+            yield Contradiction(f"permissions.{name[:80]}", message, known)
+    if executor.permission is not None and executor.permission not in known:
+        yield Contradiction("permission", f"there is no permission {executor.permission[:80]!r}", known)
+    asked = PERMISSIONS in executor.argv
+    if asked and executor.permission is None:
+        yield Contradiction("permission", f"is needed with {PERMISSIONS} in argv", known)
+
+
+def _stream(executor: Executor) -> Iterator[Contradiction]:
+    stream = executor.stream or StreamFormat()
+    if executor.output == "stream-json" and not any(rule.result for rule in stream.lines):
+        message = "with `output: stream-json` one of them must have a `result`"
+        yield Contradiction("stream.lines", message, keys_of(LineRule))
+    for index, rule in enumerate(stream.lines):
+        if (rule.when is None) == (rule.match is None):
+            message = "must have either `when`, for a JSON object, or `match`, for a plain line"
+            yield Contradiction(f"stream.lines.{index}", message)
+
+
+def _patterns(executor: Executor) -> Iterator[Contradiction]:
+    for index, limit in enumerate(executor.limits):
+        for group in sorted(set(limit.groupindex) - set(_LIMIT_GROUPS)):
+            message = f"there is no use for a group named {group!r}"
+            yield Contradiction(f"limits.{index}", message, _LIMIT_GROUPS)
+    for index, rule in enumerate(executor.ends):
+        if rule.match is None and rule.code is None and rule.cause is None:
+            yield Contradiction(f"ends.{index}", "must have `match`, `cause` or `code`")
+        elif rule.cause is not None and (rule.match is not None or rule.code is not None):
+            yield Contradiction(f"ends.{index}", "`cause` stands alone")
+        elif rule.end is End.REFUSED and rule.cause is None and rule.match is None:
+            yield Contradiction(f"ends.{index}", "an exit code alone tells of no provider")
+        if rule.end is End.CLEAN:
+            allowed = tuple(end for end in End if end is not End.CLEAN)
+            yield Contradiction(f"ends.{index}.is", "no error tells of a clean end", allowed)
+
+
+# --- what it can do, for the matrix of all of them ---------------------------------------------------
+Tokens = Literal["live", "at the end", "no"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """One row of the matrix."""
+
+    name: str
+    prompt: str
+    """How it gets the prompt: `stdin` or `file`."""
+    output: str
+    resume: bool
+    """Whether its sessions can be continued."""
+    session: str
+    """Whether another attempt does so: `fresh` or `resume`."""
+    tokens: Tokens
+    cost: bool
+    """Whether it says what it costs; else the price table reckons."""
+    limits: bool
+    """Whether a usage limit is told from other errors."""
+    permission: str | None
+    permissions: tuple[str, ...]
+    account: str
+    writes: tuple[str, ...]
+
+
+def capabilities(executor: Executor) -> Capabilities:
+    """Return what `executor` can do."""
+    rules = [rule.usage for rule in (executor.stream or StreamFormat()).lines if rule.usage is not None]
+    return Capabilities(
+        name=executor.name,
+        prompt=executor.prompt,
+        output=executor.output,
+        resume=executor.can_resume,
+        session=executor.session,
+        tokens=_tokens(rules),
+        cost=any(rule.cost for rule in rules),
+        limits=bool(executor.limits),
+        permission=executor.permission,
+        permissions=executor.choices,
+        account=executor.account,
+        writes=executor.writes,
+    )
+
+
+def _tokens(rules: list[UsageRule]) -> Tokens:
+    if not rules:
+        return "no"
+    return "live" if any(rule.mode == "add" for rule in rules) else "at the end"

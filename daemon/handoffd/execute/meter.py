@@ -1,28 +1,115 @@
-"""One run's output, read along while it grows.
+"""One run's output, read along while it grows, and what its tokens cost.
 
-Of a long output the middle is not kept (`runner.ring`), and with it goes what only those lines told. So what
-was read is noted in the run's folder, and whoever takes the run over goes on from there. Without a note the
-output is read from its beginning, as far as it is there. What was lost before it could be read is counted.
+Of a long output the middle is not kept (`runner.capture`), and with it goes what only those lines told. So
+what was read is noted in the run's folder, and a daemon that takes the run over goes on from there. Without a
+note the output is read from its beginning, as far as it is there. What was lost before it could be read is
+counted.
+
+Prices are data: the table that ships, and what the settings say instead. An agent's own reckoning always goes
+before it, for that knows of tiers, discounts and cache lifetimes. What has no price here stays without a
+cost, because a cost of nothing would look like a cap that holds.
 """
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from handoffd.engine.usage import Usage
 from handoffd.execute import base
 from handoffd.execute.executor import Executor
 from handoffd.execute.output import output_bytes, read_from
-from handoffd.execute.prices import PriceTable
 from handoffd.execute.runner import records
 from handoffd.execute.stream.reader import Checkpoint, Seen, StreamReader
+from handoffd.protocol import yamltext
+from handoffd.settings.model import Price
+from handoffd.settings.paths import shared
 
+# --- prices ------------------------------------------------------------------------------------------
+_MILLION = 1_000_000
+_BEFORE_NAME = re.compile(r"[/.]")
+"""What can stand between a provider, or a region, and the name of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Prices by patterns of model names. Each layer goes before the ones after it."""
+
+    layers: tuple[Mapping[str, Price], ...] = ()
+
+    def price_of(self, model: str) -> Price | None:
+        """Return what tokens of a model cost; None when that is not known."""
+        names = tuple(_names(model.lower()))
+        for layer in self.layers:
+            fitting = [
+                pattern for pattern in layer if any(fnmatchcase(name, pattern.lower()) for name in names)
+            ]
+            if fitting:
+                return layer[max(fitting, key=len)]
+        return None
+
+    def priced(self, usage: Usage, model: str | None) -> Usage:
+        """Return a usage with its cost, if the model is known and nobody has told a cost before."""
+        if usage.cost_usd is not None or usage.tokens == 0 or model is None:
+            return usage
+        price = self.price_of(model)
+        return usage if price is None else replace(usage, cost_usd=cost_of(usage, price), priced="table")
+
+
+def cost_of(usage: Usage, price: Price) -> float:
+    """Return what a usage costs, in dollars."""
+    cache_read = price.input if price.cache_read is None else price.cache_read
+    cache_write = price.input if price.cache_write is None else price.cache_write
+    return (
+        usage.input_tokens * price.input
+        + usage.output_tokens * price.output
+        + usage.cache_read_tokens * cache_read
+        + usage.cache_write_tokens * cache_write
+    ) / _MILLION
+
+
+def load_prices(own: Mapping[str, Price]) -> PriceTable:
+    """Return the shipped table below `own` prices."""
+    families = shipped_families()
+    shipped = {pattern: price for family in families for pattern, price in family.prices.items()}
+    return PriceTable((own, shipped))
+
+
+class Family(BaseModel):
+    """The prices of one provider: where they stand, and when they were read there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    seen: date
+    prices: Mapping[str, Price]
+
+
+@cache
+def shipped_families() -> tuple[Family, ...]:
+    """Return the prices that come with handoffd."""
+    path = shared("config", "prices.yaml")
+    data = yamltext.load(path.read_bytes(), str(path)).data
+    return tuple(Family.model_validate(family) for family in data["families"])
+
+
+def _names(model: str) -> Iterator[str]:
+    """Yield a model's name, with and without what may stand before it."""
+    yield model
+    for found in _BEFORE_NAME.finditer(model):
+        yield model[found.end() :]
+
+
+# --- one run's output --------------------------------------------------------------------------------
 METER = "meter.json"
 
 MOST_BYTES = 4 * 1024 * 1024

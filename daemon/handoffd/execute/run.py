@@ -18,8 +18,8 @@ import structlog
 
 from handoffd.execute import base
 from handoffd.execute.environment import MARK
+from handoffd.execute.orphans import end_remains
 from handoffd.execute.output import heard_ns, output_bytes, read_output
-from handoffd.execute.remains import end_remains
 from handoffd.execute.runner import proc, records, tree
 from handoffd.execute.witness import ALONE, Witness
 

@@ -22,12 +22,12 @@ from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, Exit,
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec
+from handoffd.execute.checks import runs_of
 from handoffd.execute.environment import child_environment, run_variables
 from handoffd.execute.executor import InvocationContext, invocation
 from handoffd.execute.meter import Source
 from handoffd.execute.process import Run, adopt
 from handoffd.execute.registry import is_unknown
-from handoffd.execute.runnames import runs_of
 from handoffd.failpoints import reached
 from handoffd.notify.notices import survivors_notice
 from handoffd.protocol.handoff import HandoffMark, Reading

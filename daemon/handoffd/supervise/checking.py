@@ -20,19 +20,21 @@ from handoffd.engine.events import BaselineMeasured, ChecksFinished, PostCheck, 
 from handoffd.engine.track import TrackKey
 from handoffd.engine.wording import last_line, with_end
 from handoffd.errors import HandoffdError
-from handoffd.execute import comparison, measuring
+from handoffd.execute import evidence
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
+    MAX_TRIES,
     CheckContext,
+    check_run,
     files_changed_since,
     post_check_spec,
     read_test_output,
     test_run_spec,
+    tried_again,
 )
 from handoffd.execute.environment import child_environment
 from handoffd.execute.process import Run
 from handoffd.execute.reports.report import TestReport
-from handoffd.execute.runnames import MAX_TRIES, check_run, tried_again
 from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.home import Home
 from handoffd.supervise.services import Services
@@ -56,7 +58,7 @@ class Checks:
             record, report = await self._test(context, timeout_s)
             fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
             if fault is None:
-                body = comparison.encode(comparison.baseline_of(report))
+                body = evidence.encode(evidence.baseline_of(report))
                 await self._services.journal.save_baseline(self._key, order.story, body)
         except HandoffdError as error:
             fault = error.message
@@ -84,7 +86,7 @@ class Checks:
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
-        return measuring.evidence_of(report, record, None, frozenset())
+        return evidence.evidence_of(report, record, None, frozenset())
 
     @property
     def path(self) -> str:
@@ -96,17 +98,17 @@ class Checks:
         context = self._context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
         record, report = await self._test(context, timeout_s)
         body = await self._services.journal.load_baseline(self._key, order.story)
-        baseline = comparison.decode(body) if body is not None else None
+        baseline = evidence.decode(body) if body is not None else None
         changed = await self._changed(report, since_ns)
         earlier_s = 0.0
-        exclude = measuring.files_to_exclude(self._files.settings.test, report, baseline, changed)
+        exclude = evidence.files_to_exclude(self._files.settings.test, report, baseline, changed)
         if exclude:
             rest = self._context(check_run(order.dispatch, "rest"), order.story, order.step, order.attempt)
             earlier_s = record.seconds
             record, second = await self._test(rest, timeout_s, exclude)
-            report = measuring.merge(report, second, exclude)
+            report = evidence.merge(report, second, exclude)
             changed |= await self._changed(second, since_ns)
-        return measuring.evidence_of(report, record, baseline, changed, earlier_s=earlier_s)
+        return evidence.evidence_of(report, record, baseline, changed, earlier_s=earlier_s)
 
     async def _changed(self, report: TestReport, since_ns: int) -> frozenset[str]:
         files = [error.file for error in report.load_errors]
@@ -122,7 +124,7 @@ class Checks:
 
         record, run_dir = await self._run(context, spec)
         output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
-        report = await to_thread.run_sync(measuring.measured, settings, record, output, self._key.project)
+        report = await to_thread.run_sync(evidence.measured, settings, record, output, self._key.project)
         return record, report
 
     async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
@@ -130,9 +132,9 @@ class Checks:
         record, _ = await self._run(
             context, lambda at: post_check_spec(at, command, order.post_check_timeout_s)
         )
-        if (fault := measuring.fault_of(record)) is not None:
+        if (fault := evidence.fault_of(record)) is not None:
             return PostCheck(passed=False, tail=record.tail, fault=fault)
-        return measuring.post_check_of(record)
+        return evidence.post_check_of(record)
 
     async def _run(
         self, context: CheckContext, spec_for: Callable[[CheckContext], RunSpec]

@@ -22,8 +22,15 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import until_words
 from handoffd.execute.environment import child_environment, expanded
 from handoffd.execute.executor import Executor
-from handoffd.execute.installed import find_program, found_at, is_own
-from handoffd.execute.registry import AUTO, ExecutorBook, candidates_of, names_in
+from handoffd.execute.registry import (
+    AUTO,
+    ExecutorBook,
+    candidates_of,
+    find_program,
+    found_at,
+    is_own,
+    names_in,
+)
 from handoffd.supervise.project_files import ProjectFiles
 from handoffd.supervise.services import Services
 

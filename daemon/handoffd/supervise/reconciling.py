@@ -17,7 +17,7 @@ from anyio import to_thread
 from handoffd.engine.events import Restored
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
-from handoffd.execute.remains import end_member, is_member
+from handoffd.execute.orphans import end_member, is_member
 from handoffd.files.atomic import sweep_temporaries
 from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of

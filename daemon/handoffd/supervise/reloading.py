@@ -22,7 +22,7 @@ from anyio import to_thread
 
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile, Problem
-from handoffd.execute.prices import PriceTable, load_prices
+from handoffd.execute.meter import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.notify.notices import settings_notice
 from handoffd.settings.loading import Given, Loaded, differing

@@ -13,7 +13,7 @@ from handoffd.capacity.machine import Descriptors
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
-from handoffd.execute.prices import PriceTable
+from handoffd.execute.meter import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
 from handoffd.journal.journal import Journal

@@ -9,7 +9,7 @@ import pytest
 from handoffd.doctor.finding import Finding
 from handoffd.doctor.installation import check
 from handoffd.execute.executor import Executor, Login
-from handoffd.execute.installed import Installation
+from handoffd.execute.registry import Installation
 
 TOOL = Executor(
     name="mine",

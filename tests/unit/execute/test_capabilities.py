@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.execute.capabilities import Capabilities, capabilities
-from handoffd.execute.executor import Executor
+from handoffd.execute.executor import Capabilities, Executor, capabilities
 from handoffd.execute.registry import load_book, shipped_layer
 
 BOOK = load_book(shipped_layer())

@@ -23,8 +23,7 @@ from handoffd.execute.checks import (
     read_test_output,
     test_run_spec,
 )
-from handoffd.execute.comparison import baseline_of
-from handoffd.execute.measuring import TestOutput, evidence_of, files_to_exclude, measured, merge
+from handoffd.execute.evidence import TestOutput, baseline_of, evidence_of, files_to_exclude, measured, merge
 from handoffd.execute.reports.report import TestReport
 from handoffd.inspection.suites import find_suites
 from handoffd.settings.model import TestSettings

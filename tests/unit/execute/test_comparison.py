@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.execute.comparison import (
+from handoffd.execute.evidence import (
     MAX_NAME_CHARS,
     MAX_NAMES,
     Baseline,

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from handoffd import __version__
-from handoffd.execute.connection import Connection
+from handoffd.execute.process import Connection
 
 PATIENT_S = 60.0
 HASTY_S = 0.05

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.execute.contradictions import contradictions, keys_of
-from handoffd.execute.executor import EndRule, Executor, LadderRung
+from handoffd.execute.executor import EndRule, Executor, LadderRung, contradictions, keys_of
 from handoffd.execute.registry import load_book, shipped_layer
 
 STREAM = {"session": "id", "lines": [{"when": {"type": "end"}, "result": {"is_error": False}}]}

@@ -8,13 +8,7 @@ import pytest
 
 from handoffd.errors import ConfigurationError
 from handoffd.execute.base import Rung
-from handoffd.execute.executor import (
-    Executor,
-    Invocation,
-    InvocationContext,
-    LadderRung,
-    invocation,
-)
+from handoffd.execute.executor import Executor, Invocation, InvocationContext, LadderRung, invocation
 from handoffd.execute.stream.format import StreamFormat
 
 HERE = InvocationContext(python="/opt/venv/bin/python", prompt_file="/state/runs/r1/prompt.md")

@@ -11,8 +11,16 @@ import pytest
 from tests.support.layout import undeclared
 
 from handoffd.execute.executor import Executor
-from handoffd.execute.installed import Installation, find_program, found_at, is_own, look, program_of
-from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.execute.registry import (
+    Installation,
+    find_program,
+    found_at,
+    is_own,
+    load_book,
+    look,
+    program_of,
+    shipped_layer,
+)
 
 
 def tool(folder: Path, text: str = "echo 'tool 1.2'") -> dict[str, str]:

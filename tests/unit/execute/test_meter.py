@@ -14,8 +14,7 @@ from pydantic import TypeAdapter
 
 from handoffd.engine.usage import Usage
 from handoffd.execute.executor import Executor
-from handoffd.execute.meter import METER, Live, Meter, Note, Source, noted
-from handoffd.execute.prices import PriceTable
+from handoffd.execute.meter import METER, Live, Meter, Note, PriceTable, Source, noted
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.runner import ring
 from handoffd.execute.stream.reader import Seen, StreamReader

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from handoffd.engine.usage import Usage
-from handoffd.execute.prices import PriceTable, cost_of, load_prices, shipped_families
+from handoffd.execute.meter import PriceTable, cost_of, load_prices, shipped_families
 from handoffd.settings.model import Price
 
 CHEAP, DEAR = Price(input=1, output=2), Price(input=10, output=20)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.execute import resets
+from handoffd.execute import ending
 
 NOW = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
 TAIPEI = timezone(timedelta(hours=8))
@@ -33,7 +33,7 @@ TAIPEI = timezone(timedelta(hours=8))
 def test_how_long_a_limit_lasts(text: str, seconds: float | None) -> None:
     """Added to the moment at which it was said."""
     expected = None if seconds is None else NOW + timedelta(seconds=seconds)
-    assert expected == resets.after(text, NOW)
+    assert expected == ending.reset_after(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_how_long_a_limit_lasts(text: str, seconds: float | None) -> None:
 def test_when_a_limit_is_over(text: str, expected: str | None) -> None:
     """Without a zone it is meant where the daemon is; without a date, on the day that brings it nearest."""
     moment = None if expected is None else datetime.fromisoformat(expected)
-    assert moment == resets.at(text, NOW, local=TAIPEI)
+    assert moment == ending.reset_at(text, NOW, local=TAIPEI)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_when_a_limit_is_over(text: str, expected: str | None) -> None:
 )
 def test_a_limit_that_has_just_ended_is_over(text: str, now: str, expected: str) -> None:
     """Its message is read after the moment that it names: over midnight, a new year, a change of clocks."""
-    assert datetime.fromisoformat(expected) == resets.at(text, datetime.fromisoformat(now))
+    assert datetime.fromisoformat(expected) == ending.reset_at(text, datetime.fromisoformat(now))
 
 
 DAY = timedelta(days=1)
@@ -116,7 +116,7 @@ ZONES = st.sampled_from(["UTC", "America/New_York", "Europe/London", "Asia/Taipe
 @given(NOWS, ZONES, st.times())
 def test_a_time_of_day_is_half_a_day_away_at_most(now: datetime, zone: str, clock: time) -> None:
     """What has passed within it is not tomorrow's; a change of clocks makes the way forward longer."""
-    moment = resets.at(f"{clock:%H:%M} ({zone})", now)
+    moment = ending.reset_at(f"{clock:%H:%M} ({zone})", now)
 
     assert moment is not None
     assert -DAY / 2 <= moment - now <= DAY / 2 + timedelta(hours=2)
@@ -138,7 +138,7 @@ def test_a_moment_is_found_by_its_words(
     """The moment itself, or the other one of that hour when the clocks go back, if that is nearer."""
     meant = (now + data.draw(st.timedeltas(nearest, farthest))).astimezone(ZoneInfo(zone))
     minute = meant.replace(second=0, microsecond=0)
-    found = resets.at(f"{minute.strftime(words)} ({zone})", now)
+    found = ending.reset_at(f"{minute.strftime(words)} ({zone})", now)
 
     assert found is not None
     assert f"{minute:%F %R}" == f"{found.astimezone(minute.tzinfo):%F %R}"
@@ -147,19 +147,19 @@ def test_a_moment_is_found_by_its_words(
 
 def test_a_zone_that_nobody_knows_is_passed_over() -> None:
     """It is text of an agent: it may name anything, also a file."""
-    assert resets.at("3pm (Mars/Olympus)", NOW) == resets.at("3pm", NOW)
-    assert resets.at("3pm (../../etc/passwd)", NOW) == resets.at("3pm", NOW)
+    assert ending.reset_at("3pm (Mars/Olympus)", NOW) == ending.reset_at("3pm", NOW)
+    assert ending.reset_at("3pm (../../etc/passwd)", NOW) == ending.reset_at("3pm", NOW)
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_a_moment_or_none(text: str) -> None:
     """Nothing that an agent prints breaks the one who reads it."""
-    for moment in (resets.at(text, NOW), resets.after(text, NOW)):
+    for moment in (ending.reset_at(text, NOW), ending.reset_after(text, NOW)):
         assert moment is None or moment.tzinfo is not None
 
 
 @given(st.text("0123456789:apmAPM msh.,JanFeb()UTC/", max_size=30))
 def test_almost_a_moment_is_none_or_one(text: str) -> None:
     """Out-of-range numbers, half a date, a zone with nothing before it."""
-    for moment in (resets.at(text, NOW), resets.after(text, NOW)):
+    for moment in (ending.reset_at(text, NOW), ending.reset_after(text, NOW)):
         assert moment is None or moment.tzinfo is not None

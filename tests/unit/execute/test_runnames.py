@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.execute.runnames import MAX_TRIES, check_run, runs_of, tried_again
+from handoffd.execute.checks import MAX_TRIES, check_run, runs_of, tried_again
 
 
 def test_a_check_is_named_after_its_dispatch() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from handoffd.engine.events import PostCheck
 from handoffd.execute.base import ExitRecord
-from handoffd.execute.comparison import baseline_of
-from handoffd.execute.measuring import (
+from handoffd.execute.evidence import (
     TestOutput,
+    baseline_of,
     evidence_of,
     fault_of,
     files_to_exclude,
