@@ -42,6 +42,13 @@ def unsafe_file(path: str | os.PathLike[str], why: str, *, hint: str | None = No
     return StoreError(f"refusing {os.fspath(path)}: {why}", code=UNSAFE_FILE, hint=hint)
 
 
+def project_gone(root: str | os.PathLike[str]) -> StoreError:
+    """Return the error for a project whose folder is not there; nothing is made in its place."""
+    place = os.fspath(root)
+    hint = f"mount it or move it back; or: handoffd remove {place}"
+    return StoreError(f"the project {place} is gone", code=PROJECT_GONE, hint=hint)
+
+
 def _code_of(cause: BaseException) -> str | None:
     if isinstance(cause, OSError):
         return DISK_FULL if cause.errno in _FULL_ERRNOS else None

@@ -6,6 +6,11 @@ hold "the same" lock on two files. What is written in the file only serves messa
 by a descriptor of its own root, where all daemons meet whatever their state directory or account. Where
 the file system cannot do that, a file in the state directory has to do, named by device and inode so
 that two paths to the root are one lock; two state directories are not kept apart there.
+
+Who holds a lock is found out for messages, and to tell an agent from another daemon. A process that locks a
+file of ours writes its pid into it. A project's folder has no room for that, so there the kernel is asked:
+`/proc/locks` names the process, and the process's own entry in `/proc` says the rest, as far as this account
+may read it. None of that is needed to lock, so what cannot be had is left out.
 """
 
 from __future__ import annotations
@@ -29,14 +34,213 @@ import structlog
 
 from handoffd.engine.commands import mending
 from handoffd.errors import Locked, StoreError
-from handoffd.files.errors import PROJECT_GONE, storage_error
+from handoffd.files.errors import project_gone, storage_error
 
-# --- holders -----------------------------------------------------------------------------------
+log = structlog.get_logger(__name__)
+
 DAEMON_LOCK = "daemon.lock"
 _LARGEST_NOTE = 4096
 _LARGEST_COMMAND = 200
 
+_CANNOT = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+"""What file systems say that cannot lock a folder; NFS wants one that is open for writing."""
 
+_RECORD_LOCK = "hhqqi"
+"""The kernel's `struct flock`: type, whence, start, length, pid."""
+
+
+class FileLock:
+    """A lock that is held, until `release` or the end of the process. A context manager."""
+
+    def __init__(self, path: Path, handle: int, *, signed: bool = True) -> None:
+        self.path = path
+        """What tells it from other locks; of a project's folder no file of that name need be there."""
+        self._handle: int | None = handle
+        self._signed = signed
+
+    def worker(self) -> int | None:
+        """Return the shim of a run in the locked folder, whichever daemon began it; None: nothing runs.
+
+        A run outlives its daemon, and its shim shows that by a record lock. 0: it cannot be seen from here.
+        """
+        if self._handle is None:
+            return None
+        asked = struct.pack(_RECORD_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            found = struct.unpack(_RECORD_LOCK, fcntl.fcntl(self._handle, fcntl.F_GETLK, asked))
+        except OSError:
+            return None
+        return None if found[0] == fcntl.F_UNLCK else found[4]
+
+    def release(self) -> None:
+        """Let others have it; harmless when repeated."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            if self._signed:
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)  # the next one is not to be mistaken for us
+            os.close(handle)
+
+    def __del__(self) -> None:
+        self.release()  # had by a thread after its caller had given up waiting for it
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def acquire(path: Path, what: str) -> FileLock:
+    """Return the lock at `path`, at once. `what` says in messages what it guards ("the project /x").
+
+    Raises Locked, naming the holder, when another process (or this one) has it; StoreError when the
+    file cannot be opened.
+    """
+    try:
+        handle = _open(path)
+    except OSError as error:
+        raise storage_error("open the lock", path, error) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            raise _locked(path, what) from error
+        raise storage_error("lock", path, error) from error
+    _sign(handle)
+    return FileLock(path, handle)
+
+
+async def acquire_within(path: Path, what: str, within_s: float) -> FileLock:
+    """Return the lock at `path` as soon as it is free; Locked when it is not after `within_s` seconds."""
+    give_up_at = anyio.current_time() + within_s
+    pause_s = 0.01
+    while True:
+        try:
+            return acquire(path, what)
+        except Locked:
+            left_s = give_up_at - anyio.current_time()
+            if left_s <= 0:
+                raise
+        await anyio.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 2, 0.25)
+
+
+def acquire_project(path: Path, root: Path) -> FileLock:
+    """Return the lock of the project at `root`, whose folder is the one `path` names; blocks on the disk.
+
+    Raises Locked, whose details have the holder's `pid` if that can be found out; StoreError when the root is
+    gone, or another folder by now.
+    """
+    try:
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise project_gone(root) from error
+    except PermissionError as error:  # it can be worked on all the same if `.ai` may be read
+        return _by_file(path, root, error)
+    except OSError as error:
+        raise storage_error("lock the project", root, error) from error
+    try:
+        return _locked_folder(handle, path, root)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in _CANNOT:
+            return _by_file(path, root, error)
+        raise storage_error("lock the project", root, error) from error
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def daemon_lock_path(state_dir: Path) -> Path:
+    """Return the lock of the one daemon a state directory may have."""
+    return state_dir / DAEMON_LOCK
+
+
+def project_lock_path(state_dir: Path, root: Path) -> Path:
+    """Return the lock of the one writer the project at `root` may have; StoreError if it is gone."""
+    try:
+        status = os.stat(root)
+    except FileNotFoundError as error:
+        raise project_gone(root) from error
+    except OSError as error:
+        raise storage_error("look at the project", root, error) from error
+    return state_dir / "locks" / _name(status)
+
+
+def has_stranger(root: Path, pid: int) -> Locked:
+    """Return that the run which process `pid` looks after in a project is of another daemon."""
+    return _in_use(root, described(pid) if pid else None, "an agent of another handoffd, looked after by ")
+
+
+def _name(status: os.stat_result) -> str:
+    return f"{status.st_dev:x}-{status.st_ino:x}.lock"
+
+
+def _locked_folder(handle: int, path: Path, root: Path) -> FileLock:
+    status = os.fstat(handle)
+    if _name(status) != path.name:
+        raise StoreError(f"another folder was put at {root} at this moment", hint=f"ls -ld {root}")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _in_use(root, holder_of_folder(status)) from error
+    return FileLock(path, handle, signed=False)
+
+
+def _by_file(path: Path, root: Path, why: OSError) -> FileLock:
+    _tell(str(root), why.strerror)
+    return acquire(path, f"the project {root}")
+
+
+@lru_cache(maxsize=1024)  # said once, not each time the project has something to do
+def _tell(root: str, why: str) -> None:
+    log.warning("project locked for this state directory only", project=root, error=why)
+
+
+def _in_use(root: Path, holder: Holder | None, what: str = "") -> Locked:
+    who = str(holder) if holder else "a process that cannot be seen from here, as in a container"
+    error = Locked(f"the project {root} is in use by {what}{who}", hint=mending(str(root), "locked"))
+    if holder is not None:
+        state_dir = str(holder.state_dir) if holder.state_dir else None
+        error.details = {"pid": holder.pid, "state_dir": state_dir}
+    return error
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _locked(path: Path, what: str) -> Locked:
+    holder = holder_of(path)
+    who = str(holder) if holder else "another process"
+    return Locked(f"{what} is in use by {who}", hint="handoffd status")
+
+
+def _sign(handle: int) -> None:
+    """Write into the lock who holds it. A full disk must not keep anybody from locking."""
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, _note(os.getpid()), 0)
+    except OSError:
+        return
+
+
+@lru_cache(maxsize=1)
+def _note(pid: int) -> bytes:
+    """Return what this process, `pid`, writes into its locks: the same into every project's."""
+    return json.dumps({"pid": pid, "started": started_at(pid)}).encode()
+
+
+# --- who holds a lock -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """Who holds a lock. What cannot be looked at is None; so is `account` if it is that of this process."""
@@ -174,210 +378,3 @@ def _command(pid: int) -> str | None:
     words = raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
     shown = "".join(sign if sign.isprintable() else "?" for sign in " ".join(words.split()))
     return shown[:_LARGEST_COMMAND] or None
-
-
-# --- lock --------------------------------------------------------------------------------------
-log = structlog.get_logger(__name__)
-
-_CANNOT = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
-"""What file systems say that cannot lock a folder; NFS wants one that is open for writing."""
-
-
-_RECORD_LOCK = "hhqqi"
-"""The kernel's `struct flock`: type, whence, start, length, pid."""
-
-
-class FileLock:
-    """A lock that is held, until `release` or the end of the process. A context manager."""
-
-    def __init__(self, path: Path, handle: int, *, signed: bool = True) -> None:
-        self.path = path
-        """What tells it from other locks; of a project's folder no file of that name need be there."""
-        self._handle: int | None = handle
-        self._signed = signed
-
-    def worker(self) -> int | None:
-        """Return the shim of a run in the locked folder, whichever daemon began it; None: nothing runs.
-
-        A run outlives its daemon, and its shim shows that by a record lock. 0: it cannot be seen from here.
-        """
-        if self._handle is None:
-            return None
-        asked = struct.pack(_RECORD_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        try:
-            found = struct.unpack(_RECORD_LOCK, fcntl.fcntl(self._handle, fcntl.F_GETLK, asked))
-        except OSError:
-            return None
-        return None if found[0] == fcntl.F_UNLCK else found[4]
-
-    def release(self) -> None:
-        """Let others have it; harmless when repeated."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            if self._signed:
-                with suppress(OSError):
-                    os.ftruncate(handle, 0)  # the next one is not to be mistaken for us
-            os.close(handle)
-
-    def __del__(self) -> None:
-        self.release()  # had by a thread after its caller had given up waiting for it
-
-    def __enter__(self) -> FileLock:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-
-def daemon_lock_path(state_dir: Path) -> Path:
-    """Return the lock of the one daemon a state directory may have."""
-    return state_dir / DAEMON_LOCK
-
-
-def project_lock_path(state_dir: Path, root: Path) -> Path:
-    """Return the lock of the one writer the project at `root` may have; StoreError if it is gone."""
-    try:
-        status = os.stat(root)
-    except FileNotFoundError as error:
-        raise _gone(root) from error
-    except OSError as error:
-        raise storage_error("look at the project", root, error) from error
-    return state_dir / "locks" / _name(status)
-
-
-def _gone(root: Path) -> StoreError:
-    hint = f"mount it or move it back; or: handoffd remove {root}"
-    return StoreError(f"the project {root} is gone", code=PROJECT_GONE, hint=hint)
-
-
-def _name(status: os.stat_result) -> str:
-    return f"{status.st_dev:x}-{status.st_ino:x}.lock"
-
-
-def acquire_project(path: Path, root: Path) -> FileLock:
-    """Return the lock of the project at `root`, whose folder is the one `path` names; blocks on the disk.
-
-    Raises Locked, whose details have the holder's `pid` if that can be found out; StoreError when the root is
-    gone, or another folder by now.
-    """
-    try:
-        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise _gone(root) from error
-    except PermissionError as error:  # it can be worked on all the same if `.ai` may be read
-        return _by_file(path, root, error)
-    except OSError as error:
-        raise storage_error("lock the project", root, error) from error
-    try:
-        return _locked_folder(handle, path, root)
-    except OSError as error:
-        os.close(handle)
-        if error.errno in _CANNOT:
-            return _by_file(path, root, error)
-        raise storage_error("lock the project", root, error) from error
-    except BaseException:
-        os.close(handle)
-        raise
-
-
-def _locked_folder(handle: int, path: Path, root: Path) -> FileLock:
-    status = os.fstat(handle)
-    if _name(status) != path.name:
-        raise StoreError(f"another folder was put at {root} at this moment", hint=f"ls -ld {root}")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise _in_use(root, holder_of_folder(status)) from error
-    return FileLock(path, handle, signed=False)
-
-
-def _by_file(path: Path, root: Path, why: OSError) -> FileLock:
-    _tell(str(root), why.strerror)
-    return acquire(path, f"the project {root}")
-
-
-@lru_cache(maxsize=1024)  # said once, not each time the project has something to do
-def _tell(root: str, why: str) -> None:
-    log.warning("project locked for this state directory only", project=root, error=why)
-
-
-def has_stranger(root: Path, pid: int) -> Locked:
-    """Return that the run which process `pid` looks after in a project is of another daemon."""
-    return _in_use(root, described(pid) if pid else None, "an agent of another handoffd, looked after by ")
-
-
-def _in_use(root: Path, holder: Holder | None, what: str = "") -> Locked:
-    who = str(holder) if holder else "a process that cannot be seen from here, as in a container"
-    error = Locked(f"the project {root} is in use by {what}{who}", hint=mending(str(root), "locked"))
-    if holder is not None:
-        state_dir = str(holder.state_dir) if holder.state_dir else None
-        error.details = {"pid": holder.pid, "state_dir": state_dir}
-    return error
-
-
-def acquire(path: Path, what: str) -> FileLock:
-    """Return the lock at `path`, at once. `what` says in messages what it guards ("the project /x").
-
-    Raises Locked, naming the holder, when another process (or this one) has it; StoreError when the
-    file cannot be opened.
-    """
-    try:
-        handle = _open(path)
-    except OSError as error:
-        raise storage_error("open the lock", path, error) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-            raise _locked(path, what) from error
-        raise storage_error("lock", path, error) from error
-    _sign(handle)
-    return FileLock(path, handle)
-
-
-async def acquire_within(path: Path, what: str, within_s: float) -> FileLock:
-    """Return the lock at `path` as soon as it is free; Locked when it is not after `within_s` seconds."""
-    give_up_at = anyio.current_time() + within_s
-    pause_s = 0.01
-    while True:
-        try:
-            return acquire(path, what)
-        except Locked:
-            left_s = give_up_at - anyio.current_time()
-            if left_s <= 0:
-                raise
-        await anyio.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 2, 0.25)
-
-
-def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, flags, 0o600)
-
-
-def _locked(path: Path, what: str) -> Locked:
-    holder = holder_of(path)
-    who = str(holder) if holder else "another process"
-    return Locked(f"{what} is in use by {who}", hint="handoffd status")
-
-
-def _sign(handle: int) -> None:
-    """Write into the lock who holds it. A full disk must not keep anybody from locking."""
-    try:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, _note(os.getpid()), 0)
-    except OSError:
-        return
-
-
-@lru_cache(maxsize=1)
-def _note(pid: int) -> bytes:
-    """Return what this process, `pid`, writes into its locks: the same into every project's."""
-    return json.dumps({"pid": pid, "started": started_at(pid)}).encode()

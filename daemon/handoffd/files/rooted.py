@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from handoffd.errors import StoreError
 from handoffd.files.atomic import FOLDER_FLAGS, replace_at
-from handoffd.files.errors import PROJECT_GONE, storage_error, unsafe_file
+from handoffd.files.errors import project_gone, storage_error, unsafe_file
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe must not block us
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -175,8 +174,7 @@ def _open_root(root: Path) -> int:
     try:
         return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
-        hint = f"mount it or move it back; or: handoffd remove {root}"
-        raise StoreError(f"the project {root} is gone", code=PROJECT_GONE, hint=hint) from error
+        raise project_gone(root) from error
     except OSError as error:
         raise storage_error("open the project", root, error) from error
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from handoffd.files.atomic import FOLDER_FLAGS
 from handoffd.files.errors import storage_error
 from handoffd.files.rooted import open_parent
 
@@ -28,7 +29,6 @@ _GONE = ".gone-"
 _PROMPT, _OUTPUT, _END = "prompt.md", "output.log", "exit.json"
 _LATE_S = 600.0
 """So long after the end of a run its output may still be written: what it has left behind is being ended."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 Content = Literal["ours", "edited", "unverifiable"]
@@ -109,7 +109,7 @@ def copies(root: Path, folder: str, runs_dir: Path) -> Iterator[Copy]:
 
 def _copy(parent: int, name: str, runs_dir: Path) -> Copy | None:
     try:
-        handle = os.open(name, _FOLDER, dir_fd=parent)
+        handle = os.open(name, FOLDER_FLAGS, dir_fd=parent)
     except OSError:  # a link, a file, or gone
         return None
     try:

@@ -213,11 +213,11 @@ def _counts(usage: Usage) -> tuple[int, int, int, int]:
     return usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
 
 
-def _close_dispatches(db: sqlite3.Connection, key: TrackKey, verdict: Verdict) -> None:
+def _close_dispatches(db: sqlite3.Connection, key: TrackKey, end: Verdict) -> None:
     db.execute(
         """UPDATE dispatches SET ended_at = coalesce(ended_at, ?), result = ?, why = ?
         WHERE project = ? AND track = ? AND result IS NULL AND id IS NOT ?""",
-        (moment(verdict.at), verdict.result, verdict.why, *key, verdict.in_flight),
+        (moment(end.at), end.result, end.why, *key, end.in_flight),
     )
 
 
@@ -259,9 +259,9 @@ def sums(
     """Return a sum for each group in which a run has ended, by name."""
     columns = ", ".join(_GROUPS[by])
     late = "AND ended_at >= :since" if since else ""
-    only = "AND project = :project" if project else ""
+    of_one = "AND project = :project" if project else ""
     rows = db.execute(
-        f"""SELECT {columns}, {_SUMS} FROM dispatches WHERE exit IS NOT NULL {late} {only}
+        f"""SELECT {columns}, {_SUMS} FROM dispatches WHERE exit IS NOT NULL {late} {of_one}
         GROUP BY {columns} ORDER BY {columns}""",  # noqa: S608  (fixed texts)
         {"since": moment(since) if since else None, "project": project},
     )

@@ -42,9 +42,9 @@ Needed = Literal["edited", "copied", "unanswered"]
 a project that does not answer. Without them nobody could tell what becomes of it."""
 _NONE_NEEDED: Final[Mapping[str, Needed]] = MappingProxyType({})
 
-NOTICES_AT_ONCE = 500
+ROWS_AT_ONCE = 500
 """Rows in one transaction; as many as SQLite drops in a few milliseconds."""
-EVENTS_AT_ONCE = 200
+_EVENTS_AT_ONCE = 200
 """Events that go in one transaction."""
 
 _CLEANED = "cleaned_at"
@@ -180,7 +180,7 @@ class End:
 
 
 class Cleaning:
-    """Questions and work of the housekeeping. All methods raise StoreError like `Journal`."""
+    """What is known of runs that may go, and old notices. All methods raise StoreError like `Journal`."""
 
     def __init__(self, read: Run, write: Run) -> None:
         self._read = read
@@ -189,8 +189,8 @@ class Cleaning:
     async def ends(self, ids: Sequence[str]) -> Mapping[str, End]:
         """Return what is known of dispatches, by id; what the journal does not know is left out."""
         found: dict[str, End] = {}
-        for begin in range(0, len(ids), NOTICES_AT_ONCE):
-            some = tuple(ids[begin : begin + NOTICES_AT_ONCE])
+        for begin in range(0, len(ids), ROWS_AT_ONCE):
+            some = tuple(ids[begin : begin + ROWS_AT_ONCE])
             found.update(await self._read("read how runs ended", partial(_ends, ids=some)))
         return found
 
@@ -250,7 +250,7 @@ def _notices(db: sqlite3.Connection, before: datetime) -> tuple[int, int]:
 
 def _drop_notices(db: sqlite3.Connection, before: datetime) -> int:
     query = f"SELECT number FROM notices WHERE {_OLD} ORDER BY number LIMIT ?"  # noqa: S608
-    numbers = db.execute(query, (moment(before), NOTICES_AT_ONCE)).fetchall()
+    numbers = db.execute(query, (moment(before), ROWS_AT_ONCE)).fetchall()
     db.executemany("DELETE FROM deliveries WHERE notice = ?", numbers)
     db.executemany("DELETE FROM notices WHERE number = ?", numbers)
     return len(numbers)
@@ -272,7 +272,7 @@ class Old:
 
 
 class Pruning:
-    """Questions and work on old events. All methods raise StoreError like `Journal`."""
+    """Old events. All methods raise StoreError like `Journal`."""
 
     def __init__(self, read: Run, write: Run) -> None:
         self._read = read
@@ -287,7 +287,7 @@ class Pruning:
         body = encode(standing)
         await self._write("write a snapshot", partial(_cover, key=key, until=until, body=body))
 
-    async def drop(self, key: TrackKey, until: int, now: datetime, limit: int = EVENTS_AT_ONCE) -> int:
+    async def drop(self, key: TrackKey, until: int, now: datetime, limit: int = _EVENTS_AT_ONCE) -> int:
         """Drop at most `limit` events of a track before `until`; return how many, 0 when none is left."""
         work = partial(_drop, key=key, until=until, now=now, limit=limit)
         return await self._write("drop old events", work)

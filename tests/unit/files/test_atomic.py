@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.errors import StoreError
-from handoffd.files.atomic import replace_text, sweep_temporaries
+from handoffd.files.atomic import digest_of, replace_text, sweep_temporaries
 
 
 def mode_of(path: Path) -> int:
@@ -110,7 +110,7 @@ _FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from handoffd.errors import StoreError
-from handoffd.files.atomic import replace_text
+from handoffd.files.atomic import digest_of, replace_text
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 try:
@@ -158,3 +158,13 @@ def test_a_folder_that_is_missing_or_a_symlink_is_not_swept(tmp_path: Path) -> N
     assert () == sweep_temporaries(tmp_path / ".ai")
     assert () == sweep_temporaries(tmp_path / "gone")
     assert [".a.0123456789abcdef.tmp"] == os.listdir(tmp_path / "elsewhere")
+
+
+def test_text_and_its_bytes_have_one_digest() -> None:
+    """What was projected as text is recognised in the bytes of the file."""
+    assert digest_of("狀態\n") == digest_of("狀態\n".encode())
+
+
+def test_a_changed_byte_changes_the_digest() -> None:
+    """Texts are told apart."""
+    assert digest_of(b"a") != digest_of(b"b")

@@ -40,7 +40,7 @@ async def test_any_number_can_be_asked_for(tmp_path: Path) -> None:
     """In as many questions as it takes."""
     async with opened(tmp_path / "journal.db") as journal:
         assert {} == await journal.cleaning.ends(
-            [f"d{number}" for number in range(2 * retention.NOTICES_AT_ONCE + 1)]
+            [f"d{number}" for number in range(2 * retention.ROWS_AT_ONCE + 1)]
         )
 
 
