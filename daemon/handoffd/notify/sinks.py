@@ -1,25 +1,36 @@
-"""The sinks that the settings ask for, and a sample through each of them.
+"""The sinks that the settings ask for; those that are told by one POST; and a sample through each of them.
 
 The sample goes past the box: a person learns today whether they would be told tonight.
+
+A POST is made by the standard library alone, in a worker thread. The address is a secret (most services put
+the key into its path or query): only scheme and host are ever told, and no library error whose text may
+quote the rest. Redirects are not followed: they would turn the POST into a GET, or lead elsewhere.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import secrets
+import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio
+import anyio.to_thread
 
 from handoffd.clock import Clock
 from handoffd.errors import NotFound
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.command import CommandSink
-from handoffd.notify.http_sinks import NtfySink, WebhookSink
-from handoffd.notify.notice import Notice
-from handoffd.notify.ports import Sink
+from handoffd.notify.notice import Notice, headline, message
+from handoffd.notify.ports import Sink, Undelivered
 from handoffd.notify.sink_workers import attempt
-from handoffd.settings.notify import FORMS, NotifySettings, SinkSettings
+from handoffd.settings.notify import FORMS, NotifySettings, NtfySettings, SinkSettings, WebhookSettings
 
 
 def sink_of(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> Sink:
@@ -96,3 +107,171 @@ def _sample(clock: Clock, place: str) -> Notice:
         step="", kind="test", text="this is a test: it would be told like this", action="handoffd status",
         why="somebody typed `handoffd notify test`",
     )  # fmt: skip
+
+
+# --- a URL of the user -------------------------------------------------------------------------------
+ID_HEADER = "Idempotency-Key"
+_ABOUT_THIS_NOTICE = frozenset({400, 413, 415, 422})
+"""Answers about this very notice. All others may be mended: a server, an address, a key."""
+
+
+class WebhookSink:
+    """Posts the notice as JSON; any answer of the 200s is a delivery."""
+
+    def __init__(self, settings: WebhookSettings, name: str = "webhook") -> None:
+        self.name = name
+        self._settings = settings
+
+    async def deliver(self, notice: Notice) -> None:
+        """Post `notice`; raises Undelivered with the place and the reason."""
+        address = self._settings.url.get_secret_value()
+        body = notice.as_json().encode("utf-8", "replace")
+        status = await post(address, body, {ID_HEADER: notice.id}, self._settings.timeout_s)
+        judge(address, status, _ABOUT_THIS_NOTICE)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+# --- ntfy: notices on telephones, with a priority by kind --------------------------------------------
+PRIORITIES: Final[Mapping[str, int]] = {
+    "needs_human": 4, "timeout": 4, "blocked": 4, "reminder": 4, "escalation": 5, "done": 3, "warning": 3,
+}  # fmt: skip
+"""Of the five that ntfy knows; 3 is its usual one, 5 breaks through what a telephone holds back."""
+
+_TAGS: Final[Mapping[str, str]] = {
+    "needs_human": "raised_hand", "timeout": "hourglass", "blocked": "no_entry", "reminder": "bell",
+    "escalation": "rotating_light", "done": "white_check_mark", "warning": "warning", "digest": "memo",
+}  # fmt: skip
+_TOO_LARGE = frozenset({413})
+_KEYS = frozenset({401, 403})
+
+
+class NtfySink:
+    """Publishes the notice in words, as JSON, so that nothing of it has to fit into a header.
+
+    ntfy has no keys against repetition: a notice that is sent again is shown again.
+    """
+
+    def __init__(self, settings: NtfySettings, name: str = "ntfy") -> None:
+        self.name = name
+        self._settings = settings
+
+    async def deliver(self, notice: Notice) -> None:
+        """Publish `notice`; raises Undelivered with the place and the reason."""
+        settings = self._settings
+        body = json.dumps(published(notice, settings), ensure_ascii=False).encode("utf-8", "replace")
+        token = settings.token
+        headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
+        status = await post(settings.server, body, headers, settings.timeout_s)
+        if status in _KEYS:
+            raise Undelivered(
+                f"{place_of(settings.server)} answered {status}: it wants a (better) notify token"
+            )
+        judge(settings.server, status, _TOO_LARGE)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+def published(notice: Notice, settings: NtfySettings) -> dict[str, Any]:
+    """Return what ntfy is given, as plain JSON values."""
+    given = {**PRIORITIES, **{str(kind): priority for kind, priority in settings.priority.items()}}
+    tag = _TAGS.get(notice.kind)
+    body: dict[str, Any] = {
+        "topic": settings.topic.get_secret_value(),
+        "title": headline(notice),
+        "message": message(notice),
+        "priority": given.get(notice.kind, 3),
+        "tags": [*([tag] if tag else []), *settings.tags],
+    }
+    return body if settings.click is None else {**body, "click": settings.click}
+
+
+# --- one POST ----------------------------------------------------------------------------------------
+_LATER_S = 5.0
+
+
+def place_of(address: str) -> str:
+    """Return as much of an address as may be told."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.hostname}"
+
+
+async def post(address: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> int:
+    """Post JSON and return the status of the answer, which is not read.
+
+    User and password of the address become a header. Raises Undelivered, with the place and the reason.
+    """
+    url, place = urlsplit(address), place_of(address)
+    # In a thread as well: a first https connection reads the certificates of the system.
+    connection = await anyio.to_thread.run_sync(_connection, url, timeout_s)
+    with anyio.move_on_after(timeout_s) as limit:
+        try:
+            # Abandoned at the limit, because a name look-up cannot be interrupted; all else can be:
+            # the socket is shut, so that the thread does not stay with a server that dribbles.
+            given = {**_headers(url), **headers}
+            status = await anyio.to_thread.run_sync(
+                _post, connection, url, body, given, abandon_on_cancel=True
+            )
+        finally:
+            _shut(connection)
+    if limit.cancelled_caught:
+        raise Undelivered(f"{place} did not answer within {timeout_s:g} s")
+    return status
+
+
+def judge(address: str, status: int, never: frozenset[int]) -> None:
+    """Raise Undelivered unless it is one of the 200s; those in `never` are about this very notice."""
+    place = place_of(address)
+    if 200 <= status < 300:
+        return
+    if 300 <= status < 400:
+        raise Undelivered(f"{place} redirects ({status}), which is not followed")
+    raise Undelivered(f"{place} answered {status}", worth_retrying=status not in never)
+
+
+def _connection(url: SplitResult, timeout_s: float) -> HTTPConnection:
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    assert url.hostname is not None  # checked with the settings
+    # Later than the limit of the whole, by which it is ended: two that end at once tell different stories.
+    return kind(url.hostname, url.port, timeout=timeout_s + _LATER_S)
+
+
+def _post(connection: HTTPConnection, url: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    place = place_of(url.geturl())
+    try:
+        connection.request("POST", target, body, dict(headers))
+        return connection.getresponse().status
+    except ssl.SSLError as error:
+        raise Undelivered(f"{place}: TLS failed ({error.reason})") from None
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise Undelivered(f"{place} cannot be reached ({why})") from None
+    except (HTTPException, ValueError) as error:
+        raise Undelivered(f"{place}: no proper answer ({type(error).__name__})") from None
+    finally:
+        connection.close()
+
+
+def _headers(url: SplitResult) -> dict[str, str]:
+    headers = {
+        "Content-Type": "application/json; charset=utf-8",
+        "User-Agent": "handoffd",
+        "Connection": "close",
+    }
+    if url.username is not None:
+        user = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode("ascii")
+    return headers
+
+
+def _shut(connection: HTTPConnection) -> None:
+    opened = connection.sock
+    if opened is None:
+        return
+    try:
+        opened.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # closed in the meantime

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.support.notices import NOTICE, Server, serving
 
-from handoffd.notify.http_sinks import NtfySink, published
 from handoffd.notify.ports import Undelivered
+from handoffd.notify.sinks import NtfySink, published
 from handoffd.settings.notify import NtfySettings
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.notices import serving
 
-from handoffd.notify.http_sinks import judge, place_of, post
 from handoffd.notify.ports import Undelivered
+from handoffd.notify.sinks import judge, place_of, post
 
 
 def test_of_an_address_only_scheme_and_host_are_told() -> None:

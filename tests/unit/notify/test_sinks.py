@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from handoffd.notify.apprise import AppriseSink
 from handoffd.notify.command import CommandSink
-from handoffd.notify.http_sinks import NtfySink, WebhookSink
-from handoffd.notify.sinks import sink_of
+from handoffd.notify.sinks import NtfySink, WebhookSink, sink_of
 from handoffd.settings.notify import NotifySettings
 
 

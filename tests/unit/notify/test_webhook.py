@@ -14,8 +14,8 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.notices import NOTICE, serving
 
-from handoffd.notify.http_sinks import WebhookSink
 from handoffd.notify.ports import Undelivered
+from handoffd.notify.sinks import WebhookSink
 from handoffd.settings.notify import WebhookSettings
 
 
