@@ -44,16 +44,12 @@ def require_idle(scope: Scope, *, stopped: bool = False) -> None:
 
     `stopped`: the units were stopped just now, and whoever is to end executors must be started first.
     """
-    from handoffd.execute.run import claimed
+    from handoffd.execute.run import living
 
     start = f"{shlex.join(scope.systemctl.argv('start', *scope.names))} && " if stopped else ""
     hint = start + scope.as_account("handoffd stop --executors")
-    runs = scope.state / "runs"
-    names = sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
-    for name in names:
-        run = claimed(runs / name)
-        if run is not None and run.lives():
-            raise Refused(f"the executor of {name} is running", hint=hint)
+    for run in living(scope.state / "runs"):
+        raise Refused(f"the executor of {run.run_dir.name} is running", hint=hint)
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from handoffd.doctor.patience import Begun
 from handoffd.doctor.service import (
     Service,
     installed,
+    membership,
     of_machine,
     path_in,
     service_of,
@@ -122,6 +123,7 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
                 asked.pid, service, there, units, fleeting=ends_at_logout(there, subject.environ)
             )
         ),
+        *_runs(subject, asked, service, units),
     )
 
 
@@ -204,7 +206,29 @@ def _rest(
     yield from _tests(begun, subject, seen, service)
     yield from _notices(begun, settings)
     yield from _surroundings(begun, subject, asked.pid, service)
-    yield from runlimits.check(runlimits.gather(settings.execute, settings.launcher_socket, service))
+
+
+def _runs(
+    subject: Subject, asked: daemon.Asked, service: Service, units: tuple[Unit, Unit] | None
+) -> Iterator[Finding]:
+    """Yield what was found about limits of runs, and about what would end them."""
+    settings = subject.settings
+    if settings is None:
+        return
+    launcher = Witness(settings.launcher_socket, FOLDER_S).listener()
+    yield from runlimits.check(runlimits.gather(settings.execute, launcher, service))
+    if service.unit is None:
+        return
+    told = () if asked.status is None else asked.status["projects"]
+    looks = {"runs": partial(supervision.gather_runs, settings.runs_dir)}
+    facts = supervision.PlaceFacts(
+        service=service,
+        runs=patience.answers(looks, FOLDER_S).get("runs", ()),
+        launcher=None if launcher is None else membership(launcher),
+        unit=None if units is None else units[1],
+        names={one["project"]: one.get("called") or one["project"] for one in told},
+    )
+    yield from supervision.check_runs(facts)
 
 
 def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -> _Looks:

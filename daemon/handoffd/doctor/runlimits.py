@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +14,6 @@ CHECK = "supervision"
 
 CONTROLLERS = {"memory_max": "memory", "tasks_max": "pids"}
 """Which controller of the kernel a setting needs."""
-
-_CREDENTIALS = struct.Struct("3i")
-_ANSWER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +30,19 @@ class LimitFacts:
     on: frozenset[str] = frozenset()
 
 
-def gather(settings: ExecuteSettings, launcher: Path, service: Service) -> LimitFacts:
-    """Return which limits are set, and what the process that listens at `launcher` can do with them."""
+def gather(settings: ExecuteSettings, launcher: int | None, service: Service) -> LimitFacts:
+    """Return which limits are set, and what the launcher, a process, can do with them.
+
+    One that the daemon has started itself is a finding of `supervision`, and none is here.
+    """
+    if launcher is not None and service.runs(launcher):
+        launcher = None
     limits = tuple(name for name in CONTROLLERS if getattr(settings, name) is not None)
-    pid = _listener(launcher) if limits else None
-    group = cgroup.of(pid) if pid is not None else None
+    group = cgroup.of(launcher) if limits and launcher is not None else None
     place = group.removesuffix(f"/{cgroup.LAUNCHERS}") if group is not None else None
     return LimitFacts(
         limits=limits,
-        launcher=pid is not None,
+        launcher=launcher is not None,
         service=service,
         offered=_controllers(place, "cgroup.controllers"),
         on=_controllers(place, "cgroup.subtree_control"),
@@ -71,19 +70,6 @@ def check(facts: LimitFacts) -> tuple[Finding, ...]:
 
 def _named(limits: tuple[str, ...] | list[str]) -> str:
     return " and ".join(f"execute.{name}" for name in limits)
-
-
-def _listener(path: Path) -> int | None:
-    """Return the process that listens at a launcher's socket, as the kernel knows it; None without one."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(_ANSWER_S)
-        try:
-            connection.connect(str(path))
-            raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        except OSError:
-            return None
-    pid: int = _CREDENTIALS.unpack(raw)[0]
-    return pid
 
 
 def _controllers(place: str | None, name: str) -> frozenset[str]:

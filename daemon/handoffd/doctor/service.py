@@ -78,6 +78,10 @@ class Service:
             return f"{self.systemctl} edit {self.unit}  # [Service] LimitNOFILE=65536, then {self.restart}"
         return f"sudo prlimit --nofile=65536:65536 --pid {'$$' if pid is None else pid}"
 
+    def runs(self, pid: int) -> bool:
+        """Whether a process is in the unit that runs the daemon, which systemd ends as a whole."""
+        return self.unit is not None and unit_in(membership(pid)) == self
+
     @property
     def systemctl(self) -> str:
         """What a command to its service manager begins with."""
@@ -143,10 +147,15 @@ def service_of(pid: int | None, there: Service) -> Service:
     """Return how the daemon of process `pid` is run; without one, the unit that is `there` would run it."""
     if pid is None:
         return there
+    return unit_in(membership(pid))
+
+
+def membership(pid: int) -> str:
+    """Return the text of a process's `cgroup`; empty for one that is gone."""
     try:
-        return unit_in(Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
+        return Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
     except OSError:
-        return Service(unit=None)
+        return ""
 
 
 def path_in(unit_file: Path) -> str | None:

@@ -1,14 +1,21 @@
-"""What the machine offers for keeping agents together and the daemon alive: control groups, systemd."""
+"""What the machine offers for keeping agents together and the daemon alive: control groups, systemd.
+
+The launcher's unit is there so that agents outlive the daemon. While no launcher of that unit answers, the
+daemon starts one itself, and what that starts is in the daemon's unit for good: also when the launcher's
+unit runs again.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from handoffd.doctor.finding import Finding, fine, warning
-from handoffd.doctor.service import Service
+from handoffd.doctor.service import Service, membership, unit_in
 from handoffd.doctor.unit import Unit
+from handoffd.execute.run import living
 from handoffd.execute.runner import proc
 from handoffd.execute.witness import Witness
 
@@ -16,6 +23,8 @@ CHECK = "supervision"
 
 _UNIFIED = "/sys/fs/cgroup/cgroup.controllers"
 _SYSTEMD = "/run/systemd/system"
+_SHOWN = 5
+"""So many runs are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +100,7 @@ def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
 
 def _groups(facts: SupervisionFacts) -> str:
     if facts.systemd and facts.unified and facts.service.unit is not None:
-        return "each run has a control group of its own"
+        return "each run of the launcher's unit has a control group of its own"
     return "runs are kept together by descent, not by control groups"
 
 
@@ -102,3 +111,95 @@ def boots(pid: int, witness: Witness) -> tuple[Finding, ...]:
         return ()
     told = f"the daemon's unit reads the boot id of the machine ({daemon}), the launcher another ({launcher})"
     return (fine(CHECK, f"{told}, as a container may have; runs are known by either"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlace:
+    """A run of which something lives, and the text of that process's `cgroup`. `project` is a root."""
+
+    run: str
+    project: str | None
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFacts:
+    """`service` is how the daemon is run, `launcher` the text of the `cgroup` of the one that answers.
+
+    `unit` is the launcher's, where one is installed; `names` are what projects are called, by root.
+    """
+
+    service: Service
+    runs: tuple[RunPlace, ...] = ()
+    launcher: str | None = None
+    unit: Unit | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inside(self) -> tuple[RunPlace, ...]:
+        """The runs that are in the daemon's unit; none where no unit runs it."""
+        return tuple(one for one in self.runs if self._ends(one.cgroup))
+
+    @property
+    def kept(self) -> bool:
+        """Whether the next runs outlive the daemon's unit: the launcher that answers is not in that."""
+        return self.launcher is not None and not self._ends(self.launcher)
+
+    def _ends(self, cgroup: str) -> bool:
+        return self.service.unit is not None and unit_in(cgroup) == self.service
+
+
+def gather_runs(runs_dir: Path) -> tuple[RunPlace, ...]:
+    """Return where the runs are whose records are in `runs_dir`, as far as that can be told."""
+    return tuple(_places(runs_dir))
+
+
+def _places(runs_dir: Path) -> Iterator[RunPlace]:
+    try:
+        for run in living(runs_dir):
+            pid = run.shim_pid if run.is_running() else run.pid
+            yield RunPlace(run=run.run_dir.name, project=run.folder(), cgroup=membership(pid))
+    except (OSError, ValueError):
+        return  # a folder that cannot be read is another check's finding
+
+
+def check_runs(facts: PlaceFacts) -> tuple[Finding, ...]:
+    """Return which runs end with the daemon's unit, or that the next ones would."""
+    unit, own = facts.service.unit, facts.unit
+    if found := facts.inside:
+        one = len(found) == 1
+        what = f"{'1 run is' if one else f'{len(found)} runs are'} in the daemon's own unit: "
+        why = (
+            f"no launcher of its unit answered when {'it' if one else 'they'} began; "
+            f"{'it ends' if one else 'they end'} when {unit} is stopped or restarted, or the daemon crashes"
+        )
+        hold = f"  # and restart {unit} only when {'it has' if one else 'they have'} ended"
+        return (warning(CHECK, what + _listed(found, facts.names), why, _next(facts) + hold),)
+    if facts.launcher is not None and not facts.kept and own is not None and own.runs:
+        what = "agents are started in the daemon's own unit"
+        why = f"a launcher of the daemon's own answers; they end when {unit} is stopped or restarted"
+        return (warning(CHECK, what, why, _launcher(own)),)
+    return ()
+
+
+def _next(facts: PlaceFacts) -> str:
+    """Return what has the next runs outlive the daemon's unit; where they do, what tells that these ended."""
+    if facts.kept or facts.unit is None:
+        return "handoffd doctor"
+    return _launcher(facts.unit)
+
+
+def _launcher(unit: Unit) -> str:
+    """Return what has a launcher of its unit answer instead of the daemon's own."""
+    if trouble := unit.trouble:
+        return trouble.action
+    return f"{unit.service.systemctl} {'reload' if unit.runs else 'start'} {unit.name}"
+
+
+def _listed(runs: Sequence[RunPlace], names: Mapping[str, str]) -> str:
+    shown = [
+        f"{one.run} of {names.get(one.project, one.project)}" if one.project is not None else one.run
+        for one in runs[:_SHOWN]
+    ]
+    more = [f"{len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
+    return ", ".join((*shown, *more))

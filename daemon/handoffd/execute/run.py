@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -131,6 +132,11 @@ class Run:
             received=witness.received(pids),
         )
 
+    def folder(self) -> str | None:
+        """Return the folder that its program works in, its project's root; None when that is not recorded."""
+        spec = _record(self.run_dir, base.SPEC, base.RunSpec)
+        return None if spec is None else spec.cwd
+
     def is_running(self) -> bool:
         """Tell whether the shim is there; a stranger that got its pid does not count."""
         claim = self._claim
@@ -159,6 +165,17 @@ def claimed(run_dir: Path) -> Run | None:
     """Return the run that a shim has claimed `run_dir` for, over or not; None when none has."""
     text = records.claimed(str(run_dir), base.CLAIM)
     return None if text is None else Run(run_dir, base.Claim.from_text(text))
+
+
+def living(runs_dir: Path) -> Iterator[Run]:
+    """Yield the runs in a folder of runs of which something lives, by name.
+
+    Raises OSError, or ValueError, for one of which that cannot be told: it might run.
+    """
+    for name in sorted(os.listdir(runs_dir)) if runs_dir.is_dir() else ():
+        run = claimed(runs_dir / name)
+        if run is not None and run.lives():
+            yield run
 
 
 def adopt(run_dir: Path) -> Run | base.ExitRecord | None:

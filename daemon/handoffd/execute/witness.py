@@ -62,6 +62,16 @@ class Witness:
         words = self._answers(b"boot", [()])
         return words[0].decode("ascii", "replace") if words else None
 
+    def listener(self) -> int | None:
+        """Return the process that listens there, as the kernel knows it; None without one of this account."""
+        if self._path is None:
+            return None
+        try:
+            with _connected(self._path, self._limit_s) as connection:
+                return _peer(connection)[0]
+        except OSError:
+            return None
+
     def _words(self, verb: bytes, pids: Sequence[int]) -> list[bytes] | None:
         """Return the answers' words; None when not all could be asked for."""
         most = witnessing.MOST
@@ -109,6 +119,12 @@ def _connected(path: Path, limit_s: float) -> socket.socket:
 
 
 def _require_own(connection: socket.socket) -> None:
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    if _CREDENTIALS.unpack(raw)[1] != os.geteuid():
+    if _peer(connection)[1] != os.geteuid():
         raise PermissionError("another account listens there")
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Return the process and the account at the other end."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, account, _ = _CREDENTIALS.unpack(raw)
+    return pid, account

@@ -10,7 +10,6 @@ judges it like anything that was changed from outside.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +23,7 @@ from handoffd.engine.decide import decide
 from handoffd.engine.events import Restored
 from handoffd.engine.track import TrackKey
 from handoffd.errors import HandoffdError, Locked, Refused
-from handoffd.execute.process import Run, claimed
+from handoffd.execute.run import Run, living
 from handoffd.files.errors import storage_error
 from handoffd.files.locks import FileLock, acquire, daemon_lock_path
 from handoffd.files.projection import read_state
@@ -182,7 +181,7 @@ class _Restoring:
 
     async def _end_strangers(self, kept: set[str], request: Request) -> tuple[str, ...]:
         """See that nothing runs of which the backup knows nothing."""
-        running = await to_thread.run_sync(lambda: dict(_running(self._settings.runs_dir)))
+        running = await to_thread.run_sync(_running, self._settings.runs_dir)
         strangers = {name: run for name, run in running.items() if name.partition(".")[0] not in kept}
         if strangers and not request.end_executors:
             raise _executors_run(strangers, request.file)
@@ -217,14 +216,11 @@ class _Restoring:
         return [one.key.project]
 
 
-def _running(runs_dir: Path) -> Iterator[tuple[str, Run]]:
-    """Yield the runs whose shims live."""
+def _running(runs_dir: Path) -> dict[str, Run]:
+    """Return the runs of which something lives, by name."""
     try:
-        for name in os.listdir(runs_dir) if runs_dir.exists() else ():
-            run = claimed(runs_dir / name)
-            if run is not None and run.is_running():
-                yield name, run
-    except (OSError, ValueError) as error:  # one that cannot be told might run
+        return {run.run_dir.name: run for run in living(runs_dir)}
+    except (OSError, ValueError) as error:
         raise storage_error("look for runs", runs_dir, error) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,18 +49,14 @@ def test_limits_that_hold_and_limits_that_nobody_wants_are_fine() -> None:
     assert () == check(replace(facts, limits=(), on=NONE))
 
 
-def test_who_listens_is_asked_of_the_kernel(tmp_path: Path) -> None:
-    """And where that process is, of its control group."""
-    path = tmp_path / "launcher.sock"
+def test_the_groups_of_a_launcher_are_looked_at() -> None:
+    """Where the kernel says that the process is; without a limit, or a process, there is nothing to see."""
     settings = ExecuteSettings.model_validate({"memory_max": "4G"})
-    facts = gather(settings, path, TERMINAL)
+    facts = gather(settings, None, TERMINAL)
     assert (("memory_max",), False, NONE) == (facts.limits, facts.launcher, facts.on)
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(str(path))
-        listening.listen()
-        facts = gather(settings, path, TERMINAL)
-        ours = cgroup.of(os.getpid())
-        there = Path(ours or "/nowhere", "cgroup.controllers")
-        expected = there.read_text().split() if there.exists() else ()
-        assert (True, frozenset(expected)) == (facts.launcher, facts.offered)
+    facts = gather(settings, os.getpid(), TERMINAL)
+    ours = cgroup.of(os.getpid())
+    there = Path(ours or "/nowhere", "cgroup.controllers")
+    expected = there.read_text().split() if there.exists() else ()
+    assert (True, frozenset(expected)) == (facts.launcher, facts.offered)

@@ -39,7 +39,12 @@ def facts(daemon: dict[str, str], launcher: dict[str, str], service: Service = U
         ((True, True, True, TERMINAL), "warning", "the daemon is no unit", "handoffd service install"),
         ((True, True, False, TERMINAL), "ok", "systemd; runs are kept together by descent", None),
         ((True, False, True, UNIT), "warning", "control groups are of version 1", "cat /proc/cmdline"),
-        ((True, True, True, UNIT), "ok", "systemd; each run has a control group of its own", None),
+        (
+            (True, True, True, UNIT),
+            "ok",
+            "systemd; each run of the launcher's unit has a control group of its own",
+            None,
+        ),
     ],
 )
 def test_what_could_be_had_is_said_with_the_way_to_it(

@@ -15,7 +15,7 @@ from tests.support.runs import end_processes, launchers, processes, run_spec, sc
 
 from handoffd.execute.base import Claim, ExitRecord, StartRecord, Vitals
 from handoffd.execute.process import Launcher
-from handoffd.execute.run import Run, adopt, claimed
+from handoffd.execute.run import Run, adopt, claimed, living
 from handoffd.execute.runner import proc, records
 
 
@@ -239,3 +239,17 @@ async def test_vitals_show_output_work_and_writing_of_the_whole_tree(
 
     left = run.vitals()
     assert Vitals(output_bytes=6, cpu_s=0.0, written_bytes=0, heard_ns=left.heard_ns) == left
+
+
+async def test_what_lives_in_a_folder_of_runs_is_found(launcher: Launcher, tmp_path: Path) -> None:
+    """With the folder it works in; what is over and what never began is not there, nor need the folder be."""
+    assert [] == list(living(tmp_path / "runs"))
+    run = await launcher.start(tmp_path / "runs/r2", run_spec(tmp_path, "r2", "sleep", "1000"))
+    claim_as(tmp_path / "runs/r1", os.getpid(), proc.started(os.getpid()) + 1)
+    (tmp_path / "runs/r3").mkdir()
+
+    assert [("r2", str(tmp_path))] == [(one.run_dir.name, one.folder()) for one in living(tmp_path / "runs")]
+    run.stop()
+    await run.wait()
+    assert [] == list(living(tmp_path / "runs"))
+    assert None is Run(tmp_path / "runs/r1", Claim(pid=1, started=1, boot_id="b")).folder()

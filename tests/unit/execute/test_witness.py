@@ -132,6 +132,14 @@ def test_without_a_launcher_that_can_tell_nobody_opens_a_gate(tmp_path: Path, ol
             assert ({}, True) == seen_from_inside(person, "")
 
 
+def test_who_listens_is_asked_of_the_kernel(tmp_path: Path) -> None:
+    """It need not answer for that."""
+    assert None is ALONE.listener()
+    assert None is Witness(tmp_path / "l").listener()
+    with launcher(tmp_path / "l", older=True):
+        assert os.getpid() == Witness(tmp_path / "l").listener()
+
+
 def test_any_number_of_processes_can_be_asked_for(tmp_path: Path) -> None:
     """In as many requests as it takes."""
     with launcher(tmp_path / "l"):
