@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.cli.service_scope import Scope
+from handoffd.doctor.unit import refusal, status_name
 
 _SWITCHES = (
     ("kernel/unprivileged_userns_clone", "0"),
@@ -58,12 +59,12 @@ def fitted(scope: Scope, text: str) -> Fitted:
         return Fitted(text=text, obstacle=obstacle, left_out={})
     first = [line for line in lines if line == _NAMESPACE]  # others can only be had with it
     if first and (code := _refusal(scope, first)) is not None:
-        obstacle = f"your systemd could not make one (exit code {code})"
+        obstacle = f"your systemd could not make one (exit status {status_name(code)})"
         text = without_namespaces(text)
         first, lines = [], hardening_lines(text)
     left_out = _refused(scope, first, [line for line in lines if line not in first])
     for line, code in left_out.items():
-        comment = f"# systemd cannot do this here (exit code {code}): {line}"
+        comment = f"# systemd cannot do this here ({refusal(code)}): {line}"
         text = text.replace(f"\n{line}\n", f"\n{comment}\n")
     return Fitted(text=text, obstacle=obstacle, left_out=left_out)
 

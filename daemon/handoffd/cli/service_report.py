@@ -8,7 +8,7 @@ from typing import Any
 from handoffd.cli.service_plan import Installing
 from handoffd.cli.service_scope import Scope
 from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit
+from handoffd.doctor.unit import Unit, refusal, status_name
 
 # systemd shows a number it does not have as the largest one it can write.
 _UNKNOWN_FROM = 2**63
@@ -85,7 +85,7 @@ def installed_text(report: Mapping[str, Any]) -> list[str]:
     if report["obstacle"]:
         lines.append(_line("hardening", f"without a user namespace: {report['obstacle']}"))
     lines += [
-        _line("hardening", f"without {one['line']}: systemd cannot do it here (exit code {one['exit_code']})")
+        _line("hardening", f"without {one['line']}, systemd cannot do it here ({refusal(one['exit_code'])})")
         for one in report["left_out"]
     ]
     lines += [_line("caution", caution) for caution in report["cautions"]]
@@ -129,7 +129,7 @@ def _unit_text(unit: Mapping[str, Any]) -> list[str]:
     if unit["status"]:
         lines.append(f"    {unit['status']}")
     if unit["result"] not in ("", "success"):
-        lines.append(f"    ended: {unit['result']}, exit code {unit['exit_code']}")
+        lines.append(f"    ended: {unit['result']}, exit code {status_name(unit['exit_code'])}")
     if unit["why"]:
         lines.append(f"    why: {unit['why']}")
     return lines

@@ -39,14 +39,29 @@ _BY_SYSTEMD = {
     218: ("CAPABILITIES", "capabilities cannot be dropped as its unit asks"),
     219: ("CGROUP", "its control group cannot be used"),
     226: ("NAMESPACE", "this machine cannot shut it off from the rest of the system as its unit asks"),
+    227: ("NO_NEW_PRIVILEGES", "new privileges cannot be ruled out as its unit asks"),
     228: ("SECCOMP", "system calls cannot be filtered as its unit asks"),
+    232: ("ADDRESS_FAMILIES", "the kinds of its sockets cannot be restricted as its unit asks"),
     233: ("RUNTIME_DIRECTORY", "the folder for its sockets cannot be made"),
+    237: ("KEYRING", "it cannot be given a keyring as its unit asks"),
     238: ("STATE_DIRECTORY", "the folder for its state cannot be made"),
     243: ("CREDENTIALS", "a credential cannot be had"),
 }
 """Exit statuses by which systemd says that it could not start a program (systemd.exec(5))."""
 
 _SETTINGS = 78
+
+
+def status_name(number: int) -> str:
+    """Return an exit status as systemd writes it: with its name where systemd gave it, `226/NAMESPACE`."""
+    return f"{number}/{_BY_SYSTEMD[number][0]}" if number in _BY_SYSTEMD else str(number)
+
+
+def refusal(number: int) -> str:
+    """Return why systemd could not start a program, by the exit status that it gave: `226/NAMESPACE: ...`."""
+    if number not in _BY_SYSTEMD:
+        return f"exit status {number}"
+    return f"{status_name(number)}: {_BY_SYSTEMD[number][1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +153,8 @@ class Unit:
             return f"its settings cannot be used (exit status {number}); the log says which", log
         if number not in _BY_SYSTEMD:
             return f"it ended with exit status {number}; the log says why", log
-        name, why = _BY_SYSTEMD[number]
-        return f"{self._detailed(number, why)} (exit status {number}/{name})", self._remedy(number) or log
+        why = self._detailed(number, _BY_SYSTEMD[number][1])
+        return f"{why} (exit status {status_name(number)})", self._remedy(number) or log
 
     def _detailed(self, number: int, why: str) -> str:
         if number == 217 and self.service.account:

@@ -8,6 +8,7 @@ import pytest
 
 from handoffd.cli.hardening import Fitted, fitted, hardening_lines, kernel_obstacle
 from handoffd.cli.service_scope import Machine, Scope
+from handoffd.doctor.unit import refusal
 from handoffd.settings.paths import shared
 
 
@@ -118,7 +119,7 @@ def test_only_the_lines_that_cannot_be_had_are_left_out(
     kept = hardening_lines(found.text)
     assert [line for line in hardening_lines(_shipped(name)) if line not in refused] == kept
     for line, code in refused.items():
-        assert f"\n# systemd cannot do this here (exit code {code}): {line}\n" in found.text
+        assert f"\n# systemd cannot do this here ({refusal(code)}): {line}\n" in found.text
     passed = [trial for trial in bench.trials() if not any(line in trial for line in refused)]
     assert all(f"--property={line}" in max(passed, key=len) for line in kept)
 
@@ -144,7 +145,11 @@ def test_without_a_user_namespace_all_goes_that_needs_one(tmp_path: Path, forbid
 
     found = bench.fitted()
 
-    why = "user.max_user_namespaces=0" if forbidden else "your systemd could not make one (exit code 217)"
+    why = (
+        "user.max_user_namespaces=0"
+        if forbidden
+        else "your systemd could not make one (exit status 217/USER)"
+    )
     assert (why, {"RestrictRealtime=yes": 228}) == (found.obstacle, found.left_out)
     kept = hardening_lines(found.text)
     assert "NoNewPrivileges=yes" in kept

@@ -303,7 +303,7 @@ def test_without_user_namespaces_the_unit_does_without(bench: Bench) -> None:
 
     text = (bench.user_units / "handoffd.service").read_text(encoding="utf-8")
     assert (
-        "hardening    without a user namespace: your systemd could not make one (exit code 226)"
+        "hardening    without a user namespace: your systemd could not make one (exit status 226/NAMESPACE)"
         in result.output
     )
     assert "\nPrivateUsers=" not in text
@@ -313,7 +313,10 @@ def test_without_user_namespaces_the_unit_does_without(bench: Bench) -> None:
 def test_a_line_that_systemd_cannot_do_is_left_out_and_told(bench: Bench, account: str) -> None:
     """As in a container; in both forms, and the same at every install."""
     (bench.answers / "trial").write_text("ProtectKernelLogs=yes", encoding="utf-8")
-    told = "hardening    without ProtectKernelLogs=yes: systemd cannot do it here (exit code 226)"
+    told = (
+        "hardening    without ProtectKernelLogs=yes, systemd cannot do it here (226/NAMESPACE: this machine "
+        "cannot shut it off from the rest of the system as its unit asks)"
+    )
 
     assert told in bench.run("install").output
     assert told in bench.run("install", "--system", "--user", account).output

@@ -68,6 +68,6 @@ def test_why_a_unit_does_not_run_is_told_below_it() -> None:
 
     lines = status_text({"units": [unit], "linger": None, "state": "/s", "next": "n"})
 
-    assert "    ended: exit-code, exit code 203" in lines
+    assert "    ended: exit-code, exit code 203/EXEC" in lines
     assert any(line.startswith("    why: its program cannot be executed") for line in lines)
     assert "handoffd service install" == unit["action"]

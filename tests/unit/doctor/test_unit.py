@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit, ends_at_logout, units_of
+from handoffd.doctor.unit import Unit, ends_at_logout, refusal, status_name, units_of
 
 OWN, ACCOUNTS = Service(unit="handoffd"), Service(unit="handoffd@build", account="build")
 FAILED = {"LoadState": "loaded", "ActiveState": "failed", "Result": "exit-code", "ExecMainCode": "1"}
@@ -174,3 +174,10 @@ def test_units_that_end_at_a_logout_are_those_of_a_person_who_does_not_linger(
     assert ends is ends_at_logout(OWN, environ)
     assert not ends_at_logout(ACCOUNTS, environ)
     assert not ends_at_logout(Service(unit=None), environ)
+
+
+def test_a_status_of_systemds_is_told_with_its_name() -> None:
+    """As its own log has it; others have none."""
+    assert ("226/NAMESPACE", "78", "255") == tuple(map(status_name, (226, 78, 255)))
+    assert refusal(226).startswith("226/NAMESPACE: this machine cannot shut it off")
+    assert "exit status 255" == refusal(255)
