@@ -28,7 +28,7 @@ _CONFIGURATION = frozenset({"handoffd.yaml", "environment"})
 
 def folders(scope: Scope) -> list[Path]:
     """Return what there is to remove, state first; Refused when one is a link or holds something else."""
-    found = [path for path in (scope.state, *scope.settings) if path.exists() or path.is_symlink()]
+    found = [path for path in (scope.state, *scope.settings) if exists(path)]
     for path in found:
         stranger = _stranger(path, scope)
         if stranger is not None:
@@ -37,6 +37,11 @@ def folders(scope: Scope) -> list[Path]:
                 hint=f"ls -la {shlex.quote(str(path))}",
             )
     return found
+
+
+def exists(path: Path) -> bool:
+    """Tell whether there is something at a path, a link that leads nowhere included."""
+    return path.exists() or path.is_symlink()
 
 
 def require_idle(scope: Scope, *, stopped: bool = False) -> None:

@@ -112,6 +112,7 @@ def uninstall(
         "kept": [str(path) for path in plan.kept],
         "commands": [list(argv) for argv in (*plan.before, *plan.after, *plan.last)],
         "purged": [str(path) for path in data],
+        "state_exists": purging.exists(scope.state),
         "linger": lingers(scope) if scope.account is None and plan.after and not dry_run else None,
     }
     _print(report, as_json, service_report.uninstalled_text(report))

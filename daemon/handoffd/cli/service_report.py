@@ -98,16 +98,18 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
     lines = [_line(ran, " ".join(argv)) for argv in report["commands"]]
     lines += [_line(removed, path) for path in report["removed"]]
     lines += [_line("kept", f"{path} (not written by handoffd)") for path in report["kept"]]
-    if not report["removed"]:
+    if not report["removed"] and not report["purged"]:
         lines.append("nothing to remove")
-    elif not report["dry_run"]:
+    elif report["removed"] and not report["dry_run"]:
         lines.append(_line("agents", "those that were running go on to their end or their deadline"))
     if report["linger"]:
         lines.append(_line("lingering", "stays on, for your other services (loginctl disable-linger)"))
     gone = "would remove" if report["dry_run"] else "removed"
     lines += [_line(gone, path) for path in report["purged"]]
     if report["state"] not in report["purged"]:
-        lines.append(_line("state", f"{report['state']} (untouched)"))
+        lines.append(
+            _line("state", f"{report['state']} ({'untouched' if report['state_exists'] else 'not there'})")
+        )
     return lines
 
 

@@ -515,7 +515,22 @@ def test_uninstall_twice_is_no_error(bench: Bench) -> None:
 
     assert 0 == result.exit_code
     assert "nothing to remove" in result.output
+    assert "(untouched)" not in result.output
+    assert "/state/handoffd (not there)" in result.output
     assert [] == bench.asked()
+
+
+def test_a_second_purge_speaks_of_nothing_that_is_gone(bench: Bench) -> None:
+    """The first one has taken it away; what is left by a plain uninstall is all that it removes."""
+    bench.run("install")
+    bench.run("uninstall")
+    state = Path(bench.report("uninstall")["state"])
+    state.mkdir(parents=True)
+
+    first, second = (bench.run("uninstall", "--purge").output for _ in range(2))
+
+    assert (f"removed      {state}" in first, "nothing to remove" in first) == (True, False)
+    assert ["nothing to remove", f"state        {state} (not there)"] == second.splitlines()
 
 
 def test_uninstall_that_cannot_stop_the_daemon_removes_nothing(bench: Bench) -> None:
