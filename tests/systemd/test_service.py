@@ -154,6 +154,28 @@ def test_restart_of_the_launcher(service: Service, story: Story) -> None:
     story.goes_on()
 
 
+def test_no_launcher(service: Service, story: Story) -> None:
+    """The launcher is stopped: the next agent is in the daemon's unit and ends with it; `doctor` names it."""
+    assert 0 == service.systemctl(f"stop {service.launcher}").returncode
+    story.finish()
+    agent = story.after(1)
+    inside = f"1 run is in the daemon's own unit: {agent.run} of "
+    hold = f" # and restart {service.daemon} only when it has ended"
+    doctor = service.types("handoffd doctor").stdout
+    assert inside in doctor, doctor
+    (start,) = re.findall(f"next: (.*){re.escape(hold)}$", doctor, re.MULTILINE)
+    assert f"    next: {start}\n" in doctor, "the same mends the launcher"
+    assert 0 == service.administers(start).returncode
+
+    doctor = service.types("handoffd doctor").stdout
+    assert inside in doctor
+    assert f"next: handoffd doctor{hold}" in doctor
+    assert 0 == service.systemctl(f"restart {service.daemon}").returncode
+    again = story.after(2)
+    assert (agent.step, True) == (again.step, agent.run != again.run)
+    assert "the daemon's own unit" not in service.types("handoffd doctor").stdout
+
+
 def test_kill_of_the_daemon(service: Service, story: Story) -> None:
     """`kill -9` of the daemon: it is started again; the agent goes on."""
     killed(service, service.daemon, lambda pid: service.box.must(f"kill -9 {pid}"))
