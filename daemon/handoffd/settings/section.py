@@ -36,14 +36,21 @@ Secret = Annotated[
 ]
 """Text that nobody is shown; in a file also `{credential: NAME}` or `{file: PATH}`, see `secrets`."""
 
-_SIZE = re.compile(r"([0-9]{1,15})([KMGT])?")
+_SIZE = re.compile(r"([0-9]{1,15})(?:(\.[0-9]{1,3})? ?([KMGT])(?:iB)?)?")
+"""As systemd has it, or as `runs` shows it. `GB` is refused: for some it is a power of 1000."""
 
 
 def _bytes(size: object) -> object:
     found = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if found is None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
-        raise ValueError("must be a size in bytes, or such as 512M or 4G")
-    return size if found is None else int(found[1]) << (10 * (" KMGT".index(found[2]) if found[2] else 0))
+        raise ValueError(
+            "must be a size such as 512M, 4G or 1.5GiB (K, M, G, T: powers of 1024), or in bytes"
+        )
+    if found is None:
+        return size
+    whole, fraction, unit = found.groups(default="")
+    scale = 1 << 10 * " KMGT".index(unit or " ")
+    return int(whole) * scale + int(fraction[1:] or 0) * scale // 10 ** len(fraction[1:])
 
 
 class Bytes(int):
@@ -58,11 +65,11 @@ class Bytes(int):
 Size = Annotated[
     int,
     BeforeValidator(
-        _bytes, json_schema_input_type=Annotated[str, Field(pattern=rf"^{_SIZE.pattern}$")] | int
+        _bytes, json_schema_input_type=Annotated[str, Field(pattern=rf"^(?:{_SIZE.pattern})$")] | int
     ),
     AfterValidator(Bytes),
 ]
-"""Bytes; in a file also with K, M, G or T for a power of 1024: `4G`."""
+"""Bytes; in a file also with K, M, G or T for a power of 1024: `4G`, `4GiB`, `4 GiB`."""
 
 LONGEST_S = 366 * 24 * 3600
 """The longest time that a setting may be: more is a slip, and much more no calendar can reckon with."""

@@ -38,6 +38,12 @@ def test_paths_are_whole(path: str) -> None:
     ("given", "count", "shown"),
     [
         ("4G", 4 << 30, "4G"),
+        ("2GiB", 2 << 30, "2G"),
+        ("2 GiB", 2 << 30, "2G"),
+        ("2 G", 2 << 30, "2G"),
+        ("512MiB", 512 << 20, "512M"),
+        ("1.5 GiB", 1536 << 20, "1536M"),
+        ("0.125K", 128, "128"),
         ("1536M", 1536 << 20, "1536M"),
         ("1024M", 1 << 30, "1G"),
         (1 << 20, 1 << 20, "1M"),
@@ -52,8 +58,28 @@ def test_a_size_is_written_as_people_write_it(given: str | int, count: int, show
     assert count == TypeAdapter(Size).validate_python(shown)
 
 
-@pytest.mark.parametrize("given", ["4 gigs", "4g", "1.5G", "-1", "", -1, True, 1.5, None, "9" * 16, "٣"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "4 gigs",
+        "4g",
+        "4GB",
+        "4Gib",
+        "4  GiB",
+        "4Gi",
+        "1.5",
+        ".5G",
+        "-1",
+        "",
+        -1,
+        True,
+        1.5,
+        None,
+        "9" * 16,
+        "٣",
+    ],
+)
 def test_what_is_no_size_is_refused(given: object) -> None:
-    """With an example of one."""
-    with pytest.raises(ValidationError):
+    """With examples of some; to some people a GB is a power of 1000."""
+    with pytest.raises(ValidationError, match="must be a size such as 512M"):
         TypeAdapter(Size).validate_python(given)
