@@ -47,7 +47,8 @@ def summary(service: Service, name: str, properties: Mapping[str, str]) -> dict[
         "active": properties.get("ActiveState", "unknown"),
         "sub": properties.get("SubState", ""),
         "pid": known.get("MainPID") or None,
-        "status": properties.get("StatusText", ""),
+        # systemd keeps what a process said last also when it is gone.
+        "status": properties.get("StatusText", "") if known.get("MainPID") else "",
         "restarts": known.get("NRestarts", 0),
         "result": properties.get("Result", ""),
         "exit_code": known.get("ExecMainStatus"),

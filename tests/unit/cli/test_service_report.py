@@ -71,3 +71,19 @@ def test_why_a_unit_does_not_run_is_told_below_it() -> None:
     assert "    ended: exit-code, exit code 203/EXEC" in lines
     assert any(line.startswith("    why: its program cannot be executed") for line in lines)
     assert "handoffd service install" == unit["action"]
+
+
+def test_what_a_process_said_is_not_told_when_it_is_gone() -> None:
+    """systemd keeps the text of a unit that failed, was stopped, or waits to be started again."""
+    said = {"LoadState": "loaded", "StatusText": "Ready to start runs"}
+
+    def told(**shown: str) -> list[str]:
+        unit = summary(_SERVICE, "handoffd-launcher.service", {**said, **shown})
+        return status_text({"units": [unit], "linger": None, "state": "/s", "next": "n"})
+
+    text = "    Ready to start runs"
+    assert text in told(ActiveState="active", SubState="running", MainPID="7")
+    assert text in told(ActiveState="deactivating", SubState="stop-sigterm", MainPID="7")
+    assert text not in told(ActiveState="failed", SubState="failed", MainPID="0")
+    assert text not in told(ActiveState="inactive", SubState="dead", MainPID="0")
+    assert text not in told(ActiveState="activating", SubState="auto-restart", MainPID="0")
