@@ -22,7 +22,15 @@ from pydantic import TypeAdapter
 from handoffd.clock import rfc3339
 from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.events import Exit, TestEvidence
-from handoffd.engine.usage import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words, usage_in_words
+from handoffd.engine.usage import (
+    TOKEN_KINDS,
+    UNITS,
+    Footprint,
+    Usage,
+    amount,
+    footprint_in_words,
+    usage_in_words,
+)
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
@@ -37,6 +45,7 @@ MOST_EVENTS = 1000
 BATCH: Final = 100
 """Events that are held for one follower: many of them follow, and some read slowly."""
 _EXIT: Final = TypeAdapter(Exit)
+_FOOTPRINT: Final = TypeAdapter(Footprint)
 _TESTS: Final = TypeAdapter(TestEvidence)
 
 
@@ -102,6 +111,12 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
         "result": run.outcome,
         "why": run.why,
     }
+
+
+def footprint_json(run: StoredRun) -> Json | None:
+    """Return what a run took of the machine, as its exit has it; None where nothing counted it."""
+    took = None if run.exit is None else run.exit.footprint
+    return None if took is None else _FOOTPRINT.dump_python(took, mode="json")
 
 
 def usage_json(usage: Usage) -> Json:

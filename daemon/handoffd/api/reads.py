@@ -27,6 +27,7 @@ from handoffd.api.events import (
     addressed,
     backlog_json,
     event_json,
+    footprint_json,
     latest,
     named,
     run_json,
@@ -112,16 +113,16 @@ class Reads(Inspecting):
     async def status(self, project: str | None = None) -> Json:
         """Return every project's status, or one's."""
         if project is None:
-            views = await self._supervision.views()
+            shown = [one async for one in self._statuses(await self._supervision.views())]
         else:
-            views = (await self._supervision.view(self._supervision.find(project)),)
+            shown = [await self.project(project)]
         return {
             "api": API,
             "daemon": self.daemon,
             "at": rfc3339(self._clock.now()),
             "warnings": list(self.warnings()),
             "notices": await self.notices(),
-            "projects": [shown async for shown in self._statuses(views)],
+            "projects": shown,
         }
 
     async def _statuses(self, views: Iterable[ProjectView]) -> AsyncIterator[Json]:
@@ -169,8 +170,17 @@ class Reads(Inspecting):
         return {"projects": [_in_short(view) for view in views]}
 
     async def project(self, project: str) -> Json:
-        """Return one project's status."""
-        return await self.status_of(await self._supervision.view(self._supervision.find(project)))
+        """Return one project's status, with what its latest attempts took of the machine."""
+        view = await self._supervision.view(self._supervision.find(project))
+        shown, took = await self.status_of(view), await self._footprints(view.project)
+        for track in shown["tracks"]:
+            track["footprint"] = took.get(track["track"])
+        return shown
+
+    async def _footprints(self, root: str) -> dict[str, Json | None]:
+        """Return what the latest attempt that is over took, by track."""
+        over = [run for run in await self.journal.runs(root, _RUNS_SEARCHED) if run.exit is not None]
+        return {run.key.track: footprint_json(run) for run in reversed(over)}
 
     async def limits(self) -> Json:
         """Return the accounts that answered with a limit and are not known to have worked since."""

@@ -218,6 +218,11 @@ def _details(project: Json, track: Json) -> Iterator[str]:
         yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}{ask}{session}"
     if track.get("model"):
         yield f"model: {plain(track['model'])}"
+    if took := track.get("footprint"):
+        from handoffd.engine.usage import footprint_in_words
+
+        if most := footprint_in_words(took["memory_peak"], took["tasks_peak"]):
+            yield f"the last attempt took at most: {most}"
     if track["reason"]:
         yield f"reason: {track['reason']}"
     if track["tests"]:

@@ -14,6 +14,7 @@ from handoffd.engine.decision import Result
 from handoffd.engine.ends import LimitKind
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.track import EXTERNAL
+from handoffd.engine.usage import Footprint
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 
@@ -93,6 +94,8 @@ class TrackView:
     """Whether it does that by itself, as soon as no story is in flight; else a `continue` starts it."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
+    footprint: Footprint | None = None
+    """What its latest finished attempt took, where one project is asked for: `exit.footprint` of `runs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

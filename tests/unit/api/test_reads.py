@@ -13,12 +13,13 @@ from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 from handoffd.api.events import Json
 from handoffd.api.reads import Reads
 from handoffd.clock import SystemClock
-from handoffd.engine.events import Advanced, ExecutorStarted
+from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import NotFound, Refused
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Outgoing
+from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 
 RUNS = Path("/nowhere/runs")
@@ -87,6 +88,31 @@ async def test_runs_tell_what_they_have_used_so_far(supervision: MemorySupervisi
 
     assert [7] == [run["usage"]["tokens"] for run in await reads(supervision, journal).runs()]
     assert [None] == [run["usage"] for run in await reads(supervision, journal, daemon=False).runs()]
+
+
+async def test_the_status_of_one_tells_what_its_last_attempt_took(
+    supervision: MemorySupervision, journal: Journal
+) -> None:
+    """Also while the next one runs; of all projects, nobody looks for that."""
+    asked = reads(supervision, journal)
+    assert [None] == [one["tracks"][0]["footprint"] for one in (await asked.status("shop"))["projects"]]
+    begun = track(status=Status.RUNNING, dispatch=dispatch(phase=Phase.EXECUTING))
+    await journal.commit(record(Advanced(dispatch="d1", executor="claude"), after=begun))
+    took = Footprint(memory_peak=7, memory_max=9, tasks_peak=2)
+    ended = ExecutorExited(dispatch="d1", exit=Exit(code=0, seconds=1.5, footprint=took), reading=Absent())
+    await journal.commit(record(ended, after=track(status=Status.PASS)))
+    begun = track(status=Status.RUNNING, dispatch=dispatch("d2"))
+    await journal.commit(record(Advanced(dispatch="d2", executor="claude"), after=begun))
+
+    (run, last) = await asked.runs("shop")
+    (told,) = (await asked.status("shop"))["projects"]
+    assert [None] == [run["exit"]]
+    assert (7, 9, 2) == tuple(
+        told["tracks"][0]["footprint"][key] for key in ("memory_peak", "memory_max", "tasks_peak")
+    )
+    assert last["exit"]["footprint"] == told["tracks"][0]["footprint"]
+    assert told["tracks"] == (await asked.project("shop"))["tracks"]
+    assert [None] == [one["footprint"] for one in (await asked.status())["projects"][0]["tracks"]]
 
 
 async def test_projects_are_told_in_short(supervision: MemorySupervision, journal: Journal) -> None:

@@ -13,6 +13,7 @@ from tests.support.supervision import project_view, track_view
 
 from handoffd.cli.status_report import condition_of, report
 from handoffd.cli.wording import moment
+from handoffd.engine.usage import Footprint
 from handoffd.engine.views import ProjectView
 from handoffd.protocol.state import TestCounts
 
@@ -99,6 +100,16 @@ def test_one_project_tells_the_model() -> None:
     view = project_view("/srv/api", replace(RUNNING, model="opus"))
     assert "    model: opus" in _lines(view, whole=True)
     assert "    model: opus" not in _lines(view)
+
+
+def test_one_project_tells_what_its_last_attempt_took() -> None:
+    """As far as something counted it."""
+    told = "    the last attempt took at most: 812 MiB, 41 tasks"
+    took = Footprint(memory_peak=812 << 20, tasks_peak=41)
+    assert told in _lines(project_view("/srv/api", replace(RUNNING, footprint=took)), whole=True)
+    for unknown in (Footprint(), None):
+        view = project_view("/srv/api", replace(RUNNING, footprint=unknown))
+        assert not [line for line in _lines(view, whole=True) if "took at most" in line]
 
 
 def test_a_pause_shows_where_nothing_runs() -> None:
