@@ -10,6 +10,7 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -146,6 +147,29 @@ def test_no_function_is_longer_than_can_be_read_at_once() -> None:
     }
 
     assert LONG_FUNCTIONS == {name: lines for name, lines in found.items() if lines > FUNCTION_LINES}
+
+
+COUNTED = re.compile(
+    r" (?:more )?(?:accounts|agents|attempts|changes|days|decisions|events|executors|files|folders|notices"
+    r"|places|processes|projects|restarts|slots|stories|tasks|tests|times|tracks|warnings)\b"
+)
+
+
+def test_reports_say_one_project_and_not_one_projects() -> None:
+    """`counted` says how many; the pure packages say it as decisions were recorded, rehearsals start fast."""
+    plural = [
+        f"{module}:{text.lineno}"
+        for module in MODULES
+        if module.parts[0] not in {"engine", "protocol", "rehearsal"}
+        and module.parts[:2] != ("execute", "reports")
+        for text in ast.walk(parsed(module))
+        if isinstance(text, ast.JoinedStr)
+        for value, words in pairwise(text.values)
+        if isinstance(value, ast.FormattedValue) and isinstance(words, ast.Constant)
+        if COUNTED.match(str(words.value)) and not ast.unparse(value.value).isupper()
+    ]
+
+    assert [] == plural
 
 
 def test_every_module_says_what_it_is_about() -> None:

@@ -118,7 +118,7 @@ def test_the_service_manager_shows_why_nothing_is_started(tmp_path: Path) -> Non
             with unwritable_journal(daemon):
                 daemon.verb("note", project, text="Still there?")
                 until_status(manager, "STATUS=nothing is started: the journal cannot be written")
-            until_status(manager, "STATUS=1 projects, 0 executors running")
+            until_status(manager, "STATUS=1 project, 0 executors running")
         finally:
             daemon.close()
 

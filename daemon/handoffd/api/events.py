@@ -28,6 +28,7 @@ from handoffd.engine.usage import (
     Footprint,
     Usage,
     amount,
+    counted,
     footprint_in_words,
     usage_in_words,
 )
@@ -294,14 +295,15 @@ def _claim(claim: Json) -> str:
     status = claim["status"] or "no status (old format)"
     reason = f" with reason {claim['reason']}" if claim["reason"] else ""
     count = len(claim["files_changed"])
-    files = f", it says {count} file{'' if count == 1 else 's'} changed" if count else ""
+    files = f", it says {counted(count, 'file')} changed" if count else ""
     return f"{status}{reason}{_counts(claim['tests'], ', it says ')}{files}"
 
 
 def _counts(tests: Json | None, before: str = "") -> str:
     if tests is None:
         return ""
-    return f"{before}{tests.get('pass', 0)} tests pass and {tests.get('fail', 0)} fail"
+    passes = counted(tests.get("pass", 0), "test passes", "tests pass")
+    return f"{before}{passes} and {counted(tests.get('fail', 0), 'fails', 'fail')}"
 
 
 def _checked(fact: Json) -> str:
@@ -322,7 +324,8 @@ def _measured(tests: Json) -> str:
         return "the tests did not end in time"
     if not tests["verified"]:
         return "the test command " + ("failed" if tests["failing"] else "succeeded")
-    news = f", {tests['new_failing']} of the failing are new" if tests["new_failing"] else ""
+    new = tests["new_failing"]
+    news = f", {counted(new, 'of the failing is', 'of the failing are')} new" if new else ""
     return _counts(tests["counts"]) + news
 
 
@@ -437,7 +440,7 @@ _FACTS: Final[Mapping[str, Callable[[Json], str]]] = {
         f"{', '.join(fact['executors'])} {'is tried again' if fact.get('trial') else 'can be tried again'}"
     ),
     "notice_given_up": lambda fact: (
-        f"{fact['sink']} did not take {fact['count']} notices in time: {fact['why']}"
+        f"{fact['sink']} did not take {counted(fact['count'], 'notice')} in time: {fact['why']}"
     ),
 }
 

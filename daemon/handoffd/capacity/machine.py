@@ -30,6 +30,7 @@ import structlog
 
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.files.errors import DISK_FULL, storage_error
 from handoffd.journal.journal import Journal
@@ -286,7 +287,8 @@ class Space(NamedTuple):
             free_mb = self.free_bytes // _MIB
             return f"{free_mb} MiB are free at {self.folder}, execute.min_free_mb asks for {min_free_mb}"
         if self.free_files is not None and self.free_files < times * _MIN_FREE_FILES:
-            return f"only {self.free_files} more files (inodes) fit on the disk of {self.folder}"
+            files = counted(self.free_files, "more file (inode) fits", "more files (inodes) fit")
+            return f"only {files} on the disk of {self.folder}"
         return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from handoffd.cli.wording import plain, styled
 from handoffd.doctor.finding import Finding
+from handoffd.engine.usage import counted
 
 _WIDTHS = (len("warning"), len("descriptors"))
 
@@ -33,8 +34,4 @@ def _summary(findings: Sequence[Finding]) -> str:
     if not faults and not warnings:
         return "Nothing is wrong."
     keeps = "" if faults else "; nothing keeps handoffd from working"
-    return f"{_count(faults, 'fault')}, {_count(warnings, 'warning')}{keeps}."
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}{keeps}."

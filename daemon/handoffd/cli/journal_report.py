@@ -7,6 +7,7 @@ from shlex import quote
 
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.wording import moment, plain, shorten, start_command
+from handoffd.engine.usage import counted
 from handoffd.journal.backup import Copy, Repaired
 from handoffd.supervise.restoring import Restoration
 
@@ -111,23 +112,23 @@ def restored(done: Restoration) -> list[str]:
 
 
 def _projects(count: int) -> str:
-    return "1 project is" if count == 1 else f"{count} projects are"
+    return counted(count, "project is", "projects are")
 
 
 def _sum(report: Report) -> str:
     place = report.journal if report.project is None else f"{report.project} in {report.journal}"
-    said = f"{report.replayed} decisions of {report.tracks} tracks made again"
+    said = f"{counted(report.replayed, 'decision')} of {counted(report.tracks, 'track')} made again"
     if report.older:
-        said += f", {report.older} are of before a replay can begin"
+        said += f", {report.older} {'is' if report.older == 1 else 'are'} of before a replay can begin"
     if report.unreplayed:
-        said += f", {report.unreplayed} after a finding were not"
+        said += f", {report.unreplayed} after a finding {'was' if report.unreplayed == 1 else 'were'} not"
     verdict = "all as recorded" if report.clean else _count(report)
     return f"{plain(place)}: {said}; {verdict}."
 
 
 def _count(report: Report) -> str:
     count = len(report.findings) + report.further_findings
-    return "1 thing is not as it should be" if count == 1 else f"{count} things are not as they should be"
+    return counted(count, "thing is not as it should be", "things are not as they should be")
 
 
 def _finding(finding: Finding) -> Iterator[str]:

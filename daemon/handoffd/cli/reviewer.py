@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from handoffd.cli.wording import plain
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError
 from handoffd.protocol.state import Reason, near_reason
 
@@ -67,7 +68,7 @@ class Changes:
             lines.append(f"{name} ({'changed' if name in self._hashes else 'new'})")
             lines += [f"  {line}" for line in (_essence(name, text) if old is None else _added(old, text))]
         if len(found) > MOST_FILES:
-            lines.append(f"… and {len(found) - MOST_FILES} more files")
+            lines.append(f"… and {counted(len(found) - MOST_FILES, 'more file')}")
         return [plain(line, lines=True) for line in lines]
 
 
@@ -108,7 +109,7 @@ def _added(old: str, new: str) -> list[str]:
 
 def _cut(lines: list[str]) -> list[str]:
     rest = len(lines) - MOST_LINES
-    return lines if rest <= 0 else [*lines[:MOST_LINES], f"… {rest} more lines"]
+    return lines if rest <= 0 else [*lines[:MOST_LINES], f"… {counted(rest, 'more line')}"]
 
 
 def ask_at_terminal(console: Console, changes: Changes, hint: str) -> Ask:

@@ -13,6 +13,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, styled, table
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
 from handoffd.errors import NotFound
@@ -117,7 +118,11 @@ def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) 
 
 
 def _tell(found: Any) -> None:
-    click.echo(f"\r\033[K{found.folders} folders, {len(found.roots)} projects", nl=False, err=True)
+    click.echo(
+        f"\r\033[K{counted(found.folders, 'folder')}, {counted(len(found.roots), 'project')}",
+        nl=False,
+        err=True,
+    )
 
 
 def _project(root: str, one: Any) -> Json:
@@ -211,4 +216,4 @@ def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[s
 
 
 def _projects(count: int) -> str:
-    return "1 project" if count == 1 else f"{count or 'no'} projects"
+    return counted(count, "project") if count else "no projects"

@@ -9,6 +9,7 @@ from handoffd.cli.service_plan import Installing
 from handoffd.cli.service_scope import Scope
 from handoffd.doctor.service import Service
 from handoffd.doctor.unit import Unit, refusal, status_name
+from handoffd.engine.usage import counted
 
 # systemd shows a number it does not have as the largest one it can write.
 _UNKNOWN_FROM = 2**63
@@ -126,7 +127,7 @@ def _unit_text(unit: Mapping[str, Any]) -> list[str]:
     if not unit["installed"]:
         return [f"{unit['name']}: not installed"]
     pid = f", pid {unit['pid']}" if unit["pid"] else ""
-    restarts = f", restarted {unit['restarts']} times" if unit["restarts"] else ""
+    restarts = f", restarted {counted(unit['restarts'], 'time')}" if unit["restarts"] else ""
     enabled = "" if unit["enabled"] else ", not enabled"
     lines = [f"{unit['name']}: {unit['active']} ({unit['sub']}){pid}{restarts}{enabled}"]
     if unit["status"]:

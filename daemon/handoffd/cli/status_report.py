@@ -81,18 +81,17 @@ def _foot(status: Json) -> list[str]:
 
 def _untold(notices: Json, *, daemon: bool) -> Iterator[str]:
     """Yield what people have not been told by one sink; nothing of what is on its way for the first time."""
+    from handoffd.engine.usage import counted
+
     sink, count = plain(notices["sink"]), notices["undelivered"]
     error = f": {shorten(notices['last_error'], _WIDTH)}" if notices["last_error"] else ""
     if count and (notices["failed_tries"] or not daemon):
-        line = f"warning: {_notices(count)} not delivered by {sink}, the oldest of {notices['oldest']}{error}"
+        oldest = f"the oldest of {notices['oldest']}{error}"
+        line = f"warning: {counted(count, 'notice')} not delivered by {sink}, {oldest}"
         rest_s = notices["next_try_s"]
         yield line if rest_s is None else f"{line}; next try in {rest_s:.0f} s"
     if notices["given_up"]:
-        yield f"warning: {_notices(notices['given_up'])} lately given up by {sink}{error}"
-
-
-def _notices(count: int) -> str:
-    return "1 notice" if count == 1 else f"{count} notices"
+        yield f"warning: {counted(notices['given_up'], 'notice')} lately given up by {sink}{error}"
 
 
 def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:
@@ -243,8 +242,10 @@ def _details(project: Json, track: Json) -> Iterator[str]:
 
 def _backlog(track: Json, width: int) -> str:
     """Return what waits behind the story in hand, and which one of it is next."""
+    from handoffd.engine.usage import counted
+
     stories, upcoming = track["backlog"], track.get("next_story")
-    count = "1 story" if len(stories) == 1 else f"{len(stories)} stories"
+    count = counted(len(stories), "story", "stories")
     by_itself = ", which starts by itself" if track.get("next_by_itself") else ""
     if upcoming is None:
         first = "none of them can start" if len(stories) > 1 else f"{plain(stories[0])} cannot start"

@@ -12,6 +12,7 @@ import click
 from handoffd.api.client import Client
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import start_command
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError
 
@@ -66,5 +67,7 @@ def _running(client: Client) -> str:
     with suppress(HandoffdError):
         projects = client.get("/v1/status")["projects"]
         count = sum(track["pid"] is not None for project in projects for track in project["tracks"])
-        return f"{count} executors still run" if count else "the daemon winds down"
+        return (
+            counted(count, "executor still runs", "executors still run") if count else "the daemon winds down"
+        )
     return "the daemon winds down"

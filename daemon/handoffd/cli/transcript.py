@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from handoffd.cli.wording import plain, shorten, terminal_text
-from handoffd.engine.usage import Usage
+from handoffd.engine.usage import Usage, counted
 from handoffd.execute.stream import line as stream_line
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import Part, StreamVerdict
@@ -128,8 +128,8 @@ def _used(usage: Usage) -> str:
     """Return tokens and costs in brackets, as far as they are known."""
     read = usage.tokens - usage.output_tokens
     told = (
-        f"{read} tokens in" if read else "",
-        f"{usage.output_tokens} tokens out" if usage.output_tokens else "",
+        f"{counted(read, 'token')} in" if read else "",
+        f"{counted(usage.output_tokens, 'token')} out" if usage.output_tokens else "",
         f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else "",
     )
     return f" ({', '.join(filter(None, told))})" if any(told) else ""

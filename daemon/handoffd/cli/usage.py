@@ -10,6 +10,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import fitting, plain, screen_width, shorten, used
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
 
@@ -95,9 +96,9 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     unmeasured = total["runs"] - total["measured"]
     remarks = []
     if unmeasured:
-        remarks.append(f"{unmeasured} of {total['runs']} runs did not tell what they used.")
+        remarks.append(f"{unmeasured} of {counted(total['runs'], 'run')} did not tell what they used.")
     if total["unpriced"]:
-        of = f"{total['unpriced']} of {total['runs']} runs"
+        of = f"{total['unpriced']} of {counted(total['runs'], 'run')}"
         remarks.append(f"The cost of {of} is not known: see `prices` in the settings.")
     return remarks
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from handoffd.capacity.machine import HEADROOM, RESERVE
 from handoffd.doctor.finding import Finding, fault, fine
 from handoffd.doctor.service import Service
+from handoffd.engine.usage import counted
 
 CHECK = "descriptors"
 
@@ -45,6 +46,7 @@ def check(facts: FileFacts) -> tuple[Finding, ...]:
     if facts.most is None or needed <= facts.most:
         most = "no limit" if facts.most is None else f"{facts.most} are allowed"
         return (fine(CHECK, f"{needed} open files are enough, {most}"),)
-    why = f"{facts.projects} projects with {facts.slots} slots need {needed}; what is beyond the limit waits"
+    projects = counted(facts.projects, "project")
+    why = f"{projects} with {counted(facts.slots, 'slot')} need {needed}; what is beyond the limit waits"
     action = facts.service.allow_files(facts.pid)
-    return (fault(CHECK, f"the daemon may have only {facts.most} files open", why, action),)
+    return (fault(CHECK, f"the daemon may have only {counted(facts.most, 'file')} open", why, action),)

@@ -11,6 +11,7 @@ from shlex import quote
 from handoffd.doctor import installation
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
+from handoffd.engine.usage import counted
 from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor
@@ -179,4 +180,8 @@ def _missing(one: Chosen, service: Service, *, serious: bool) -> Finding:
 
 
 def _count(projects: Sequence[str]) -> str:
-    return f"{projects[0]} uses" if len(projects) == 1 else f"{len(projects)} projects use"
+    return (
+        f"{projects[0]} uses"
+        if len(projects) == 1
+        else counted(len(projects), "project uses", "projects use")
+    )

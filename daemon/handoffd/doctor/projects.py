@@ -8,6 +8,7 @@ from typing import Any
 
 from handoffd.doctor.finding import Finding, Severity, fine
 from handoffd.engine.commands import command_for, mending
+from handoffd.engine.usage import counted
 
 CHECK = "projects"
 
@@ -36,7 +37,7 @@ def check(projects: Sequence[Mapping[str, Any]], silent: Collection[str] = ()) -
     found = [_silent(one["project"]) for one in projects if one["project"] in silent]
     found += [_finding(one) for one in projects if one["project"] not in silent and one["condition"] != "ok"]
     well = len(projects) - len(found)
-    count = "1 project" if well == 1 else f"{well} projects"
+    count = counted(well, "project")
     return (*found, fine(CHECK, f"{count} can be worked on")) if well or not found else tuple(found)
 
 

@@ -11,6 +11,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.mounts import is_memory, is_network, kind_of
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.journal.database import Glance, glance
 
@@ -132,7 +133,9 @@ def _room(facts: StateFacts, min_free_mb: int) -> Iterator[Finding]:
         why = "every run makes about ten files there"
         tell = warning if facts.free_inodes else fault
         look = f"df -i {quote(facts.folder)}"
-        yield tell(CHECK, f"{facts.free_inodes} inodes are free at {facts.folder}", why, look)
+        yield tell(
+            CHECK, f"{counted(facts.free_inodes, 'inode is', 'inodes are')} free at {facts.folder}", why, look
+        )
 
 
 def _journal(facts: StateFacts) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.service import Service, membership, unit_in
 from handoffd.doctor.unit import Unit
+from handoffd.engine.usage import counted
 from handoffd.execute.run import living
 from handoffd.execute.runner import proc
 from handoffd.execute.witness import Witness
@@ -168,7 +169,7 @@ def check_runs(facts: PlaceFacts) -> tuple[Finding, ...]:
     unit, own = facts.service.unit, facts.unit
     if found := facts.inside:
         one = len(found) == 1
-        what = f"{'1 run is' if one else f'{len(found)} runs are'} in the daemon's own unit: "
+        what = f"{counted(len(found), 'run is', 'runs are')} in the daemon's own unit: "
         why = (
             f"no launcher of its unit answered when {'it' if one else 'they'} began; "
             f"{'it ends' if one else 'they end'} when {unit} is stopped or restarted, or the daemon crashes"

@@ -19,6 +19,7 @@ from typing import Any, Final
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.engine.commands import command_for
+from handoffd.engine.usage import counted
 from handoffd.execute.checks import read_bounded
 from handoffd.inspection.suites import runner_missing
 
@@ -94,8 +95,11 @@ def check(lacks: Sequence[Lack], count: int, terminal: Terminal, service: Servic
     """Return what keeps tests from being run; `count` projects name a command for theirs."""
     if lacks:
         return tuple(_missing(lack, terminal, service) for lack in lacks)
-    projects = "1 project" if count == 1 else f"{count} projects"
-    return (fine(CHECK, f"what the tests of {projects} need is in the daemon's PATH"),) if count else ()
+    return (
+        (fine(CHECK, f"what the tests of {counted(count, 'project')} need is in the daemon's PATH"),)
+        if count
+        else ()
+    )
 
 
 def judge(tried: Mapping[str, Any], terminal: Terminal, service: Service) -> Finding:
@@ -151,7 +155,7 @@ def _fault(tried: Mapping[str, Any], terminal: Terminal, service: Service) -> Fi
 
 
 def _missing(lack: Lack, terminal: Terminal, service: Service) -> Finding:
-    users = lack.projects[0] if len(lack.projects) == 1 else f"{len(lack.projects)} projects"
+    users = lack.projects[0] if len(lack.projects) == 1 else counted(len(lack.projects), "project")
     first = lack.projects[0]
     edit = f"${{EDITOR:-vi}} {quote(first)}/.ai/handoffd.yaml && {command_for(first, 'trust')}"
     here = terminal.has(lack.program)

@@ -16,6 +16,7 @@ from shlex import quote
 
 from handoffd.doctor.service import Service
 from handoffd.doctor.systemctl import Commands, Systemctl, lingers
+from handoffd.engine.usage import counted
 from handoffd.errors import Refused
 
 ASK_S = 3.0
@@ -103,10 +104,12 @@ class Unit:
         if self.shown.get("LoadState") not in ("loaded", None):
             return self._unloaded(self.shown["LoadState"])
         if state == "failed":
-            tries = f" after {times} restarts, and systemd has given up" if times else ""
+            tries = f" after {counted(times, 'restart')}, and systemd has given up" if times else ""
             return self._told(f"{self.name} failed{tries}")
         if state == "activating" and times:
-            return self._told(f"systemd starts {self.name} again and again, {times} restarts so far")
+            return self._told(
+                f"systemd starts {self.name} again and again, {counted(times, 'restart')} so far"
+            )
         if self._waits:
             return self._told(f"{self.name} failed, and systemd will start it again")
         return None

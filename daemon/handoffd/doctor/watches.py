@@ -8,6 +8,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fine, warning
 from handoffd.doctor.inotify import Holder, Limit, Limits
+from handoffd.engine.usage import counted
 from handoffd.watch.backend import LIMIT_REACHED, Demand
 
 CHECK = "watches"
@@ -51,7 +52,7 @@ def check(facts: WatchFacts) -> tuple[Finding, ...]:
 def _only_swept(roots: Sequence[str], facts: WatchFacts) -> str:
     verb = "is" if len(roots) == 1 else "are"
     more = f" and {len(roots) - _NAMED} more" if len(roots) > _NAMED else ""
-    of, every = f"{len(roots)} of {facts.projects} projects", f"{facts.sweep_s:g} s"
+    of, every = f"{len(roots)} of {counted(facts.projects, 'project')}", f"{facts.sweep_s:g} s"
     return f"{of} {verb} only looked at every {every}: {', '.join(roots[:_NAMED])}{more}"
 
 
@@ -76,7 +77,7 @@ def _too_low(facts: WatchFacts, short: Sequence[tuple[str, Limit]]) -> Finding:
     wanted = " and ".join(
         f"{getattr(facts.demand, name)} {name} of at most {limit.value}" for name, limit in short
     )
-    what = f"the limit of file watches is too low for {facts.projects} projects"
+    what = f"the limit of file watches is too low for {counted(facts.projects, 'project')}"
     why = f"they need {wanted}; {_held(facts)}. The rest is looked at every {facts.sweep_s:g} s only"
     return warning(CHECK, what, why, _raise(short, facts))
 
@@ -89,8 +90,9 @@ def _held(facts: WatchFacts) -> str:
     watches, instances = (
         sum(getattr(one, name) for one in facts.others) for name in ("watches", "instances")
     )
+    held = f"{counted(watches, 'watch', 'watches')} and {counted(instances, 'instance')}"
     return (
-        f"{limits}; other programs of this account hold {watches} watches and {instances} instances, "
+        f"{limits}; other programs of this account hold {held}, "
         f"the most of them {most.command} (process {most.pid}) with {most.watches}"
     )
 
@@ -133,7 +135,7 @@ def _queue(facts: WatchFacts) -> Iterator[Finding]:
 
 
 def _enough(facts: WatchFacts) -> str:
-    count = "1 project needs" if facts.projects == 1 else f"{facts.projects} projects need"
+    count = counted(facts.projects, "project needs", "projects need")
     limits = ", ".join(
         f"{getattr(facts.demand, name)} of {limit.value} {name}" for name, limit in _limits(facts)
     )

@@ -167,10 +167,22 @@ class Finding:
 
 
 # --- both in words ------------------------------------------------------------------------------------
+
+
+def counted(count: float, one: str, many: str | None = None) -> str:
+    """Return a count with its noun and what agrees with that: `1 project`, `0.5 days`, `3 stories wait`.
+
+    `many` is the plural, where it is not `one` with an s. Every report counts by this; but what a decision is
+    journaled with stays as it is, since it has to come out again as it was recorded.
+    """
+    number = str(count) if isinstance(count, int) else f"{count:g}"
+    return f"{number} {one if count == 1 else many or f'{one}s'}"
+
+
 def footprint_in_words(memory_peak: int | None, tasks_peak: int | None) -> str:
     """Return both for people, as far as they are known: `812 MiB, 41 tasks`."""
     memory = None if memory_peak is None else size_in_words(memory_peak)
-    tasks = None if tasks_peak is None else f"{tasks_peak} task{'' if tasks_peak == 1 else 's'}"
+    tasks = None if tasks_peak is None else counted(tasks_peak, "task")
     return ", ".join(part for part in (memory, tasks) if part)
 
 
@@ -182,8 +194,8 @@ def size_in_words(count: int) -> str:
 
 def usage_in_words(tokens: int | None, cost_usd: float | None) -> str:
     """Return both for people, as far as they are known: `12.4k tokens, $0.21`; nothing for nothing."""
-    counted = None if not tokens else f"{_short(tokens)} token{'' if tokens == 1 else 's'}"
-    return ", ".join(part for part in (counted, None if cost_usd is None else f"${cost_usd:.2f}") if part)
+    told = None if not tokens else f"{_short(tokens)} token{'' if tokens == 1 else 's'}"
+    return ", ".join(part for part in (told, None if cost_usd is None else f"${cost_usd:.2f}") if part)
 
 
 def _short(count: int) -> str:

@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
+from handoffd.engine.usage import counted
 from handoffd.errors import StoreError
 from handoffd.journal import commit, dispatches, integrity, projects, queries
 from handoffd.journal.commit import RuleTexts
@@ -230,11 +231,12 @@ class Journal:
         for one in newcomers:
             projects.checked_path(one.root)
         work = partial(projects.put_projects, newcomers=newcomers, at=at, untrusted=untrusted)
-        await self._write(f"add {len(newcomers)} projects", work)
+        await self._write(f"add {counted(len(newcomers), 'project')}", work)
 
     async def let_go(self, roots: Sequence[str], at: datetime) -> None:
         """Look no longer after projects that the settings have brought and name no more."""
-        await self._write(f"let go of {len(roots)} projects", partial(projects.let_go, roots=roots, at=at))
+        activity = f"let go of {counted(len(roots), 'project')}"
+        await self._write(activity, partial(projects.let_go, roots=roots, at=at))
 
     async def origins(self) -> Origins:
         """Return which projects the settings have brought, and which ones a person has removed."""

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.usage import counted
 from handoffd.journal.codec import encode, moment
 from handoffd.journal.connections import Run
 from handoffd.journal.integrity import merged
@@ -153,7 +154,7 @@ def _reason_to_stay(
 def _why(past: Past, now: datetime, days: float) -> str:
     age = (now - past.since) / timedelta(days=1)
     did = "is unknown to the journal, and was changed last" if past.condition == "unknown" else "ended"
-    return f"{did} {age:.0f} days ago (retention.runs_days: {days:g})"
+    return f"{did} {counted(round(age), 'day')} ago (retention.runs_days: {days:g})"
 
 
 def sizes(found: Iterable[Past]) -> tuple[Size, ...]:

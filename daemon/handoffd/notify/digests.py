@@ -20,6 +20,7 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
+from handoffd.engine.usage import counted
 from handoffd.errors import StoreError
 from handoffd.notify.notice import ITEM, Notice, and_more, cut
 from handoffd.notify.ports import Box, Held, Reason
@@ -269,8 +270,8 @@ def folded(notices: Sequence[Notice], count: int, reason: Reason, cover: Cover) 
     more = len(matters) - len(listed) + count - len(notices)
     return Notice(
         id=cover.id, at=cover.at, project=cover.place, name="handoffd", story=None, step="", kind="digest",
-        text=f"{count} notices: {_projects(notices, count)}", why=_WHY[reason], action="handoffd status",
-        count=count, lines=_lines(listed, more), more=more,
+        text=f"{counted(count, 'notice')}: {_projects(notices, count)}", why=_WHY[reason],
+        action="handoffd status", count=count, lines=_lines(listed, more), more=more,
     )  # fmt: skip
 
 

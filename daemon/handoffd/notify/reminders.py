@@ -22,6 +22,7 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
+from handoffd.engine.usage import counted
 from handoffd.errors import StoreError
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import STANDS, Box, Matter
@@ -280,4 +281,4 @@ def span(length: timedelta) -> str:
     if minutes < 120:
         return f"{minutes} min"
     hours = minutes // 60
-    return f"{hours} h" if hours < 48 else f"{hours // 24} days"
+    return f"{hours} h" if hours < 48 else counted(hours // 24, "day")

@@ -66,7 +66,7 @@ def _valid(layers: Sequence[Layer], instructed: Collection[str]) -> Merged:
     if problems:
         ordered = _in_order(problems, layers)
         if len(ordered) > MAX_PROBLEMS:
-            more = Problem(file=ordered[-1].file, message=f"… {len(ordered) - MAX_PROBLEMS} more problems")
+            more = Problem(file=ordered[-1].file, message=f"… and {len(ordered) - MAX_PROBLEMS} more")
             ordered = [*ordered[:MAX_PROBLEMS], more]
         raise InvalidFile(tuple(ordered), hint=_HINT)
     return merged

@@ -17,6 +17,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.commands import command_for
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
@@ -267,7 +268,7 @@ class Enrolling:
         try:
             found = await entry.walk.asked(partial(_walk, entry, base, self._projects.roots()), self._walk_s)
         except StoreError:  # the base was there a moment ago
-            so_far = f"{entry.folders:,} folders so far"
+            so_far = f"{counted(entry.folders, 'folder')} so far"
             entry.notes = (f"{entry.wanted.section}: {base} is still being looked through ({so_far})",)
             return None
         entry.late = None

@@ -20,6 +20,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import claimed
 from handoffd.files import run_removal
@@ -188,8 +189,8 @@ class Housekeeping:
             continue
         if not count:
             return []
-        why = f"older than {days:g} days, and not waiting for anybody (retention.notices_days)"
-        return [Doomed(kind="notice", what=f"{count} notices", project=None, bytes=weight, why=why)]
+        why = f"older than {counted(days, 'day')}, and not waiting for anybody (retention.notices_days)"
+        return [Doomed(kind="notice", what=counted(count, "notice"), project=None, bytes=weight, why=why)]
 
     async def _events(self, now: datetime, problems: list[str], dry_run: bool) -> list[Doomed]:
         """Let go of the events of stories that ended long ago, after a snapshot of where they led."""
@@ -204,8 +205,9 @@ class Housekeeping:
             except HandoffdError as error:
                 problems.append(error.message)
                 continue
-            what = f"{old.count} events of {old.key.project} ({old.key.track}), before number {old.until}"
-            why = f"their stories ended more than {days:g} days ago (retention.journal_days)"
+            events = counted(old.count, "event")
+            what = f"{events} of {old.key.project} ({old.key.track}), before number {old.until}"
+            why = f"their stories ended more than {counted(days, 'day')} ago (retention.journal_days)"
             doomed.append(Doomed(kind="events", what=what, project=old.key.project, bytes=old.bytes, why=why))
         if doomed and not dry_run:
             await pruning.tidy()

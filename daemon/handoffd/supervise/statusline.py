@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from handoffd.engine.usage import counted
 from handoffd.supervise.gauges import Fleet
 from handoffd.supervise.services import Services
 
@@ -33,7 +34,7 @@ def status_line(overview: Overview) -> str:
         f"nothing is started: {overview.trouble}" if overview.trouble else "",
         f"the settings were not taken: {overview.settings}" if overview.settings else "",
     ]
-    counts = [f"{overview.projects} projects", f"{overview.running} executors running"]
+    counts = [counted(overview.projects, "project"), f"{counted(overview.running, 'executor')} running"]
     more = (
         (overview.queued, "waiting"),
         (overview.gates, "for people to decide"),

@@ -91,7 +91,7 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
         (exited(Absent(), code=1, end=End.FAILED), "exited with code 1; it left no hand-off"),
         (exited(Absent(), code=0, stream_error=True), "its stream says that it failed"),
         (ChecksFinished(dispatch="d1", tests=green(3)), "d1 was checked: 3 tests pass and 0 fail"),
-        (ChecksFinished(dispatch="d1", tests=red("t")), "1 fail, 1 of the failing are new"),
+        (ChecksFinished(dispatch="d1", tests=red("t")), "1 fails, 1 of the failing is new"),
         (ChecksFinished(dispatch="d1", tests=TestEvidence(fault="no pytest")), "not be run: no pytest"),
         (ChecksFinished(dispatch="d1", tests=TestEvidence(timed_out=True)), "did not end in time"),
         (ChecksFinished(dispatch="d1", tests=TestEvidence(verified=False)), "the test command succeeded"),

@@ -52,7 +52,7 @@ def test_with_a_daemon_it_tells_which_projects_are_swept(control: Controlled, ha
     said = handoffd("doctor")
 
     assert 0 == said.code
-    at = said.lines.index("warning  watches      1 of 1 projects is only looked at every 30 s: /srv/b")
+    at = said.lines.index("warning  watches      1 of 1 project is only looked at every 30 s: /srv/b")
     assert said.lines[at + 1].startswith(f"    why:  {LIMIT_REACHED}")
     assert said.lines[at + 2].startswith("    next: sudo sysctl fs.inotify.max_user_")
     assert said.lines[at + 2].endswith("| sudo tee /etc/sysctl.d/60-handoffd.conf")

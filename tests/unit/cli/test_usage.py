@@ -47,7 +47,7 @@ def test_runs_without_a_price_are_told_of(control: Controlled, handoffd: Command
     ran(control, "d1", Usage(output_tokens=5))
     said = handoffd("usage", "--by", "project")
     assert "shop     1     0      5       0           0            5       –" == said.lines[1]
-    assert "The cost of 1 of 1 runs is not known: see `prices` in the settings." == said.lines[-1]
+    assert "The cost of 1 of 1 run is not known: see `prices` in the settings." == said.lines[-1]
 
 
 def test_it_can_be_grouped_and_narrowed(control: Controlled, handoffd: Commands) -> None:

@@ -8,6 +8,7 @@ from handoffd.engine.usage import (
     TOKEN_KINDS,
     Footprint,
     Usage,
+    counted,
     footprint_in_words,
     size_in_words,
     usage_in_words,
@@ -79,6 +80,23 @@ def test_all_kinds_of_tokens_are_named() -> None:
 def test_a_size_is_told_in_few_characters(count: int, words: str) -> None:
     """As people write it."""
     assert words == size_in_words(count)
+
+
+@pytest.mark.parametrize(
+    ("count", "nouns", "words"),
+    [
+        (0, ("project",), "0 projects"),
+        (1, ("project",), "1 project"),
+        (1_200_000, ("token",), "1200000 tokens"),
+        (1.0, ("day",), "1 day"),
+        (0.5, ("day",), "0.5 days"),
+        (1, ("story waits", "stories wait"), "1 story waits"),
+        (2, ("story waits", "stories wait"), "2 stories wait"),
+    ],
+)
+def test_what_is_counted_is_told_in_its_number(count: float, nouns: tuple[str, ...], words: str) -> None:
+    """With what agrees with it."""
+    assert words == counted(count, *nouns)
 
 
 def test_what_a_run_took_is_told_as_far_as_it_is_known() -> None:

@@ -351,7 +351,7 @@ async def test_notices_go_once_nobody_waits_for_them(tmp_path: Path, waits: bool
         assert () == (await keeper(here, notices_days=None).clean(dry_run=False)).doomed
         cleaned = await keeper(here, notices_days=30).clean(dry_run=False)
 
-        assert ([] if waits else ["notice 1 notices"]) == list(what(cleaned))
+        assert ([] if waits else ["notice 1 notice"]) == list(what(cleaned))
 
 
 async def test_old_stories_go_from_the_journal(tmp_path: Path) -> None:

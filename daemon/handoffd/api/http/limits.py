@@ -32,6 +32,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from handoffd.api.http.auth import From
 from handoffd.api.http.problems import error_body, error_response, status_of
+from handoffd.engine.usage import counted
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute.runner import proc
 
@@ -222,7 +223,7 @@ class BoundedProtocol(HeadProtocol):
     def _full(self) -> bytes:
         others = Counter(one.pid for one in self.connections if one is not self)
         crowd, hint = _crowd(others)
-        message = f"{others.total()} connections are open, {crowd}; ask again"
+        message = f"{counted(others.total(), 'connection is', 'connections are')} open, {crowd}; ask again"
         body = error_body(StoreError(message, code=TOO_MANY, hint=hint))
         return _FULL % (len(body), body)
 
@@ -325,7 +326,7 @@ class Places:
         taken = self._held.total()
         crowd, hint = _crowd(self._held)
         left = self._most - taken
-        rule = f"the {left} places that are left are for people and other processes" if left else "ask again"
+        rule = f"the rest ({left}) is for people and other processes" if left else "ask again"
         return StoreError(f"{taken} {self._called}, {crowd}; {rule}", code=self._code, hint=hint)
 
     async def _is_person(self, caller: From) -> bool:

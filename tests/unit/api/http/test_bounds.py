@@ -213,7 +213,7 @@ def test_the_last_places_are_for_people(called: str) -> None:
                 await places.admit(AGENT)
             assert ("TOO_MANY", "ps -fp 7") == (caught.value.code, caught.value.hint)
             for unknown in (From(None), From(7)):
-                with pytest.raises(StoreError, match="2 places that are left are for people"):
+                with pytest.raises(StoreError, match=r"the rest \(2\) is for people"):
                     await places.admit(unknown)
             for person in (From(8), From(None, vouched=True)):
                 await places.admit(person)
