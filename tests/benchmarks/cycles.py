@@ -48,11 +48,11 @@ from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
-from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.postbox import Postbox
-from handoffd.supervise.services import Services
-from handoffd.supervise.standing import Standing
-from handoffd.supervise.threads import follow as follow_threads
+from handoffd.track.ai_folder import HandoffFiles
+from handoffd.track.committed_state import Standing
+from handoffd.track.reach import follow as follow_threads
+from handoffd.track.services import Services
 
 PROBE_S = 0.005
 _CLOCK = SystemClock()

@@ -38,15 +38,15 @@ from handoffd.supervise.enrolling import Enrolling
 from handoffd.supervise.gauges import gauges
 from handoffd.supervise.heartbeats import POLL, beats_of, stuck
 from handoffd.supervise.housekeeping import Housekeeping
-from handoffd.supervise.reach import Reach
 from handoffd.supervise.reloading import Reloading
 from handoffd.supervise.renewal import Renewal
 from handoffd.supervise.roster import Roster
 from handoffd.supervise.sdnotify import ServiceManager
-from handoffd.supervise.services import Services
 from handoffd.supervise.statusline import overview_of, status_line
-from handoffd.supervise.threads import follow as follow_threads
 from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
+from handoffd.track.reach import Reach
+from handoffd.track.reach import follow as follow_threads
+from handoffd.track.services import Services
 from handoffd.watch.watcher import Watcher
 
 log = structlog.get_logger(__name__)
@@ -120,7 +120,7 @@ class Daemon:
         self._watcher = Watcher(self._roster.touched, settings.watch)
         self._timetable = Timetable(services, self._roster)
         # Not behind projects that hang: its look is also that at the journal.
-        probe = Reach(str(settings.state_dir), services, anyio.CapacityLimiter(1))
+        probe = Reach(str(settings.state_dir), anyio.CapacityLimiter(1))
         self._machine = Machine(services, self._roster.poll, probe)
         self._scheduler = Scheduler()
         self._manager = ServiceManager.from_environment(services.environment, services.clock)
@@ -173,7 +173,7 @@ class Daemon:
             for name, work in self._lasting(server):
                 tasks.start_soon(work, name=name)
             await server.started.wait()
-            self._services.heartbeats.beat(POLL)
+            self._roster.heartbeats.beat(POLL)
             self._manager.ready(self._summary())
             socket, port = str(self._settings.control_socket), server.tcp_port
             log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
@@ -260,7 +260,7 @@ class Daemon:
     def _stuck(self) -> str | None:
         services = self._services
         beats = beats_of(
-            services.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
+            self._roster.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
         )
         return stuck(beats, services.clock.monotonic())
 

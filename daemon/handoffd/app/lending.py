@@ -14,8 +14,8 @@ from handoffd.journal.journal import Journal
 from handoffd.settings.model import Settings
 from handoffd.supervise.housekeeping import Housekeeping
 from handoffd.supervise.roster import Roster
-from handoffd.supervise.services import Services
 from handoffd.supervise.timetable import Timetable
+from handoffd.track.services import Services
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
 from handoffd.supervise.postbox import Postbox
 from handoffd.supervise.sdnotify import ServiceManager
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 
 @asynccontextmanager

@@ -24,9 +24,9 @@ from handoffd.inspection.project_status import state_of
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status
-from handoffd.supervise.history import reopenings
-from handoffd.supervise.prompting import prompt_context
 from handoffd.supervise.reporting import peek_at
+from handoffd.track.ai_folder import reopenings
+from handoffd.track.prompt_context import prompt_context
 
 
 def peek(root: str, language: Language) -> Json:

@@ -29,7 +29,7 @@ from handoffd.protocol.rules import DONE, Complexity, Language, Rule, RuleBook, 
 from handoffd.protocol.state import Reason, State, near_reason
 from handoffd.protocol.state_file import STATE_FILE, ParsedState, parse_state, render_state
 from handoffd.protocol.story import check_story_id, expand
-from handoffd.supervise.prompting import prompt_context
+from handoffd.track.prompt_context import prompt_context
 
 StateLike = State | Mapping[str, Any]
 """A STATE as a value, or as the JSON object of the file."""

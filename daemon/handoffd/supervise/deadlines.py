@@ -16,8 +16,8 @@ from handoffd.engine.track import TrackKey
 from handoffd.execute.base import StartRecord
 from handoffd.execute.process import claimed
 from handoffd.protocol.state import Status
-from handoffd.supervise.services import Services
-from handoffd.supervise.track import TrackSupervisor
+from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
 
 
 class Deadlines:

@@ -22,8 +22,8 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of
 from handoffd.supervise.enrolment import Placed, arrivals, departures
 from handoffd.supervise.membership import LetGo
-from handoffd.supervise.reach import Reach
-from handoffd.supervise.services import Services
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
@@ -189,7 +189,8 @@ class Enrolling:
 
     def _entry(self, wanted: Wanted) -> _Entry:
         base = wanted.base
-        return _Entry(wanted, Reach(base, self._services), Reach(base, self._services))
+        asking = self._services.asking
+        return _Entry(wanted, Reach(base, asking), Reach(base, asking))
 
     async def _look_up(self, entry: _Entry) -> None:
         wanted = entry.wanted

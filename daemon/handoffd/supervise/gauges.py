@@ -14,7 +14,7 @@ from typing import Protocol
 from handoffd.journal.queries import Counts
 from handoffd.metrics.prometheus import MOST_VALUES
 from handoffd.metrics.recorder import Gauge, Values, among, single
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 
 class Fleet(Protocol):

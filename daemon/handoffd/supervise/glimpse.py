@@ -21,7 +21,7 @@ from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import view_of
 from handoffd.supervise.resting import Row
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 AT_ONCE = 20
 """After so many others have their turn."""

@@ -13,7 +13,7 @@ from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import CONDITION, condition_notice, trust_notice
 from handoffd.supervise.project_files import ProjectFiles
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 

@@ -38,10 +38,9 @@ from handoffd.journal.retention import (
     sizes,
 )
 from handoffd.supervise.compaction import standing_after
-from handoffd.supervise.reach import Reach
-from handoffd.supervise.runfolders import RUNS
-from handoffd.supervise.services import Services
-from handoffd.supervise.threads import FEW
+from handoffd.track.ai_folder import RUNS
+from handoffd.track.reach import FEW, Reach
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +143,7 @@ class Housekeeping:
 
     async def _asked(self, root: str, look: Callable[[], _T]) -> _T:
         """Return what `look` finds in a project. One that hangs is waited for once, by one thread."""
-        reach = self._silent.pop(root, None) or Reach(root, self._services)
+        reach = self._silent.pop(root, None) or Reach(root, self._services.asking)
         try:
             return await reach.asked(look, PROJECT_LIMIT_S)
         except HandoffdError:

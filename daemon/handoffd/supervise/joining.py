@@ -20,8 +20,8 @@ from handoffd.journal.database import supervised_elsewhere
 from handoffd.journal.records import Newcomer
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.project import Project
-from handoffd.supervise.reach import resolved
 from handoffd.supervise.register import name_of
+from handoffd.track.reach import resolved
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from handoffd.files.projection import MAIN
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Outline, Row, outline_of
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 AT_ONCE = 200
 """Projects of which everything is read from the journal at once."""

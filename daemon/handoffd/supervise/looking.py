@@ -26,11 +26,11 @@ from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.protocol.state_file import parse_state
-from handoffd.supervise.handoffs import HandoffFiles
-from handoffd.supervise.preparing import dispatch_id
 from handoffd.supervise.project_files import ProjectFiles
-from handoffd.supervise.services import Services
-from handoffd.supervise.track import TrackSupervisor
+from handoffd.track.ai_folder import HandoffFiles
+from handoffd.track.prompts import dispatch_id
+from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
 
 log = structlog.get_logger(__name__)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
-import anyio.abc
-import anyio.lowlevel
 import structlog
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from handoffd.engine.commands import command_for
 from handoffd.engine.events import Event
@@ -23,14 +23,13 @@ from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import crash_notice
-from handoffd.supervise.bell import Bell
 from handoffd.supervise.project import Project
-from handoffd.supervise.questions import given_up
 from handoffd.supervise.register import Register
 from handoffd.supervise.resting import Row, stays_up
 from handoffd.supervise.rounds import Rounds
-from handoffd.supervise.services import Services
 from handoffd.supervise.survey import survey
+from handoffd.track.inbox import Bell, given_up
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +75,7 @@ class Loops:
         self._register = register
         self.after_s = after_s
         self._loops: dict[str, _Loop] = {}
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: TaskGroup | None = None
         self._watching: Watching | None = None
         self._waking: dict[str, anyio.Event] = {}
         self._over = False
@@ -111,7 +110,7 @@ class Loops:
                 for number, root in enumerate(tuple(self._register.resting)):
                     self.visit(root)
                     if number % _AT_ONCE == 0:
-                        await anyio.lowlevel.checkpoint()  # whoever is to answer people begins now, too
+                        await checkpoint()  # whoever is to answer people begins now, too
                 tasks.start_soon(self.rounds.run, name="rounds")
                 await anyio.sleep_forever()
         finally:

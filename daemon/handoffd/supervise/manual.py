@@ -27,12 +27,12 @@ from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Rea
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
-from handoffd.supervise.checking import Checks
-from handoffd.supervise.handoffs import HandoffFiles
 from handoffd.supervise.looking import arrived, expected_of
-from handoffd.supervise.preparing import PROMPT, dispatch_id
 from handoffd.supervise.project import Project
-from handoffd.supervise.services import Services
+from handoffd.track.ai_folder import HandoffFiles
+from handoffd.track.checks import Checks
+from handoffd.track.prompts import PROMPT, dispatch_id
+from handoffd.track.services import Services
 
 MOST_TURNS = 10
 """Turns that lead to no dispatch, one after the other: a parked story is given back, and so on."""

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from handoffd.errors import StoreError
 from handoffd.files.ownership import leave
@@ -28,7 +28,7 @@ from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 _AT_ONCE = 200
 """So many are recorded in one transaction, and made before others have a turn."""
@@ -101,7 +101,7 @@ class Membership:
             self.loops.begin(root, await self.services.journal.pending_effects(root))
         for one in newcomers:
             self.loops.visit(one.root)
-        await anyio.lowlevel.checkpoint()
+        await checkpoint()
 
     async def let_go(self, roots: Collection[str]) -> LetGo:
         """Supervise projects no longer that the settings have brought; those that run go on, and go later."""

@@ -27,17 +27,17 @@ from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.files.projection import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
-from handoffd.supervise.bell import Bell
 from handoffd.supervise.deadlines import Deadlines
-from handoffd.supervise.interpreter import WITH_EXECUTOR
 from handoffd.supervise.project_files import ProjectFiles, Trusted
 from handoffd.supervise.reconciling import Reconciler
 from handoffd.supervise.resting import Activity, Row, TrackActivity, trace_of
-from handoffd.supervise.services import Services
 from handoffd.supervise.stalls import Stalls
-from handoffd.supervise.standing import Standing, unsound_in
-from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found
+from handoffd.track.committed_state import Standing, unsound_in
+from handoffd.track.inbox import Bell
+from handoffd.track.interpreter import WITH_EXECUTOR
+from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
 
 log = structlog.get_logger(__name__)
 

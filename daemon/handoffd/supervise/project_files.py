@@ -33,7 +33,7 @@ from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings
-from handoffd.supervise.bell import Lock
+from handoffd.track.inbox import Lock
 
 log = structlog.get_logger(__name__)
 

@@ -14,26 +14,110 @@ from pathlib import Path
 import structlog
 from anyio import to_thread
 
+from handoffd.engine.commands import command_for
 from handoffd.engine.events import Restored
 from handoffd.engine.requests import Resumed
 from handoffd.errors import HandoffdError, Locked, StoreError
 from handoffd.execute.orphans import end_member, is_member
 from handoffd.files.atomic import sweep_temporaries
-from handoffd.files.locks import FileLock, has_stranger
+from handoffd.files.errors import PROJECT_GONE
+from handoffd.files.locks import FileLock, acquire_project, has_stranger, project_lock_path
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
-from handoffd.files.projection import MAIN, read_state
+from handoffd.files.projection import MAIN, read_state, state_name
 from handoffd.inspection.repository import unfinished_in
 from handoffd.notify.notices import lockout_notice
-from handoffd.supervise.bell import Lock
-from handoffd.supervise.folder import Folder
 from handoffd.supervise.health import Health
 from handoffd.supervise.looking import Before, Look
 from handoffd.supervise.project_files import ProjectFiles
-from handoffd.supervise.reach import Reach
-from handoffd.supervise.services import Services
-from handoffd.supervise.track import TrackSupervisor
 from handoffd.supervise.visit import Found, visit
+from handoffd.track.inbox import Lock
+from handoffd.track.reach import Reach
+from handoffd.track.services import Claims, Services
+from handoffd.track.track import TrackSupervisor
 
+
+# --- folder ------------------------------------------------------------------------------------
+class Folder:
+    """The folder of one project. `lock` paths tell folders apart, by device and inode."""
+
+    def __init__(self, root: str, state_dir: Path, claims: Claims | None = None) -> None:
+        self._root = Path(root)
+        self._state_dir = state_dir
+        self._claims = claims or Claims()
+        self._claimed: str | None = None
+        self._lock: FileLock | None = None
+        self._ours: Path | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether its lock is ours."""
+        return self._lock is not None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the lock of the folder that was worked on; None while that is any."""
+        return self._ours.name if self._ours is not None else None
+
+    def remember(self, name: str) -> None:
+        """Know the folder again that was worked on before a rest."""
+        self._ours, self._claimed = self._state_dir / "locks" / name, name
+
+    def claim(self, path: Path, *, bare: bool) -> Callable[[], FileLock] | None:
+        """Claim the folder at `path`, which is the root now; return what locks it, None if it is locked.
+
+        That call blocks on the disk and raises Locked; what it returns goes to `hold`. This one raises
+        Locked when another root has the folder, and StoreError for another folder than before that is
+        `bare`: it lacks the STATE.json there should be.
+        """
+        if self._ours not in {None, path} and bare:
+            self.let_go()
+            raise self._another()
+        if self._lock is not None and self._lock.path == path:
+            self._ours = path
+            return None
+        self.let_go()
+        self._claims.take(path.name, str(self._root))
+        self._claimed = path.name
+        return partial(acquire_project, path, self._root)
+
+    def hold(self, lock: FileLock) -> None:
+        """Keep the lock of the folder that was claimed."""
+        self._lock, self._ours = lock, lock.path
+
+    def _another(self) -> StoreError:
+        trust = command_for(str(self._root), "trust")
+        why = (
+            f"another folder lies at {self._root} than the one that was worked on, without its STATE.json:"
+            f" move that one back, or go on in this one with `{trust}`"
+        )
+        return StoreError(why, code=PROJECT_GONE, hint=trust)
+
+    def is_there(self) -> bool:
+        """Return whether the project's folder lies at its root; blocks on the disk."""
+        try:
+            path = project_lock_path(self._state_dir, self._root)
+        except StoreError:
+            return False
+        return self._ours in {None, path} or (self._root / state_name("main")).exists()
+
+    def accept(self) -> None:
+        """Take whatever folder lies there now for the project's: a person says so."""
+        self._ours = None
+
+    def rest(self) -> None:
+        """Release the lock and keep the claim."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def let_go(self) -> None:
+        """Release the lock."""
+        self.rest()
+        self._claims.drop(self._claimed, str(self._root))
+        self._claimed = None
+
+
+# --- reconciling -------------------------------------------------------------------------------
 log = structlog.get_logger(__name__)
 
 _Held = tuple[FileLock, str | None]
@@ -58,7 +142,7 @@ class Reconciler:
         self._files = files
         self._tracks = tracks
         self._look = Look(root, files, services, again)
-        self._reach, self._git = Reach(root, services), Reach(root, services)
+        self._reach, self._git = Reach(root, services.asking), Reach(root, services.asking)
         self._asking_git = Lock()
         self.folder = Folder(root, services.settings.state_dir, services.claims)
         self.health = Health(root, services)

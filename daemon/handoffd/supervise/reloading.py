@@ -28,7 +28,7 @@ from handoffd.notify.notices import settings_notice
 from handoffd.settings.loading import Given, Loaded, differing
 from handoffd.settings.model import Settings
 from handoffd.supervise.mentioned import misfits
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from handoffd.supervise.roster import Roster
 
 log = structlog.get_logger(__name__)
 
-LOOK_S = 10.0
+PLACES_LIMIT_S = 10.0
 """How long whoever asks waits for the folders of the settings to be looked through."""
 
 _PLACES = ("projects", "workspaces", "roster.")
@@ -49,7 +49,7 @@ class Renewal:
         """Read it all again; return what came of it."""
         brought, gone = self._enrolling.brought, self._enrolling.gone
         view = await self._reloading.reload()
-        await self._enrolling.look_now(LOOK_S)
+        await self._enrolling.look_now(PLACES_LIMIT_S)
         problems = await self._roster.reload()
         return Renewed(
             settings=view,
@@ -71,6 +71,6 @@ class Renewal:
 
     async def _tell_of(self, view: SettingsView) -> None:
         if any(key.startswith(_PLACES) for key in view.changed):
-            await self._enrolling.look_now(LOOK_S)
+            await self._enrolling.look_now(PLACES_LIMIT_S)
         if not all(key.startswith(_OF_NO_PROJECT) for key in view.changed):
             await self._roster.reload()  # what waits for a higher cap, or a slot, need wait no more

@@ -21,7 +21,7 @@ from handoffd.execute.registry import names_in
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
 from handoffd.supervise.project import Project
-from handoffd.supervise.track import TrackSupervisor
+from handoffd.track.track import TrackSupervisor
 
 
 async def view_of(project: Project, slots: Slots) -> ProjectView:

@@ -36,8 +36,7 @@ from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
 from handoffd.files.projection import MAIN
 from handoffd.notify.sink_workers import GivenUp
-from handoffd.supervise.choosing import SIGNS, installed_names, shared_sign, worked
-from handoffd.supervise.heartbeats import POLL
+from handoffd.supervise.heartbeats import POLL, Heartbeats
 from handoffd.supervise.joining import Joining, Outcome
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
@@ -47,9 +46,10 @@ from handoffd.supervise.naming import root_called
 from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import peek_of
-from handoffd.supervise.services import Services
 from handoffd.supervise.viewing import Viewing
 from handoffd.supervise.waiting import backlog_of
+from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
+from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
@@ -72,6 +72,8 @@ class Roster:
         self._changing = anyio.Lock()
         self.membership = Membership(services, self._register, self._loops, self._changing)
         """Who came by the settings, and comes and goes with them."""
+        self.heartbeats = Heartbeats()
+        """When what must not stand still was heard of last."""
         self._viewing = Viewing(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
 
@@ -126,9 +128,9 @@ class Roster:
                     await project.poll()
             except Exception:
                 log.exception("poll failed", project=project.root)
-            self._services.heartbeats.beat(POLL)
+            self.heartbeats.beat(POLL)
         await self._look_at_faults()
-        self._services.heartbeats.beat(POLL)
+        self.heartbeats.beat(POLL)
 
     async def _look_at_faults(self) -> None:
         """Wake those at rest whose executor could not be used, and can be tried again."""

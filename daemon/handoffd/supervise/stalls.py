@@ -17,9 +17,9 @@ from handoffd.engine.track import Dispatch, Phase, TrackKey
 from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Idle
 from handoffd.execute.process import Run
-from handoffd.supervise.services import Services
-from handoffd.supervise.stillness import content_bytes, is_at_rest
-from handoffd.supervise.track import TrackSupervisor
+from handoffd.track.attempts import content_bytes, is_at_rest
+from handoffd.track.services import Services
+from handoffd.track.track import TrackSupervisor
 
 LONGEST_GAP = 2.0
 """How many intervals of the poller two looks count for, at most."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from handoffd.engine.usage import counted
 from handoffd.supervise.gauges import Fleet
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

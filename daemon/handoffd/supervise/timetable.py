@@ -8,7 +8,7 @@ be worked on just now is tried again as long as its start would still be on time
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -20,14 +20,65 @@ from anyio import to_thread
 from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.requests import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
-from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
+from handoffd.errors import HandoffdError, InvalidFile, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import SETTINGS
 from handoffd.journal.schedules import Fire, FireOutcome, StoredSchedule
 from handoffd.schedule.cron import FireTimes
-from handoffd.schedule.plan import Due, Lateness, Missed, Planned, due, planned
-from handoffd.supervise.scheduled import idle, own_starts, schedule_view, started
-from handoffd.supervise.services import Services
+from handoffd.schedule.plan import OWN, Due, Lateness, Missed, Planned, due, planned
+from handoffd.settings.loading import load_project
+from handoffd.settings.schedule import ScheduledStart, SharedStart
+from handoffd.track.services import Services
 
+
+# --- scheduled ---------------------------------------------------------------------------------
+def own_starts(text: str) -> tuple[ScheduledStart, ...]:
+    """Return the schedules in the settings of a project; none where nothing can be made of these."""
+    try:
+        return load_project(text, SETTINGS).schedule
+    except InvalidFile:  # of another release; whoever looks at the project next tells of it
+        return ()
+
+
+def started(one: Planned, due: datetime) -> Started:
+    """Return the fact that a schedule asks for its story, because it is `due`; in its own time zone."""
+    start = one.start
+    return Started(
+        story=start.story(due), task_type="story" if start.custom is None else "custom",
+        instruction=start.custom, agent_teams=start.agent_teams, executor=start.executor,
+        priority=start.priority, complexity=start.complexity, queue=start.overlap == "queue",
+        schedule=one.schedule, due=due, by=f"schedule {one.schedule}",
+    )  # fmt: skip
+
+
+def idle(starts: Iterable[SharedStart], planned: Collection[tuple[str, str]]) -> tuple[IdleSchedule, ...]:
+    """Return which schedules of the settings are among no project's (root, name), `planned`."""
+    concern = {schedule for _, schedule in planned}
+    return tuple(
+        IdleSchedule(schedule=one.name, projects=one.projects) for one in starts if one.name not in concern
+    )
+
+
+def schedule_view(
+    one: Planned, times: FireTimes, stored: StoredSchedule | None, now: datetime, problem: str | None
+) -> ScheduleView:
+    """Return a schedule as it is told. `problem` is why its start waits, if it does."""
+    start = one.start
+    handled = now if stored is None else stored.handled
+    due = times.after(handled)
+    local = None if due is None else due.astimezone(times.zone)
+    last = None if stored is None else stored.last
+    return ScheduleView(
+        project=one.root, schedule=one.schedule, own=one.schedule.startswith(OWN), cron=start.cron,
+        timezone=str(times.zone), story=None if local is None else start.story(local), custom=start.custom,
+        overlap=start.overlap, catch_up=start.catch_up,
+        next_at=None if local is None else local + one.jitter, waits_for=problem,
+        last_due=None if last is None else last.due.astimezone(times.zone),
+        last_outcome=None if last is None else last.outcome,
+        last_story=None if last is None else last.story, last_why=None if last is None else last.why,
+    )  # fmt: skip
+
+
+# --- timetable ---------------------------------------------------------------------------------
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import anyio.lowlevel
+from anyio.lowlevel import checkpoint
 
 from handoffd.engine.commands import command_for
 from handoffd.engine.views import ProjectView
@@ -15,7 +15,7 @@ from handoffd.supervise.loops import Loops
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.register import Register
 from handoffd.supervise.reporting import view_of
-from handoffd.supervise.services import Services
+from handoffd.track.services import Services
 
 AT_ONCE = 100
 """After so many others have their turn."""
@@ -36,7 +36,7 @@ class Viewing:
         views: list[ProjectView] = []
         for begin in range(0, len(roots), AT_ONCE):
             views += await self._of(roots[begin : begin + AT_ONCE])
-            await anyio.lowlevel.checkpoint()
+            await checkpoint()
         return tuple(views)
 
     def forget(self) -> None:

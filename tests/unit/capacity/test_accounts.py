@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.supervise.making import NOW, dispatch_of, track_of
+from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.engine.ends import End, Limit

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.eventually import eventually
+from tests.support.house import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 from tests.unit.journal.making import dispatch as stored_dispatch
 from tests.unit.journal.making import opened, record
 from tests.unit.journal.making import track as stored_track
-from tests.unit.supervise.making import NOW, MovableClock, at, daemon, dispatch_of, house, make_project
 
 from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
 from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit

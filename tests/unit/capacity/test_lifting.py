@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import NOW, House, house, track_of
+from tests.support.house import NOW, House, house, track_of
 
 from handoffd.capacity.accounts import lift
 from handoffd.engine.ends import Limit

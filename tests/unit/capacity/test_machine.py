@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.support.house import House, bid, house, make_project, unwritable
 from tests.unit.capacity.test_descriptors import room_for
 from tests.unit.capacity.test_room import room_of
-from tests.unit.supervise.making import House, bid, house, make_project, unwritable
 
 from handoffd.capacity.admission import Facts
 from handoffd.capacity.machine import (
@@ -27,8 +27,8 @@ from handoffd.capacity.slots import Slots
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.files.errors import DISK_FULL, storage_error
 from handoffd.settings.model import ExecuteSettings, SchedulingSettings
-from handoffd.supervise.reach import Reach
-from handoffd.supervise.services import Services
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
 
 
 class Recoveries:
@@ -44,7 +44,7 @@ class Recoveries:
 
 def machine_of(services: Services, recoveries: Recoveries) -> Machine:
     """Return the look after the machine, with a way of its own to the state directory."""
-    probe = Reach(str(services.settings.state_dir), services, anyio.CapacityLimiter(1))
+    probe = Reach(str(services.settings.state_dir), anyio.CapacityLimiter(1))
     return Machine(services, recoveries, probe)
 
 

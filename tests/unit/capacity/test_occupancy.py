@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.supervise.making import bid
+from tests.support.house import bid
 
 from handoffd.capacity.runqueue import ALL, Entry, Held, Limits, Occupancy, Pool
 from handoffd.engine.track import TrackKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.supervise.making import bid, dispatch_of, track_of
+from tests.support.house import bid, dispatch_of, track_of
 
 from handoffd.capacity.runqueue import (
     ALL,

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at, daemon, house, make_project
+from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.capacity.machine import Room, Space, first_short, relieved
 from handoffd.engine.requests import Initialised, Noted, Started
-from handoffd.supervise.reach import Reach
+from handoffd.track.reach import Reach
 
 MIB = 1024 * 1024
 ENDLESS_MB = 10**9
@@ -31,7 +31,7 @@ class AtOnce(Reach):
 
 def room_of(root: str, here: House) -> Room:
     """Return the room for a project's attempts."""
-    return Room(root, here.services, Reach(root, here.services))
+    return Room(root, here.services, Reach(root, here.services.asking))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_a_disk_that_does_not_answer_has_no_room(tmp_path: Path) -> None:
     async with house(tmp_path, min_free_mb=1) as here:
         root = make_project(tmp_path)
 
-        silent = await Room(root, here.services, AtOnce(root, here.services)).shortage()
+        silent = await Room(root, here.services, AtOnce(root, here.services.asking)).shortage()
         gone = await room_of(str(tmp_path / "nowhere"), here).shortage()
 
         assert silent is not None

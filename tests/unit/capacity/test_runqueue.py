@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.supervise.making import bid
+from tests.support.house import bid
 
 from handoffd.capacity.runqueue import ALL, Entry, Limits, Pool, RunQueue, foreseen
 from handoffd.engine.track import TrackKey

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import MovableClock, bid
+from tests.support.house import MovableClock, bid
 
 from handoffd.capacity.admission import Facts
 from handoffd.capacity.slots import FORESEEN, FRESH_S, Slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.supervise.making import bid
+from tests.support.house import bid
 
 from handoffd.capacity.runqueue import Bid, RunQueue, entry_of, foreseen, limits_in
 from handoffd.capacity.slots import Line, ordinal

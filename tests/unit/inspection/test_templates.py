@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import make_project
+from tests.support.house import make_project
 
 from handoffd.errors import StoreError
 from handoffd.inspection.own_files import templates_for

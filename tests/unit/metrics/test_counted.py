@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.unit.supervise.making import NOW, dispatch_of, track_of
+from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.engine.ends import End
 from handoffd.engine.events import (

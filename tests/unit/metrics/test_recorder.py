@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.unit.supervise.making import track_of
+from tests.support.house import track_of
 
 from handoffd.engine.events import ExecutorStarted
 from handoffd.engine.track import TrackKey

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.unit.supervise.making import NOW, MovableClock, track_of
+from tests.support.house import NOW, MovableClock, track_of
 
 from handoffd.engine.decision import Notify
 from handoffd.engine.track import TrackKey

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at
+from tests.support.house import House, at
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.journal.records import StoredTrack

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
+from tests.support.house import HAND_OVER, NOW, house, make_project
 from tests.unit.supervise.living import at_level_1, edit, living, shown
-from tests.unit.supervise.making import HAND_OVER, NOW, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Initialised, Noted, Started

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, daemon, house, make_project, unwritable
+from tests.support.house import House, daemon, house, make_project, unwritable
 
 from handoffd.settings.model import Settings
 from handoffd.supervise.enrolling import Enrolling

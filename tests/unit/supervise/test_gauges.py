@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NoWatch, daemon, house, make_project
+from tests.support.house import NoWatch, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.metrics.recorder import Gauge

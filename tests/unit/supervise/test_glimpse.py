@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-from tests.unit.supervise.making import House, at, daemon, house, make_project
+from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised
 from handoffd.engine.views import ProjectView

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.support.house import NOW, House, house
 from tests.unit.capacity.test_machine import fail
-from tests.unit.supervise.making import NOW, House, house
 
 from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.supervise.making import MovableClock
+from tests.support.house import MovableClock
 
 from handoffd.supervise.heartbeats import POLL, WRITER, Beat, Heartbeats, beats_of, stuck
 

@@ -15,17 +15,17 @@ import anyio
 import anyio.to_thread
 import pytest
 from structlog.testing import capture_logs
+from tests.support.house import NOW, House, at, dispatch_of, house, make_project, track_of
 from tests.support.recorded import BLOG, SHOP, spoil, write
 from tests.support.runs import run_spec
 from tests.unit.journal.making import record
 from tests.unit.journal.test_pruning import carried_out, played
-from tests.unit.supervise.making import NOW, House, at, dispatch_of, house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.state import Status
 from handoffd.supervise.housekeeping import Housekeeping
-from handoffd.supervise.runfolders import prepare
+from handoffd.track.ai_folder import prepare
 
 DAY_S = 24 * 60 * 60.0
 

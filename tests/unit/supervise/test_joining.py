@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import at, daemon, house, unwritable
+from tests.support.house import at, daemon, house, unwritable
 
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from tests.support.house import NOW, House, daemon, house, make_project, track_of
 from tests.unit.journal.making import record
-from tests.unit.supervise.making import NOW, House, daemon, house, make_project, track_of
 
 from handoffd.engine.decision import StopTree
 from handoffd.engine.ends import Limit

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
+from tests.support.house import NOW, House, at, house, make_project
 from tests.unit.supervise.living import at_level_1, edit, shown
-from tests.unit.supervise.making import NOW, House, at, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted

@@ -14,8 +14,7 @@ import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
-from tests.unit.journal.making import record
-from tests.unit.supervise.making import (
+from tests.support.house import (
     NOW,
     House,
     at,
@@ -25,6 +24,7 @@ from tests.unit.supervise.making import (
     make_project,
     track_of,
 )
+from tests.unit.journal.making import record
 
 from handoffd.capacity.budgets import Flight
 from handoffd.engine.events import Event

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
+from tests.support.house import House, at, house, make_project
 from tests.unit.supervise.living import at_level_1, shown
-from tests.unit.supervise.making import House, at, house, make_project
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.views import Applied, Tried

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import HAND_OVER, at, daemon, house, make_project, unwritable
+from tests.support.house import HAND_OVER, at, daemon, house, make_project, unwritable
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.errors import StoreError

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import house, make_project, track_of
+from tests.support.house import house, make_project, track_of
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused

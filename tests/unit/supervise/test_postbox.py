@@ -13,10 +13,10 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.support.eventually import eventually
+from tests.support.house import track_of
 from tests.support.notices import NOTICE
 from tests.unit.journal.making import KEY, opened, record
 from tests.unit.notify.making import QUICK, Recording, notices
-from tests.unit.supervise.making import track_of
 
 from handoffd.clock import SystemClock
 from handoffd.journal.journal import Journal

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
+from tests.support.house import NOW, at, daemon, house, make_project
 from tests.unit.supervise.living import at_level_1, edit, living, shown
-from tests.unit.supervise.making import NOW, at, daemon, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.track import TrackKey
+from handoffd.supervise.project import Project
+from handoffd.track.ports import Home
 
 
 async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:
@@ -131,3 +134,15 @@ async def test_what_is_let_go_leaves_nothing_behind(tmp_path: Path) -> None:
             assert [None] * len(parts) == [part() for part in parts]
         finally:
             gc.unfreeze()
+
+
+async def test_a_project_is_a_home(tmp_path: Path) -> None:
+    """Everything the port names is there, and says what holds for a project at rest."""
+    async with house(tmp_path) as here:
+        project = Project(make_project(tmp_path), here.services, ())
+        home: Home = project
+
+        assert (True, False, frozenset()) == (home.workable, home.ending, home.stories_done())
+        assert not home.is_aborted(TrackKey(str(tmp_path / "shop")))
+        assert home.files.rules.steps
+        project.dismiss()

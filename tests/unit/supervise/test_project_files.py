@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import SHORT, House, at, house, make_project
+from tests.support.house import SHORT, House, at, house, make_project
 
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
+from tests.support.house import NOW, at, house, make_project
 from tests.unit.supervise.living import at_level_1, edit, living, shown
-from tests.unit.supervise.making import NOW, at, house, make_project
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import EditConfirmed, Initialised, Started

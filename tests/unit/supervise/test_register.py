@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.supervise.making import house, track_of
+from tests.support.house import house, track_of
 
 from handoffd.engine.track import TrackKey
 from handoffd.journal.records import StoredTrack

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, house
+from tests.support.house import House, house
 
 from handoffd.engine.views import SettingsView
 from handoffd.errors import InvalidFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import House, at, daemon, house, make_project
+from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.errors import StoreError
 from handoffd.settings.loading import Given

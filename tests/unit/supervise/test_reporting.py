@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import (
+from tests.support.house import (
     NOW,
     House,
     at,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.everything import tracks
-from tests.unit.supervise.making import NOW, dispatch_of, track_of
+from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.ends import Limit

@@ -13,8 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.support.eventually import eventually
-from tests.support.runs import end_processes, processes
-from tests.unit.supervise.making import (
+from tests.support.house import (
     AT_ITS_LIMIT,
     HAND_OVER,
     LIMIT_S,
@@ -27,6 +26,7 @@ from tests.unit.supervise.making import (
     make_project,
     unwritable,
 )
+from tests.support.runs import end_processes, processes
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339

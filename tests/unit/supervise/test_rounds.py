@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project
+from tests.support.house import NOW, House, at, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised
 from handoffd.errors import NotFound, StoreError

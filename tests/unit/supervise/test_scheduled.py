@@ -9,7 +9,8 @@ from handoffd.journal.schedules import Fire, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
 from handoffd.settings.schedule import ScheduledStart
-from handoffd.supervise.scheduled import OwnSchedules, own_starts, schedule_view, started
+from handoffd.supervise.timetable import own_starts, schedule_view, started
+from handoffd.track.services import OwnSchedules
 
 SHOP = "/srv/shop"
 DUE = datetime(2026, 1, 31, 2, tzinfo=UTC)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from anyio import to_thread
 from tests.support.eventually import eventually
+from tests.support.house import House, house, make_project
 from tests.unit.supervise.living import living, shown
-from tests.unit.supervise.making import House, house, make_project
 
 from handoffd.engine.requests import Initialised, Noted, Started
 from handoffd.engine.track import Phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.unit.supervise.making import House, at, house, make_project
+from tests.support.house import House, at, house, make_project
 
 from handoffd.supervise.project import Project
 from handoffd.supervise.survey import survey

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.unit.supervise.making import NOW, House, at, daemon, house, make_project, unwritable
+from tests.support.house import NOW, House, at, daemon, house, make_project, unwritable
 
 from handoffd.api.service import Service
 from handoffd.engine.decision import Accepted, Refusal, Result
@@ -20,9 +20,8 @@ from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.settings.model import ScheduleSettings
 from handoffd.settings.schedule import SharedStart
 from handoffd.supervise.roster import Roster
-from handoffd.supervise.scheduled import OwnSchedules
-from handoffd.supervise.services import Services
 from handoffd.supervise.timetable import Timetable
+from handoffd.track.services import OwnSchedules, Services
 
 SHOP = "/srv/shop"
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)

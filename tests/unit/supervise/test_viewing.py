@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.unit.supervise.making import daemon, house, make_project
+from tests.support.house import daemon, house, make_project
 
 from handoffd.engine.requests import Initialised
 from handoffd.errors import NotFound

@@ -1,0 +1,177 @@
+"""What a track reads and writes in a project's `.ai` folder: the hand-off, its runs' folders, the history.
+
+An agent can write there, too: a link, a pipe or a file over its cap is never followed or read whole, but is a
+malformed hand-off, or an error. All calls block: give them to a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import structlog
+
+from handoffd.engine.track import Dispatch
+from handoffd.errors import Problem, StoreError
+from handoffd.execute.base import EXIT, START, ExitRecord
+from handoffd.execute.process import adopt
+from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.rooted import FileSeen, append_project_file, read_project_file, write_project_file
+from handoffd.protocol.handoff import (
+    HANDOFF_FILE,
+    MAX_FILE_BYTES,
+    RESULT_FILE,
+    FileMark,
+    HandoffMark,
+    Malformed,
+    Reading,
+)
+from handoffd.protocol.reading import Expected, HandoffTexts, read_handoff
+
+log = structlog.get_logger(__name__)
+
+
+# --- the hand-off -------------------------------------------------------------------------------------
+class HandoffFiles:
+    """HANDOFF.md and executor-result under one root."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def mark(self) -> HandoffMark:
+        """Return the identity of both files as they are now; of one that cannot be read, none."""
+        return _mark(self._see_safely(HANDOFF_FILE), self._see_safely(RESULT_FILE))
+
+    def read(self, dispatch: Dispatch) -> tuple[Reading, HandoffMark]:
+        """Return what the files say to the attempt of `dispatch`, and their identity."""
+        expected = Expected(
+            mark=dispatch.mark,
+            story=dispatch.story,
+            step=dispatch.step,
+            attempt=dispatch.attempt,
+            dispatch=dispatch.id,
+        )
+        return self.read_for(expected)
+
+    def read_for(self, expected: Expected) -> tuple[Reading, HandoffMark]:
+        """Return what the files say to an attempt described by `expected`, and their identity.
+
+        A file that must not be read (a link, a pipe, over the cap) is a malformed hand-off.
+        """
+        try:
+            handoff, result = self._see(HANDOFF_FILE), self._see(RESULT_FILE)
+        except StoreError as error:
+            return Malformed(problem=Problem(file=HANDOFF_FILE, message=error.message)), self.mark()
+        mark = _mark(handoff, result)
+        texts = HandoffTexts(
+            handoff=handoff.content if handoff else None,
+            result=result.content if result else None,
+            mark=mark,
+        )
+        return read_handoff(texts, expected), mark
+
+    def copy_to(self, folder: Path) -> None:
+        """Keep copies of both files in `folder`, for people: nothing relies on them, so nothing fails."""
+        for name in (HANDOFF_FILE, RESULT_FILE):
+            seen = self._see_safely(name)
+            if seen is None:
+                continue
+            try:
+                replace_text(folder / Path(name).name, seen.content, durable=False)
+            except StoreError as error:
+                log.warning("hand-off not kept", project=str(self._root), error=error.message)
+
+    def _see_safely(self, name: str) -> FileSeen | None:
+        try:
+            return self._see(name)
+        except StoreError:
+            return None
+
+    def _see(self, name: str) -> FileSeen | None:
+        return read_project_file(self._root, name, MAX_FILE_BYTES)
+
+
+def _mark(handoff: FileSeen | None, result: FileSeen | None) -> HandoffMark:
+    return HandoffMark(handoff=_file_mark(handoff), result=_file_mark(result))
+
+
+def _file_mark(seen: FileSeen | None) -> FileMark | None:
+    """Return the identity by which a rewritten file is told from this one."""
+    if seen is None:
+        return None
+    return FileMark(digest=digest_of(seen.content), inode=seen.inode, mtime_ns=seen.mtime_ns)
+
+
+# --- the folders of runs ------------------------------------------------------------------------------
+RUNS = ".ai/runs"
+
+_SLACK_NS = 2_000_000_000
+"""Clocks that are steered drift by so much without having been set."""
+
+
+def output_path(root: str, run_id: str) -> str:
+    """Return the path of an executor's bounded output; that of checks is kept with their records."""
+    return str(Path(root, RUNS, run_id, "output.log"))
+
+
+def prepare(root: str, run_id: str, prompt: str) -> None:
+    """Make the run's folder with its prompt, and keep all runs out of version control.
+
+    Raises StoreError when the project cannot be written or a link stands in the way.
+    """
+    ignore = f"{RUNS}/.gitignore"
+    if read_project_file(Path(root), ignore, 4096) is None:
+        write_project_file(Path(root), ignore, "*\n", durable=False)
+    write_project_file(Path(root), f"{RUNS}/{run_id}/prompt.md", prompt, durable=False)
+
+
+def started_ns(run_dir: Path) -> int:
+    """Return when an executor began, by the clock that also stamps files; 0 if it was not ours.
+
+    If that clock was set back while it ran, by as much earlier: what it wrote afterwards is younger
+    all the same. How long a run took was measured by the other clock, so that this can be seen.
+    """
+    try:
+        began = Path(run_dir, START).stat().st_mtime_ns
+        ended = Path(run_dir, EXIT).stat().st_mtime_ns
+    except OSError:
+        return _mtime_ns(Path(run_dir, START))
+    record = adopt(run_dir)
+    if not isinstance(record, ExitRecord):
+        return began
+    set_back_ns = int(record.seconds * 1_000_000_000) - (ended - began)
+    return began - set_back_ns if set_back_ns > _SLACK_NS else began
+
+
+def _mtime_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+# --- the history --------------------------------------------------------------------------------------
+HISTORY = ".ai/history.md"
+"""Executors append what they did, and the daemon an entry for each story that it reopens."""
+
+MAX_BYTES = 4 * 1024 * 1024
+
+_REOPENED = re.compile(rb"^### Reopen\b", re.MULTILINE)
+
+
+def append_history(root: str, text: str) -> None:
+    """Append an entry to the history, unless it is the last one: an order may be given twice."""
+    seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
+    if seen is not None and seen.content.endswith(text.encode()):
+        return
+    unended = seen is not None and seen.content and not seen.content.endswith(b"\n")
+    append_project_file(Path(root), HISTORY, f"\n{text}" if unended else text)
+
+
+def reopenings(root: str) -> int:
+    """Return how many reopenings the history tells of, by whatever tool; 0 for one that cannot be read."""
+    try:
+        seen = read_project_file(Path(root), HISTORY, MAX_BYTES)
+    except StoreError:
+        return 0
+    return 0 if seen is None else len(_REOPENED.findall(seen.content))

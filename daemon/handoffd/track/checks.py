@@ -1,0 +1,180 @@
+"""Carrying out the checks of one track: baseline, tests, post_check, as runs of their own.
+
+Each is a run under the launcher with an id derived from its dispatch, so a restarted daemon that is
+given the same order finds the run again instead of starting a second one. A check that we stopped
+ourselves (or that vanished with the machine) proves nothing and is run again under the next id.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from handoffd.engine.decision import MeasureBaseline, RunChecks
+from handoffd.engine.events import BaselineMeasured, ChecksFinished, PostCheck, TestEvidence
+from handoffd.engine.track import TrackKey
+from handoffd.engine.wording import last_line, with_end
+from handoffd.errors import HandoffdError
+from handoffd.execute import evidence
+from handoffd.execute.base import ExitRecord, RunSpec
+from handoffd.execute.checks import (
+    MAX_TRIES,
+    CheckContext,
+    check_run,
+    files_changed_since,
+    post_check_spec,
+    read_test_output,
+    test_run_spec,
+    tried_again,
+)
+from handoffd.execute.environment import child_environment
+from handoffd.execute.process import Run
+from handoffd.execute.reports.report import TestReport
+from handoffd.track.ai_folder import HandoffFiles
+from handoffd.track.ports import Home
+from handoffd.track.services import Services
+
+
+class Checks:
+    """The checks of one track. `live` is shared with the executors, so that a stop reaches all."""
+
+    def __init__(self, key: TrackKey, home: Home, services: Services, live: dict[str, Run]) -> None:
+        self._key = key
+        self._home = home
+        self._files = home.files
+        self._services = services
+        self._live = live
+
+    async def baseline(self, order: MeasureBaseline, timeout_s: float) -> BaselineMeasured:
+        """Run the tests and keep their results for this story; return the fact."""
+        fault = None
+        try:
+            context = self._context(check_run(order.dispatch, "baseline"), order.story, "baseline", 1)
+            record, report = await self._test(context, timeout_s)
+            fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
+            if fault is None:
+                body = evidence.encode(evidence.baseline_of(report))
+                await self._services.journal.save_baseline(self._key, order.story, body)
+        except HandoffdError as error:
+            fault = error.message
+        mark = await to_thread.run_sync(HandoffFiles(self._key.project).mark)
+        return BaselineMeasured(dispatch=order.dispatch, mark=mark, fault=fault)
+
+    async def measure(self, order: RunChecks, executor_started_ns: int) -> ChecksFinished:
+        """Run what the order asks for; return the fact."""
+        tests: TestEvidence | None = None
+        post: PostCheck | None = None
+        try:
+            if order.tests is not None and self._files.settings.test.command:
+                tests = await self._tests(order, executor_started_ns)
+            if order.post_check is not None and (tests is None or tests.fault is None):
+                post = await self._post_check(order, order.post_check)
+        except HandoffdError as error:
+            tests = TestEvidence(fault=error.message, verified=False)
+        return ChecksFinished(dispatch=order.dispatch, tests=tests, post_check=post)
+
+    async def trial(self, name: str, timeout_s: float) -> TestEvidence:
+        """Run the tests once for no story, as a run called `name` of which nothing stays."""
+        context = self._context(name, None, "trial", 1)
+        try:
+            record, report = await self._test(context, timeout_s)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(partial(shutil.rmtree, context.run_dir, ignore_errors=True))
+        return evidence.evidence_of(report, record, None, frozenset())
+
+    @property
+    def path(self) -> str:
+        """The PATH that checks get."""
+        return self._environment()["PATH"]
+
+    async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
+        timeout_s = order.check_timeout_min * 60
+        context = self._context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
+        record, report = await self._test(context, timeout_s)
+        body = await self._services.journal.load_baseline(self._key, order.story)
+        baseline = evidence.decode(body) if body is not None else None
+        changed = await self._changed(report, since_ns)
+        earlier_s = 0.0
+        exclude = evidence.files_to_exclude(self._files.settings.test, report, baseline, changed)
+        if exclude:
+            rest = self._context(check_run(order.dispatch, "rest"), order.story, order.step, order.attempt)
+            earlier_s = record.seconds
+            record, second = await self._test(rest, timeout_s, exclude)
+            report = evidence.merge(report, second, exclude)
+            changed |= await self._changed(second, since_ns)
+        return evidence.evidence_of(report, record, baseline, changed, earlier_s=earlier_s)
+
+    async def _changed(self, report: TestReport, since_ns: int) -> frozenset[str]:
+        files = [error.file for error in report.load_errors]
+        return await to_thread.run_sync(files_changed_since, Path(self._key.project), files, since_ns)
+
+    async def _test(
+        self, context: CheckContext, timeout_s: float, exclude: tuple[str, ...] = ()
+    ) -> tuple[ExitRecord, TestReport]:
+        settings = self._files.settings.test
+
+        def spec(at: CheckContext) -> RunSpec:
+            return test_run_spec(at, settings, timeout_s, exclude)
+
+        record, run_dir = await self._run(context, spec)
+        output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
+        report = await to_thread.run_sync(evidence.measured, settings, record, output, self._key.project)
+        return record, report
+
+    async def _post_check(self, order: RunChecks, command: str) -> PostCheck:
+        context = self._context(check_run(order.dispatch, "post"), order.story, order.step, order.attempt)
+        record, _ = await self._run(
+            context, lambda at: post_check_spec(at, command, order.post_check_timeout_s)
+        )
+        if (fault := evidence.fault_of(record)) is not None:
+            return PostCheck(passed=False, tail=record.tail, fault=fault)
+        return evidence.post_check_of(record)
+
+    async def _run(
+        self, context: CheckContext, spec_for: Callable[[CheckContext], RunSpec]
+    ) -> tuple[ExitRecord, Path]:
+        """Start a check (or find it again) and wait for its end; the shim enforces its deadline."""
+        record: ExitRecord | None = None
+        for number in range(1, MAX_TRIES + 1):
+            run_id = tried_again(context.run_id, number)
+            at = self._context(run_id, context.story, context.step, context.attempt)
+            record = await self._once(at, spec_for(at))
+            if record.by not in {"stop", "lost"} or self._home.is_aborted(self._key):
+                return record, at.run_dir
+            if self._home.ending:
+                await anyio.sleep_forever()  # the order stays undone: the next daemon carries it out
+        assert record is not None
+        return record, context.run_dir
+
+    async def _once(self, context: CheckContext, spec: RunSpec) -> ExitRecord:
+        run = await self._services.launcher.start(context.run_dir, spec)
+        self._live[context.run_id] = run
+        try:
+            if self._home.is_aborted(self._key):  # when there was no process yet that could hear it
+                run.stop()
+            return await run.wait()
+        finally:
+            self._live.pop(context.run_id, None)
+
+    def _context(self, run_id: str, story: str | None, step: str, attempt: int) -> CheckContext:
+        return CheckContext(
+            run_id=run_id,
+            run_dir=self._services.run_dir(run_id),
+            root=Path(self._key.project),
+            environment=self._environment(),
+            story=story,
+            step=step,
+            attempt=attempt,
+            memory_max=self._services.settings.execute.memory_max,
+            tasks_max=self._services.settings.execute.tasks_max,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        allowed = self._services.settings.execute.env_allow
+        return child_environment(self._services.environment, allowed, project=self._files.settings.env)

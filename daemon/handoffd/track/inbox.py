@@ -1,0 +1,169 @@
+"""A track's inbox: facts and questions in the order they came, and the askers that wait for an answer.
+
+Unbounded on purpose: its producers are few, and a lost fact would be a lost result. No asker waits here for
+ever: a question that will not be decided on fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+
+from handoffd.engine.decision import Decision
+from handoffd.engine.events import Event
+from handoffd.errors import Refused
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """An event whose sender may wait for the decision. `event` None: it is the track's turn."""
+
+    event: Event | None
+    request: str | None = None
+    """The key of the request it came with, if any."""
+    decision: Decision | None = None
+    error: Exception | None = None
+    _over: bool = field(default=False, init=False)
+    _asked: anyio.Event | None = field(default=None, init=False)
+    """Of the asker; most facts have none."""
+
+    def answer(self) -> None:
+        """Let the asker go on: with the decision, or the error."""
+        self._over = True
+        if self._asked is not None:
+            self._asked.set()
+
+    def fail(self, error: Exception) -> None:
+        """Tell the asker that nothing was decided."""
+        self.error = error
+        self.answer()
+
+    async def decided(self) -> Decision:
+        """Return what was decided, once it is committed. Raises what kept it from being decided."""
+        if not self._over:
+            self._asked = self._asked or anyio.Event()
+            await self._asked.wait()  # no limit: every question is answered, or failed
+        if self.decision is None:
+            raise self.error or given_up()
+        return self.decision
+
+
+class Questions:
+    """What waits for the one consumer of a track."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Question] = []  # few, and a deque takes half a kilobyte
+        self._filled = Bell()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody will ever take a question out again."""
+        return self._closed
+
+    def put(self, event: Event | None, request: str | None = None) -> Question:
+        """Append a question; once this is closed it fails at once, and never raises here.
+
+        Who posts a fact (a watcher, a slot that became free) is not to suffer from a track that ends.
+        """
+        question = Question(event, request)
+        if self._closed:
+            question.fail(given_up())
+        else:
+            self._waiting.append(question)
+            self._filled.ring()
+        return question
+
+    async def take(self) -> Question:
+        """Return the oldest question, once there is one."""
+        await anyio.lowlevel.checkpoint()
+        while not self._waiting:
+            self._filled.hush()
+            await self._filled.wait()
+        return self._waiting.pop(0)
+
+    def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:
+        """Fail everything that waits, but for the events that `keep` says must stay."""
+        waiting, self._waiting = self._waiting, []
+        for question in waiting:
+            if question.event is not None and keep(question.event):
+                self._waiting.append(question)
+            else:
+                question.fail(error)
+
+    def close(self) -> None:
+        """Fail everything that waits, and whatever comes later."""
+        self._closed = True
+        self.turn_away(given_up())
+
+
+def given_up() -> Refused:
+    """Return the refusal of a question whose track ended before it was decided on."""
+    return Refused(
+        "the project was removed, or is being started again after a crash",
+        code="RESTARTING",
+        hint="handoffd status",
+    )
+
+
+def must_not_be_lost(event: Event) -> bool:
+    """Return whether a fact exists nowhere else: what a person asked can be asked again, an end cannot."""
+    return event.kind in {
+        "baseline_measured", "executor_exited", "checks_finished", "spawn_refused", "executor_started",
+        "handoff_settled",
+    }  # fmt: skip
+
+
+# --- what idle consumers wait with --------------------------------------------------------------------
+class Bell:
+    """A small asyncio event: consumers wait on it, and it has no queue while none does."""
+
+    __slots__ = ("_rung", "_waiting")
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def rung(self) -> bool:
+        """Whether it was rung since it was hushed."""
+        return self._rung
+
+    def ring(self) -> None:
+        """Wake everything that waits; with nothing waiting, the next wait returns at once."""
+        self._rung = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def hush(self) -> None:
+        """Have the next wait wait."""
+        self._rung = False
+
+    async def wait(self) -> None:
+        """Return once it is rung. No limit: not rung means nothing to do."""
+        if self._rung:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.remove(waiter)
+
+
+class Lock(asyncio.Lock):
+    """A lock that lets go of its queue when it is released and nobody waits in it."""
+
+    def release(self) -> None:
+        """Have the next one go on, if there is one."""
+        super().release()
+        if not getattr(self, "_waiters", True):  # CPython's own name for it: None until somebody waits
+            self._waiters = None

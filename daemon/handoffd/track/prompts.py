@@ -1,0 +1,149 @@
+"""What must be there before an attempt is dispatched: its id, its prompt, a known executor.
+
+All of it is made before the decision is committed, so that a committed dispatch can be started
+again after a crash with the very same prompt.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from handoffd.capacity.meters import CpuClock, within_cpu
+from handoffd.clock import Clock
+from handoffd.engine.commands import command_for
+from handoffd.engine.track import Track, TrackKey
+from handoffd.errors import HandoffdError
+from handoffd.execute.registry import AUTO, no_agent
+from handoffd.files.atomic import replace_text
+from handoffd.files.errors import storage_error
+from handoffd.inspection.own_files import templates_for, warmed
+from handoffd.protocol.prompt import PromptTemplates, render_prompt
+from handoffd.track.ai_folder import prepare
+from handoffd.track.ports import Files
+from handoffd.track.prompt_context import prompt_context
+from handoffd.track.services import Services
+
+_T = TypeVar("_T")
+
+PROMPT = "prompt.md"
+"""The file in a run's folder that the shim reads the prompt from."""
+
+RENDER_CPU_S = 1.0
+"""What a project's own templates may take of a processor; ours are not a stranger's."""
+RENDER_OF_OURS = 40
+"""How many times as much as compiling ours takes they may take, where that is longer: on a slow machine."""
+RENDER_WALL_S = 60.0
+
+
+def dispatch_id(clock: Clock) -> str:
+    """Return a new dispatch id: sorts by time, unique by chance."""
+    return f"{clock.now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def cpu_limit_s(templates: PromptTemplates, ours_s: float) -> float | None:
+    """Return how many seconds of a processor rendering may take, None: as many as it needs.
+
+    `ours_s` is what compiling the shipped templates has taken on this machine.
+    """
+    return max(RENDER_CPU_S, RENDER_OF_OURS * ours_s) if templates.files else None
+
+
+class PromptTooSlowError(HandoffdError):
+    """A prompt template was still being rendered after its limit."""
+
+    default_code = "PROMPT_TOO_SLOW"
+
+
+class Preparation:
+    """Makes the prompts of one track."""
+
+    def __init__(self, key: TrackKey, files: Files, services: Services) -> None:
+        self._key = key
+        self._files = files
+        self._services = services
+
+    def resumes(self, track: Track, name: str) -> bool:
+        """Return whether the next run, by the executor `name`, may continue the session of the last one.
+
+        The executor can, and the step's rule or its own definition says that it shall, or it is asked
+        for just the hand-off of what it did there. Where a run was cut short, beginning anew would pay
+        twice: then it does so unless the rule says that it shall not.
+        """
+        executor = self._services.executors.executors.get(name)
+        if executor is None or not executor.can_resume or track.state is None:
+            return False
+        rule = self._files.rules.steps.get(track.state.step)
+        last = track.ledger.session
+        usual = "resume" if last is not None and last.unfinished else executor.session
+        chosen = (rule.session if rule is not None else None) or usual
+        return track.asking is not None or chosen == "resume"
+
+    async def prompt(self, track: Track, dispatch: str) -> tuple[str, tuple[str, ...]]:
+        """Return the prompt for the track's current attempt, and warnings about missing files.
+
+        Raises HandoffdError when a template cannot be used or takes too long.
+        """
+        return await self._limited(partial(self._rendered, track, dispatch), track)
+
+    def _rendered(self, track: Track, dispatch: str, meter: CpuClock) -> tuple[str, tuple[str, ...]]:
+        language = self._files.settings.language or self._services.settings.language
+        context = prompt_context(self._key, track, dispatch, self._files.rules, language)
+        ours_s, templates = warmed(language), templates_for(self._key.project)
+        if limit_s := cpu_limit_s(templates, ours_s):
+            meter.limit(limit_s)
+        text = render_prompt(context, templates)
+        return text, tuple(f"{path} is missing" for path in context.missing)
+
+    async def _limited(self, work: Callable[[CpuClock], _T], track: Track) -> _T:
+        try:
+            return await within_cpu(work, RENDER_WALL_S)
+        except TimeoutError as slow:
+            root, step = self._key.project, track.state.step if track.state is not None else "a step"
+            why = (
+                f"took {slow}: simplify the templates in {root}/.ai/prompts"
+                if str(slow)
+                else f"was not ready within {RENDER_WALL_S:g} s: see whether the disk of {root} answers,"
+                " and whether the machine has a processor to spare"
+            )
+            raise PromptTooSlowError(f"the prompt of {step} {why}", hint=command_for(root, "peek")) from slow
+
+    async def stage(self, track: Track, dispatch: str) -> None:
+        """Lay the prompt where the shim will read it, and a copy where people will.
+
+        `track` is the one that is about to be dispatched. Raises HandoffdError when anything a dispatch
+        needs is not to be had.
+        """
+        assert track.ledger.dispatch is not None
+        self._require(track.ledger.dispatch.executor)
+        await self.lay_out(track, dispatch)
+
+    async def lay_out(self, track: Track, dispatch: str) -> None:
+        """Lay the prompt of the track's current attempt where `prompt_of` and people find it.
+
+        Raises HandoffdError when it cannot be rendered or written.
+        """
+
+        def laid_out(meter: CpuClock) -> None:  # all in one visit to a thread: an executor waits for it
+            text, _ = self._rendered(track, dispatch, meter)
+            self._write(dispatch, text)
+
+        await self._limited(laid_out, track)
+
+    def _require(self, executor: str) -> None:
+        book = self._services.executors
+        if executor == AUTO:
+            raise no_agent(book)
+        book.get(executor)
+
+    def _write(self, dispatch: str, text: str) -> None:
+        run_dir = self._services.run_dir(dispatch)
+        try:
+            run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error("make the folder", run_dir, error) from error
+        replace_text(Path(run_dir, PROMPT), text, durable=False)
+        prepare(self._key.project, dispatch, text)

@@ -1,0 +1,397 @@
+"""One track's consumer: facts in, one at a time; decided, committed, projected, carried out.
+
+Nothing else changes the track. Everybody (watcher, poller, executors, people) only puts facts into
+its inbox. The order of every step is the promise: after the commit the decision has happened,
+whatever becomes of this process; before it, nothing has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+from weakref import proxy
+
+import anyio
+import anyio.abc
+import structlog
+from anyio import to_thread
+
+from handoffd.capacity.machine import Room, Shortage, descriptor_shortage, shortage_in
+from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
+from handoffd.engine.decide import decide
+from handoffd.engine.decision import Decision, Dispatched, Spawn
+from handoffd.engine.dispatching import wants_turn
+from handoffd.engine.ends import End
+from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.limits import news_of
+from handoffd.engine.requests import PromptTaken
+from handoffd.engine.track import Track
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.execute.base import StartRecord
+from handoffd.execute.meter import Live, noted
+from handoffd.execute.registry import is_unknown
+from handoffd.journal.codec import decode_event, encode
+from handoffd.journal.records import PendingEffect
+from handoffd.track.attempts import Attempts
+from handoffd.track.committed_state import Standing
+from handoffd.track.inbox import Lock, Question, Questions, must_not_be_lost
+from handoffd.track.interpreter import Interpreter
+from handoffd.track.ports import Home
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
+from handoffd.track.turns import Turns, dispatches
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 5.0
+"""How long a fact waits for a journal that cannot be written."""
+
+
+class TrackSupervisor:
+    """The one place where a track changes."""
+
+    def __init__(self, standing: Standing, home: Home, services: Services) -> None:
+        self.key = key = standing.key
+        self.standing = standing
+        self._home = home
+        self._files = home.files
+        self._services = services
+        self._turns = Turns(key, home, services)
+        self._interpreter = Interpreter(key, home, services, proxy(self))
+        self._room = Room(key.project, services, Reach(key.project, services.asking))
+        self._shortage: Shortage | None = None
+        self._questions = Questions()
+        self._alone = Lock()
+        """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
+        self._left: tuple[PendingEffect, ...] = ()
+        """Orders that were committed while there was no loop."""
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._lasting = 0
+        """Tasks that were begun and have not ended."""
+        self._listens = False
+        """Whether the consumer does nothing but wait."""
+        self._log = log.bind(project=key.project, track=key.track)
+
+    # --- the inbox -------------------------------------------------------------------------------
+    @property
+    def track(self) -> Track:
+        """The track as it is now."""
+        return self.standing.track
+
+    def post(self, event: Event) -> None:
+        """Hand in a fact; it is decided on in its turn."""
+        self._questions.put(event)
+
+    def wake(self) -> None:
+        """Let the track take its turn, if it has one."""
+        self._questions.put(None)
+
+    async def give(self, event: Event, request: str | None = None) -> Decision:
+        """Hand in an event and return what was decided. `request`: the key that is recorded with it.
+
+        Raises HandoffdError when it was not recorded: the consumer answers every question, and when
+        it ends or cannot write the journal, it fails those that wait.
+        """
+        async with self._alone:
+            if self._tasks is None and not self._questions.closed:
+                return await self._apply(event, request)
+        return await self._questions.put(event, request).decided()
+
+    async def settle(self, event: Event) -> None:
+        """Hand in a fact and return when it is committed, however long the journal is unwritable."""
+        await self._questions.put(event).decided()
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start lasting work in the track's task group; without a loop it is left for the daemon."""
+        if self._tasks is not None:
+            self._lasting += 1
+            self._tasks.start_soon(self._last, work, name=name)
+
+    async def _last(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._lasting -= 1
+
+    def close(self) -> None:
+        """Take nothing in any more; for a track that nobody looks after from now on."""
+        self._questions.close()
+        self._give_back()
+
+    def reopen(self) -> None:
+        """Take things in again, after a loop that was lent for a while."""
+        self._questions = Questions()
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the track has a loop: a daemon's, not a verb's that was given without one."""
+        return self._tasks is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether its loop only waits for the next fact: nothing is decided or carried out."""
+        return self._listens and not self._questions and not self._lasting and not self._left
+
+    # --- the consumer ----------------------------------------------------------------------------
+    async def run(
+        self,
+        pending: tuple[PendingEffect, ...],
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take up what an earlier life left undone, then consume facts until cancelled.
+
+        It has started when whatever is given to it waits for its turn.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                async with self._alone:
+                    self._tasks = tasks
+                task_status.started()
+                await self._take_up(pending)
+                while True:
+                    await self._answer(await self._next_question())
+        finally:
+            self._tasks, self._lasting, self._listens = None, 0, False
+            self.close()  # what follows a crash is another one, made from what the journal says
+
+    async def _take_up(self, pending: tuple[PendingEffect, ...]) -> None:
+        """Carry out what was ordered before there was this loop, and find what was started then."""
+        orders = {order.id: order for order in (*pending, *self._left)}
+        self._left = ()
+        for order in orders.values():
+            await self._interpreter.perform(order)
+        ordered = {order.effect.dispatch for order in orders.values() if isinstance(order.effect, Spawn)}
+        await self._interpreter.rejoin(ordered)
+        self.wake()
+
+    async def _next_question(self) -> Question:
+        self._listens = True
+        question = await self._questions.take()
+        self._listens = False
+        return question
+
+    async def _answer(self, question: Question) -> None:
+        with structlog.contextvars.bound_contextvars(project=self.key.project, **_run_of(self.track)):
+            await self._carry_out(question)
+
+    async def _carry_out(self, question: Question) -> None:
+        try:
+            if question.event is not None:
+                question.decision = await self._apply_stubbornly(question.event, question.request)
+            await self._take_turn()
+        except HandoffdError as error:
+            self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
+            question.error = error
+        except Exception as error:
+            question.error = error  # the asker shall not wait for the restart that follows
+            raise
+        finally:
+            self._give_back()
+            question.answer()
+
+    async def _apply_stubbornly(self, event: Event, request: str | None) -> Decision:
+        """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""
+        try:
+            while True:
+                try:
+                    return await self._apply(event, request)
+                except StoreError as error:
+                    if not must_not_be_lost(event):
+                        raise
+                    self._log.error("journal unwritable, trying again", error=str(error), retry_s=RETRY_S)
+                    self.standing.stuck = error.message
+                    self._questions.turn_away(error, keep=must_not_be_lost)
+                await anyio.sleep(RETRY_S)
+        finally:
+            self.standing.stuck = None
+
+    async def _apply(self, event: Event, request: str | None = None) -> Decision:
+        try:
+            return await self._decide(event, request)
+        except StoreError as error:
+            if error.code != "UNWRITABLE":
+                raise
+            # An agent's output may hold half a character. The journal could never take that, so
+            # the event is what it would have read again.
+            return await self._decide(decode_event(encode(event)), request)
+
+    async def _decide(self, event: Event, request: str | None) -> Decision:
+        event = await self._turns.informed(event, self.track)
+        decision = decide(self.track, event, self._files.rules, self._services.clock.now())
+        if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
+            await self._turns.lay_out(decision.track, event.dispatch)  # before: without it nobody has it
+        await self._commit(event, decision, request)
+        return decision
+
+    async def _commit(self, event: Event, decision: Decision, request: str | None = None) -> None:
+        """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""
+        run = _run_of(decision.track) or _run_of(self.track)
+        with structlog.contextvars.bound_contextvars(**run):
+            await self._carry_on(event, decision, request)
+
+    async def _carry_on(self, event: Event, decision: Decision, request: str | None) -> None:
+        ran = self.track.ledger.dispatch is not None
+        orders = await self.standing.commit(event, decision, request)
+        if self.standing.left_alone:
+            self._home.touched()
+        if self._tasks is None or not self._may_go_on():
+            self._give_back()
+        elif ran and self.track.ledger.dispatch is None:
+            # Its turn comes at once; what that does not use is given back after it.
+            self._services.slots.ended(self.key)
+            self._services.accounts.leave(self.key)
+        if self._tasks is None:
+            self._left += orders
+        for order in orders:
+            await self._interpreter.perform(order)
+
+    # --- its turn --------------------------------------------------------------------------------
+    async def _take_turn(self) -> None:
+        """Go as far as the track can go by itself: to a dispatch, a gate, a wait or its end."""
+        while self._may_go_on():
+            event, decision = await self._turns.next(self.track)
+            if dispatches(decision):
+                await self._dispatch(event, decision)
+                return
+            before = self.track
+            await self._commit(event, decision)
+            if self.track == before:
+                return
+
+    def _may_go_on(self) -> bool:
+        wants = wants_turn(self.track, auto_continue=self.continues)
+        return wants and self._home.workable and self.standing.shown
+
+    async def _dispatch(self, event: Advanced, decision: Decision) -> None:
+        if not self._may_ask(event):
+            self._services.slots.release(self.key)
+            self._services.recorder.waited(self.key)
+            return  # woken when its account may be asked
+        if await self._home.has_unfinished_git():
+            self._services.slots.release(self.key)  # a look finds out that it is over
+            self._services.accounts.leave(self.key)
+            self._services.recorder.waited(self.key)
+            return
+        self._shortage = descriptor_shortage(self._services) or await self._room.shortage()
+        if self._shortage is not None:
+            self._services.slots.release(self.key)  # also its place in line: so the poller reminds it
+            self._services.accounts.leave(self.key)
+            self._services.recorder.waited(self.key)
+            return
+        if not self._services.slots.ask(self._bid(event, decision), self.wake, self.standing.waited_s()):
+            self._services.accounts.leave(self.key)  # who has a slot may try whether the account answers
+            self._services.recorder.waited(self.key)
+            return  # woken when it is this track's turn
+        try:
+            await self._turns.stage(event, decision)
+        except HandoffdError as error:
+            self._shortage = shortage_in(error)
+            if self._shortage is None:
+                end = End.MISSING_BINARY if is_unknown(error) else None
+                failed = DispatchFailed(
+                    code=error.code, message=error.message, end=end, executor=event.executor if end else None
+                )
+                await self._apply(failed)
+            return
+        await self._commit(event, decision)
+
+    def _bid(self, event: Advanced, decision: Decision) -> Bid:
+        account = event.account or event.executor
+        return bid_of(self.key, decision.track, event.executor, account, self._files.settings)
+
+    def occupy(self) -> None:
+        """Count the attempt in flight, if there is one, as one that has its slot: it runs already."""
+        if (dispatch := self.track.ledger.dispatch) is not None:
+            self._services.slots.occupy(bid_of_run(self.key, self.track, dispatch, self._files.settings))
+
+    def _may_ask(self, event: Advanced) -> bool:
+        account = event.account or event.executor
+        return self._services.accounts.ask(self.key, account, self.wake, self._services.clock.now())
+
+    def _give_back(self) -> None:
+        """Hold a slot only for what runs, and stand in line only with something to run."""
+        slots = self._services.slots
+        if self.track.ledger.dispatch is not None:
+            return
+        if slots.holds(self.key) or self._questions.closed or not self._may_go_on():
+            slots.release(self.key)
+            self._services.accounts.leave(self.key)
+
+    def remind(self) -> None:
+        """Let the track take the turn it has and does not take: one that failed, one nobody told it of."""
+        waits = self._services.slots.waits(self.key) or self._services.accounts.waits(self.key)
+        if self._may_go_on() and not waits and not self._still_capped():
+            self.wake()
+
+    def _still_capped(self) -> bool:
+        """Whether a turn would wait for the same budget as the last one; so that asking costs no turn."""
+        known = self.track.ledger.capped
+        found = self._turns.over(self.track) if known is not None else None
+        return found is not None and not news_of(found, known)
+
+    async def look_at_faults(self) -> None:
+        """Find out whether an executor that could not be used can be tried again."""
+        if self.track.ledger.faults:
+            ended = await to_thread.run_sync(self._turns.cause_ended, self.track, self._start_record())
+            if ended is not None:
+                self.post(ended)
+
+    async def taken(self, by: str) -> PromptTaken:
+        """Return the fact that somebody takes the prompt of the next turn, for `give`."""
+        return await self._turns.taken(self.track, by)
+
+    # --- for whoever looks -----------------------------------------------------------------------
+    @property
+    def continues(self) -> bool:
+        """Whether the next story of the backlog starts by itself when this one is done."""
+        return self._turns.auto_continue(self.track)
+
+    async def peek(self) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
+        """Return what the next turn would decide, with the prompt if it would dispatch."""
+        return await self._turns.peek(self.track)
+
+    @property
+    def shortage(self) -> Shortage | None:
+        """Why the turn it has starts nothing, if the machine is the reason."""
+        return self._shortage if self._may_go_on() else None
+
+    @property
+    def limited(self) -> str | None:
+        """Which account it waits for, in words, if that is what its turn waits for."""
+        wait = self._services.accounts.wait_of(self.key, now := self._services.clock.now())
+        return wait.words(now) if wait is not None else None
+
+    def pid(self) -> int | None:
+        """Return the executor's own process id; None when none runs, or has not begun to."""
+        start = self._start_record()
+        return start.pid if start is not None else None
+
+    def _start_record(self) -> StartRecord | None:
+        dispatch = self.track.ledger.dispatch
+        run = self.attempts.live.get(dispatch.id) if dispatch is not None else None
+        return run.start_record() if run is not None else None
+
+    async def live(self) -> Live | None:
+        """Return what the output of the attempt in flight has told; without a loop, what was noted of it."""
+        dispatch = self.track.ledger.dispatch
+        if dispatch is None:
+            return None
+        if self.lasting:
+            return self._services.meters.live(dispatch.id)
+        return await to_thread.run_sync(noted, self._services.run_dir(dispatch.id))
+
+    @property
+    def attempts(self) -> Attempts:
+        """The processes of ours that run for the track."""
+        return self._interpreter.attempts
+
+    def hint(self) -> None:
+        """Take a hint that the hand-off files may have changed."""
+        self._interpreter.watch_for_settling()
+
+
+def _run_of(track: Track) -> dict[str, str]:
+    """Return what a line of the log says of the attempt in flight; nothing when there is none."""
+    dispatch = track.ledger.dispatch
+    return {} if dispatch is None else {"run": dispatch.id}

@@ -1,0 +1,249 @@
+"""A small real house for tests: journal, launcher, project, and an agent.
+
+The agent is a shell script that says how one attempt ends; everything it does is done by real
+processes under a real launcher. Nothing of it is left when `house` is over.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import anyio
+from tests.support.runs import end_processes
+
+from handoffd.capacity.budgets import Budgets
+from handoffd.capacity.runqueue import Bid
+from handoffd.capacity.slots import Slots
+from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
+from handoffd.execute.process import Launcher
+from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.journal.journal import Journal
+from handoffd.notify.notice import Notice
+from handoffd.notify.notifier import Notifier, terms_of
+from handoffd.protocol.handoff import HandoffMark
+from handoffd.protocol.state import State, Status
+from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
+from handoffd.settings.notify import NotifySettings
+from handoffd.supervise.loops import REST_AFTER_S
+from handoffd.supervise.postbox import Postbox
+from handoffd.supervise.roster import Roster
+from handoffd.track.services import Services
+
+NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)
+
+HAND_OVER = """\
+printf -- '---\\nstep: %s\\ndispatch: %s\\nstatus: pass\\n---\\n' "$HANDOFFD_STEP" "$HANDOFFD_RUN" > .ai/new
+mv .ai/new .ai/HANDOFF.md
+"""
+"""What an agent does that did its work."""
+
+LIMIT_S = 3600
+AT_ITS_LIMIT = f"""\
+if ! test -e $HOME/paid; then echo 'limit reached|{NOW.timestamp() + LIMIT_S:.0f}'; exit 1; fi
+{HAND_OVER}"""
+"""What an agent does whose account, `purse`, is at its limit for an hour, or until somebody pays."""
+
+SHORT = """\
+steps:
+  bdd: {next_on_pass: review, timeout_min: 1}
+  review: {next_on_pass: update-memory}
+"""
+"""A pipeline of three steps, so that a story is over soon."""
+
+
+Json = dict[str, Any]
+
+
+class MovableClock:
+    """The machine's clocks, put forward by hand."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.jumped_s = 0.0
+        """What somebody has set the wall clock forward by, or back."""
+
+    def now(self) -> datetime:
+        """Return the wall time, which begins at `NOW` and moves by hand only."""
+        return NOW + timedelta(seconds=self.ahead_s + self.jumped_s)
+
+    def monotonic(self) -> float:
+        """Return seconds since boot, as shims write them down, plus what was put on top."""
+        return time.monotonic() + self.ahead_s
+
+
+@dataclass
+class Told:
+    """A sink that keeps what people were told."""
+
+    name: str = "told"
+    notices: list[Notice] = field(default_factory=list)
+
+    async def deliver(self, notice: Notice) -> None:
+        """Take a notice."""
+        self.notices.append(notice)
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What one test lives in."""
+
+    services: Services
+    clock: MovableClock
+    told: Told
+    base: Path
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+        return self.services.journal
+
+
+@asynccontextmanager
+async def house(
+    base: Path,
+    agent: str = HAND_OVER,
+    *,
+    caps: Json | None = None,
+    scheduling: Json | None = None,
+    **execute: Any,
+) -> AsyncIterator[House]:
+    """Lend services with an executor called `agent` that runs the shell commands `agent`, within `caps`."""
+    script = base / "agent.sh"
+    script.write_text(f"cat > /dev/null\n{agent}", encoding="utf-8")
+    settings = Settings(
+        state_dir=base / "state",
+        runtime_dir=base / "run",
+        executor="agent",
+        executors={"agent": {"extends": "command", "argv": ["/bin/sh", str(script)], **_AGENT}},
+        caps=CapSettings.model_validate(caps or {}),
+        scheduling=SchedulingSettings.model_validate({"min_free_memory_mb": 0} | (scheduling or {})),
+        execute=ExecuteSettings(**{"handoff_grace_s": 0.2, "settle_s": 0.01, "min_free_mb": 0} | execute),
+    )
+    for folder in (settings.state_dir, settings.runs_dir):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    clock, told = MovableClock(), Told()
+    own = Layer(file="handoffd.yaml", definitions=settings.executors)
+    journal = await Journal.open(settings.journal)
+    notifier = Notifier(NotifySettings(), clock, Postbox(journal), sinks=[told], terms=_TERMS)
+    services = Services(
+        settings=settings,
+        journal=journal,
+        launcher=Launcher(settings.launcher_socket),
+        executors=load_book(shipped_layer(), own),
+        notifier=notifier,
+        slots=Slots(settings.execute.slots, settings.scheduling, clock),
+        budgets=Budgets(settings.caps, clock, notifier.send, str(settings.state_dir)),
+        clock=clock,
+        environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(base), "SECRET": "s3cret"},
+    )
+    try:
+        yield House(services, clock, told, base)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await journal.close()
+        end_processes(base)
+
+
+_TERMS = replace(terms_of(NotifySettings()), box_retry_s=0.05)
+_AGENT = {
+    "account": "purse",
+    "limits": [r"limit reached\|(?P<reset>\d{10})"],
+    "ladder": [{"signal": "TERM", "grace_s": 0.2}, {"signal": "KILL", "grace_s": 1}],
+}
+
+
+def make_project(base: Path, *, rules: str | None = SHORT, settings: str | None = None) -> str:
+    """Return the root of a project that has its PROJECT_CONTEXT.md, with files of its own in `.ai`."""
+    root = base / "shop"
+    (root / ".ai").mkdir(parents=True)
+    (root / "PROJECT_CONTEXT.md").write_text("A shop.\n", encoding="utf-8")
+    for name, text in (("step-rules.yaml", rules), ("handoffd.yaml", settings)):
+        if text is not None:
+            (root / ".ai" / name).write_text(text, encoding="utf-8")
+    return str(root)
+
+
+def at(root: str, name: str) -> Path:
+    """Return a path in a project."""
+    return Path(root, name)
+
+
+@contextmanager
+def unwritable(house: House, table: str = "events", operation: str = "INSERT") -> Iterator[None]:
+    """Have the journal refuse to write to a table, as a full disk would."""
+    _execute(
+        house,
+        f"CREATE TRIGGER full BEFORE {operation} ON {table} BEGIN SELECT RAISE(ABORT, 'full'); END",
+    )
+    try:
+        yield
+    finally:
+        _execute(house, "DROP TRIGGER full")
+
+
+def _execute(house: House, statement: str) -> None:
+    with closing(sqlite3.connect(house.services.settings.journal, timeout=60)) as saboteur:
+        saboteur.execute(statement)
+        saboteur.commit()
+
+
+class NoWatch:
+    """Watches nothing; the tests give the hints themselves."""
+
+    degraded: Mapping[str, str] = MappingProxyType({})
+
+    def add(self, root: str) -> None:
+        """Hint about nothing."""
+
+    def remove(self, root: str) -> None:
+        """Hint about nothing."""
+
+
+@asynccontextmanager
+async def daemon(house: House, *, rest_after_s: float = REST_AFTER_S) -> AsyncIterator[Roster]:
+    """Lend a roster whose projects have their loops, on what the journal of the house knows."""
+    roster = Roster(house.services, rest_after_s=rest_after_s)
+    await roster.load()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(house.services.notifier.run, roster.notice_given_up)
+        tasks.start_soon(roster.run, NoWatch())
+        tasks.start_soon(house.services.slots.run)
+        await anyio.wait_all_tasks_blocked()
+        yield roster
+        tasks.cancel_scope.cancel()
+
+
+def bid(root: str = "/srv/shop", executor: str = "claude", **more: Any) -> Bid:
+    """Return what the main track of a project asks for; its account has the executor's name."""
+    values: dict[str, Any] = {
+        "key": TrackKey(root), "executor": executor, "account": executor, "what": Path(root).name,
+    }  # fmt: skip
+    return Bid(**values | more)
+
+
+def dispatch_of(run: str = "d1", *, phase: Phase = Phase.EXECUTING, **more: Any) -> Dispatch:
+    """Return a dispatch of bdd that nobody asked to stop."""
+    values: dict[str, Any] = {
+        "id": run, "story": "US-001", "step": "bdd", "attempt": 1, "executor": "agent", "decided_at": NOW,
+        "phase": phase, "mark": HandoffMark(),
+    }  # fmt: skip
+    return Dispatch(**values | more)
+
+
+def track_of(status: Status = Status.PENDING, *, dispatch: Dispatch | None = None, **state: Any) -> Track:
+    """Return a track of the story US-001 at bdd."""
+    values: dict[str, Any] = {"project": "shop", "story": "US-001", "step": "bdd", "max_attempts": 3}
+    return Track(
+        state=State(**values | {"status": status} | state), ledger=Ledger(automatic=True, dispatch=dispatch)
+    )

@@ -1,0 +1,228 @@
+"""The checks of one track as runs of their own: what is measured, and what proves nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+from tests.support.eventually import eventually
+from tests.support.house import House, at, house, make_project
+
+from handoffd.engine.decision import MeasureBaseline, RunChecks
+from handoffd.engine.events import BaselineMeasured, ChecksFinished
+from handoffd.engine.track import TrackKey
+from handoffd.execute.process import Run
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.track.checks import Checks
+
+JUNIT = "<testsuite>{}</testsuite>"
+GOOD, BAD = '<testcase classname="t" name="{}"/>', '<testcase classname="t" name="{}"><failure/></testcase>'
+
+
+class Yard:
+    """The home of one track, as far as its checks ask."""
+
+    ending = False
+    workable = True
+    running = False
+
+    def __init__(self, files: ProjectFiles) -> None:
+        self.files = files
+        self.stopped = False
+
+    def stories_done(self) -> frozenset[str]:
+        """Return none."""
+        return frozenset()
+
+    def touched(self) -> None:
+        """Look at nothing."""
+
+    async def has_unfinished_git(self) -> bool:
+        """It never has."""
+        return False
+
+    def is_there(self) -> bool:
+        """It always is."""
+        return True
+
+    def is_aborted(self, key: TrackKey) -> bool:
+        """Return what the test said."""
+        return self.stopped
+
+
+class Play:
+    """The checks of one project whose tests are a shell script that copies a report."""
+
+    def __init__(self, here: House, root: str, home: Yard) -> None:
+        self.home, self.root, self.live = home, root, dict[str, Run]()
+        self.checks = Checks(TrackKey(root), home, here.services, self.live)
+
+    @classmethod
+    async def of(cls, here: House, script: str, report: str = "junit") -> Play:
+        """Return the checks of a new project with the test command `script`."""
+        command = ["/bin/sh", "-c", script, "tests", "{report}"]
+        settings = json.dumps({"test": {"command": command, "report": report}})
+        root = make_project(here.base, settings=settings)
+        files = ProjectFiles(root, here.journal, here.clock)
+        await files.refresh()
+        return cls(here, root, Yard(files))
+
+    def report(self, good: str = "", bad: str = "") -> None:
+        """Lay the report that the next run of the tests writes."""
+        cases = [GOOD.format(name) for name in good] + [BAD.format(name) for name in bad]
+        at(self.root, "report.xml").write_text(JUNIT.format("".join(cases)))
+
+    def ran(self, run: str) -> bool:
+        """Tell whether this run is known to go on, and its script has said so."""
+        times = at(self.root, "times")
+        return run in self.live and times.exists() and "ran\n" == times.read_text()
+
+    async def baseline(self) -> BaselineMeasured:
+        """Measure the tests before the story."""
+        with anyio.fail_after(60):
+            return await self.checks.baseline(MeasureBaseline(dispatch="d1", story="US-001"), 10)
+
+    async def measure(self, dispatch: str = "d1", **order: Any) -> ChecksFinished:
+        """Have a claim measured: tests expected green, no post_check, unless told otherwise."""
+        values: dict[str, Any] = {
+            "tests": "green", "check_timeout_min": 1, "post_check": None, "post_check_timeout_s": 10,
+        } | order  # fmt: skip
+        with anyio.fail_after(60):
+            return await self.checks.measure(
+                RunChecks(dispatch=dispatch, story="US-001", step="impl", attempt=1, **values), 0
+            )
+
+
+COPY = 'cp report.xml "$1"; echo ran >> times'
+
+
+async def test_what_failed_before_the_story_is_known(tmp_path: Path) -> None:
+    """A green step answers for its own tests, and for those it broke."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, COPY)
+        play.report(good="a", bad="b")
+        assert None is (await play.baseline()).fault
+        play.report(good="c", bad="abn")
+
+        tests = (await play.measure()).tests
+
+        assert tests is not None
+        assert (("t::a", "t::n"), ("t::b",), ("t::a",), 1) == (
+            tests.failing, tests.known_failing, tests.regressed, tests.new_failing
+        )  # fmt: skip
+
+
+async def test_the_same_order_finds_the_run_it_started_before(tmp_path: Path) -> None:
+    """A restarted daemon does not run the tests twice."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, COPY)
+        play.report(good="a")
+
+        first, second = await play.measure(), await play.measure()
+
+        assert first == second
+        assert "ran\n" == at(play.root, "times").read_text()
+
+
+async def test_a_runner_that_is_missing_is_a_fault_of_the_environment(tmp_path: Path) -> None:
+    """Both before the story and after a claim: it proves nothing about anybody's work."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, "exit 127")
+
+        assert "was not found" in ((await play.baseline()).fault or "")
+        finished = await play.measure(post_check="true")
+
+        assert finished.tests is not None
+        assert "was not found" in (finished.tests.fault or "")
+        assert None is finished.post_check
+
+
+async def test_a_post_check_is_a_shell_command_in_the_root(tmp_path: Path) -> None:
+    """It is told the story, and fails by its exit code."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, COPY)
+        command = "echo {story} $HANDOFFD_STEP; pwd; exit 1"
+
+        finished = await play.measure(tests=None, post_check=command)
+
+        assert None is finished.tests
+        assert finished.post_check is not None
+        assert not finished.post_check.passed
+        assert ["US-001 impl", play.root] == finished.post_check.tail.split("\n")[:2]
+
+
+async def test_checks_that_do_not_end_are_ended(tmp_path: Path) -> None:
+    """Tests and post_check each by their own limit."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, "sleep 600")
+
+        finished = await play.measure(
+            check_timeout_min=0.005, post_check="sleep 600", post_check_timeout_s=0.3
+        )
+
+        assert finished.tests is not None
+        assert finished.post_check is not None
+        assert (True, True) == (finished.tests.timed_out, finished.post_check.timed_out)
+
+
+async def test_a_check_that_was_killed_is_run_again(tmp_path: Path) -> None:
+    """What somebody stopped proves nothing; three times in a row is a fault of the environment."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, 'test -e times && exec cp report.xml "$1"; echo ran >> times; sleep 600')
+        play.report(good="a")
+        found: list[ChecksFinished] = []
+
+        async def measure() -> None:
+            found.append(await play.measure())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(measure)
+            await eventually(lambda: play.ran("d1.tests"))
+            play.live["d1.tests"].stop()
+
+        assert found[0].tests is not None
+        assert (None, 1) == (found[0].tests.fault, found[0].tests.counts.passed)
+        assert here.services.run_dir("d1.tests.2").is_dir()
+
+
+async def test_an_ordered_stop_is_not_answered_by_another_try(tmp_path: Path) -> None:
+    """An abort while checks run ends them for good."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, "echo ran >> times; sleep 600")
+
+        async def stop() -> None:
+            await eventually(lambda: play.ran("d1.tests"))
+            play.home.stopped = True
+            play.live["d1.tests"].stop()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop)
+            finished = await play.measure()
+
+        assert finished.tests is not None
+        assert "stopped" in (finished.tests.fault or "")
+        assert "ran\n" == at(play.root, "times").read_text()
+
+
+async def test_an_abort_before_a_check_begins_ends_it(tmp_path: Path) -> None:
+    """There was no process yet that could hear of it; nobody waits for the tests then."""
+    async with house(tmp_path) as here:
+        play = await Play.of(here, "sleep 600")
+        play.home.stopped = True
+
+        finished = await play.measure(post_check="sleep 600")
+
+        assert finished.tests is not None
+        assert "stopped" in (finished.tests.fault or "")
+        assert None is finished.post_check
+
+
+async def test_without_a_test_command_nothing_is_measured(tmp_path: Path) -> None:
+    """The claim then stands as it is."""
+    async with house(tmp_path) as here:
+        files = ProjectFiles(make_project(tmp_path), here.journal, here.clock)
+        play = Play(here, str(tmp_path / "shop"), Yard(files))
+
+        assert ChecksFinished(dispatch="d1") == await play.measure()

@@ -1,0 +1,318 @@
+"""Orders carried out against the world, each of them harmless when given twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+from tests.support.eventually import eventually
+from tests.support.house import House, at, dispatch_of, house, make_project, track_of, unwritable
+from tests.support.runs import processes, run_spec
+from tests.unit.journal.making import record
+from tests.unit.track.test_checks import Yard
+
+from handoffd.engine.decision import (
+    AppendHistory,
+    Effect,
+    MeasureBaseline,
+    Notify,
+    RunChecks,
+    Spawn,
+    StopTree,
+    WriteChecklist,
+)
+from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, SpawnRefused
+from handoffd.engine.track import Phase, StopReason, Track, TrackKey
+from handoffd.protocol.state import Status
+from handoffd.supervise.project_files import ProjectFiles
+from handoffd.track.interpreter import Interpreter
+
+SPAWN = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=1, timeout_min=1)
+TELL = Notify(notice="done", story="US-001", step="done", text="US-001 is done")
+
+
+class Box:
+    """An inbox that keeps what it is given, in a task group that may be missing."""
+
+    def __init__(self, track: Track, tasks: anyio.abc.TaskGroup | None) -> None:
+        self.track = track
+        self.facts: list[Event] = []
+        self.busy = 0
+        self._tasks = tasks
+
+    def post(self, event: Event) -> None:
+        """Keep a fact."""
+        self.facts.append(event)
+
+    async def settle(self, event: Event) -> None:
+        """Keep a fact."""
+        self.facts.append(event)
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start lasting work, if there is anything for it to last in."""
+        if self._tasks is not None:
+            self.busy += 1
+            self._tasks.start_soon(self._do, work, name=name)
+
+    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await work()
+        self.busy -= 1
+
+    @property
+    def lasting(self) -> bool:
+        """Whether there is a loop."""
+        return self._tasks is not None
+
+
+class Play:
+    """The interpreter of one track."""
+
+    def __init__(self, here: House, box: Box) -> None:
+        self.box, self._here = box, here
+        self.root = str(here.base / "shop")
+        self.key = TrackKey(self.root)
+        files = ProjectFiles(self.root, here.journal, here.clock)
+        self.interpreter = Interpreter(self.key, Yard(files), here.services, box)
+
+    async def order(self, effect: Effect) -> None:
+        """Commit an order and perform it."""
+        committed = await self._here.journal.commit(record(key=self.key, effects=(effect,)))
+        await self.interpreter.perform(committed.effects[0])
+
+    async def undone(self) -> int:
+        """Return how many orders the next daemon would perform again."""
+        return len(await self._here.journal.pending_effects())
+
+    async def until_done(self) -> None:
+        """Wait until every order is marked done, which lasting work does when it likes."""
+        with anyio.fail_after(60):
+            while await self.undone():  # noqa: ASYNC110 - the journal tells nobody of it
+                await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def play(here: House, track: Track | None = None, *, loop: bool = True) -> AsyncIterator[Play]:
+    """Lend the interpreter of a new project."""
+    make_project(here.base)
+    async with anyio.create_task_group() as tasks:
+        yield Play(
+            here, Box(track or track_of(Status.RUNNING, dispatch=dispatch_of()), tasks if loop else None)
+        )
+        tasks.cancel_scope.cancel()
+
+
+def staged(here: House) -> None:
+    """Lay a prompt for d1."""
+    here.services.run_dir("d1").mkdir()
+    (here.services.run_dir("d1") / "prompt.md").touch()
+
+
+async def test_a_start_is_done_when_the_process_runs_and_its_end_is_a_fact(tmp_path: Path) -> None:
+    """The order is marked done before the end: from then on the run is found by its records."""
+    async with house(tmp_path, "sleep 600") as here, play(here) as stage:
+        staged(here)
+        await stage.order(SPAWN)
+        await eventually(lambda: [type(fact) for fact in stage.box.facts] == [ExecutorStarted])
+        await stage.until_done()
+
+        await stage.order(StopTree(dispatch="d1", why=StopReason.ABORT))
+
+        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
+        await stage.until_done()
+
+
+async def test_a_start_of_a_dispatch_that_is_not_in_flight_any_more_is_dropped(tmp_path: Path) -> None:
+    """An order left over from before a rollback starts nothing."""
+    async with house(tmp_path) as here, play(here, track_of()) as stage:
+        await stage.order(SPAWN)
+
+        await eventually(lambda: not stage.box.busy)
+        assert 0 == await stage.undone()
+        assert not here.services.run_dir("d1").exists()
+
+
+async def test_without_a_loop_lasting_work_is_left_for_the_daemon(tmp_path: Path) -> None:
+    """A verb given while no daemon runs starts no executor and tells nobody; the orders stay."""
+    async with house(tmp_path) as here, play(here, loop=False) as stage:
+        for effect in (SPAWN, TELL, WriteChecklist(story="US-001", task_type="story")):
+            await stage.order(effect)
+
+        assert 2 == await stage.undone()
+        assert at(stage.root, ".ai/CHECKLIST.md").exists()
+        assert [] == stage.box.facts
+
+
+async def test_a_notice_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
+    """It is sent from the record only, so a crash now would not lose it; nothing waits for it."""
+    async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        with unwritable(here, "notices"):
+            await stage.order(TELL)
+            await anyio.wait_all_tasks_blocked()
+            assert 1 == await stage.undone()
+
+        await eventually(lambda: here.told.notices)
+        await stage.until_done()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_notice_reaches_the_sinks(tmp_path: Path) -> None:
+    """Under the id of its order."""
+    async with house(tmp_path) as here, play(here) as stage, anyio.create_task_group() as tasks:
+        tasks.start_soon(here.services.notifier.run)
+        await stage.order(TELL)
+
+        await eventually(lambda: here.told.notices)
+        (notice,) = here.told.notices
+        assert ("-1", "US-001 is done", stage.root) == (notice.id[-2:], notice.text, notice.project)
+        await stage.until_done()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_file_that_cannot_be_written_does_not_stop_the_story(tmp_path: Path) -> None:
+    """Checklist and history are for people; the order counts as done."""
+    async with house(tmp_path) as here, play(here) as stage:
+        at(stage.root, ".ai/history.md").symlink_to(tmp_path / "agent.sh")
+
+        await stage.order(AppendHistory(text="\n### Reopen\n"))
+
+        assert 0 == await stage.undone()
+        assert "Reopen" not in (tmp_path / "agent.sh").read_text()
+
+
+async def test_an_executor_that_runs_is_found_again(tmp_path: Path) -> None:
+    """By its records: not started a second time, and its end is heard."""
+    async with house(tmp_path) as here, play(here) as stage:
+        run = await here.services.launcher.start(
+            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sleep", "600")
+        )
+
+        await stage.interpreter.rejoin()
+
+        await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorStarted))
+        assert {"d1": run.pid} == {name: live.pid for name, live in stage.interpreter.attempts.live.items()}
+        run.stop()
+        await eventually(lambda: isinstance(stage.box.facts[-1], ExecutorExited))
+        assert [] == processes(f"{tmp_path}/state/runs/d1")
+
+
+async def test_an_end_that_nobody_heard_is_told_at_the_next_start(tmp_path: Path) -> None:
+    """Its exit code was kept."""
+    async with house(tmp_path) as here, play(here) as stage:
+        run = await here.services.launcher.start(
+            here.services.run_dir("d1"), run_spec(tmp_path, "d1", "sh", "-c", "exit 7")
+        )
+        await run.wait()
+
+        await stage.interpreter.rejoin()
+
+        (fact,) = await eventually(lambda: stage.box.facts)
+        assert isinstance(fact, ExecutorExited)
+        assert 7 == fact.exit.code
+
+
+async def test_a_run_without_records_is_lost(tmp_path: Path) -> None:
+    """A restored journal, a deleted state directory: nobody can know how it ended."""
+    async with house(tmp_path) as here, play(here) as stage:
+        await stage.interpreter.rejoin()
+
+        (fact,) = stage.box.facts
+        assert isinstance(fact, ExecutorExited)
+        assert "lost" == fact.exit.by
+
+
+async def test_a_start_that_was_done_and_not_heard_of_is_found_again(tmp_path: Path) -> None:
+    """A daemon killed between the two commits leaves a dispatch that starts for ever."""
+    starting = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STARTING))
+    async with house(tmp_path) as here, play(here, starting) as stage:
+        spec = run_spec(tmp_path, "d1", "sh", "-c", "exit 7")
+        await (await here.services.launcher.start(here.services.run_dir("d1"), spec)).wait()
+
+        await stage.interpreter.rejoin()
+
+        (fact,) = await eventually(lambda: stage.box.facts)
+        assert isinstance(fact, ExecutorExited)
+        assert 7 == fact.exit.code
+
+
+async def test_an_executor_that_was_being_ended_is_asked_again(tmp_path: Path) -> None:
+    """Nobody knows how far the daemon before got with it."""
+    stopping = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.TIMEOUT))
+    async with house(tmp_path) as here, play(here, stopping) as stage:
+        spec = run_spec(tmp_path, "d1", "sleep", "600")
+        await here.services.launcher.start(here.services.run_dir("d1"), spec)
+
+        await stage.interpreter.rejoin()
+
+        await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorExited))
+
+
+async def test_what_was_stopped_before_it_was_started_is_not_started(tmp_path: Path) -> None:
+    """There was no process yet that could hear of the stop."""
+    stopping = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.ABORT))
+    async with house(tmp_path) as here, play(here, stopping) as stage:
+        await stage.order(SPAWN)
+
+        await eventually(lambda: [type(fact) for fact in stage.box.facts] == [SpawnRefused])
+        assert not here.services.run_dir("d1").exists()
+
+
+async def test_a_stop_that_comes_during_the_start_is_not_lost(tmp_path: Path) -> None:
+    """Whatever was begun is ended as soon as it can be."""
+    async with house(tmp_path, "sleep 600") as here, play(here) as stage:
+        staged(here)
+        await stage.order(SPAWN)
+        stage.box.track = track_of(
+            Status.RUNNING, dispatch=dispatch_of(phase=Phase.STOPPING, stop=StopReason.ABORT)
+        )
+
+        await eventually(lambda: not stage.box.busy)
+
+        assert isinstance(stage.box.facts[-1], ExecutorExited | SpawnRefused)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        MeasureBaseline(dispatch="d1", story="US-001"),
+        RunChecks(
+            dispatch="d1", story="US-001", step="bdd", attempt=1, tests="green", check_timeout_min=1,
+            post_check=None, post_check_timeout_s=1,
+        ),
+    ],
+)  # fmt: skip
+async def test_a_measurement_that_is_over_is_not_made_again(tmp_path: Path, order: Effect) -> None:
+    """Its order was not marked done; by now an executor is at work in the project."""
+    async with house(tmp_path) as here, play(here) as stage:
+        await stage.order(order)
+
+        await eventually(lambda: not stage.box.busy)
+        assert ([], 0) == (stage.box.facts, await stage.undone())
+
+
+async def test_an_order_that_cannot_be_marked_done_stops_nothing(tmp_path: Path) -> None:
+    """It is given again to the next daemon, which finds it done."""
+    async with house(tmp_path, "sleep 600") as here, play(here) as stage:
+        staged(here)
+        with unwritable(here, "effects", "UPDATE"):
+            await stage.order(SPAWN)
+            await eventually(lambda: stage.box.facts)
+            await stage.order(StopTree(dispatch="d1", why=StopReason.ABORT))
+
+            await eventually(lambda: isinstance(stage.box.facts[-1:] and stage.box.facts[-1], ExecutorExited))
+            await eventually(lambda: not stage.box.busy)
+        assert 2 == await stage.undone()
+
+
+async def test_a_dispatch_whose_start_is_still_ordered_is_not_looked_for(tmp_path: Path) -> None:
+    """Its order is performed again instead."""
+    starting = track_of(Status.RUNNING, dispatch=dispatch_of(phase=Phase.STARTING))
+    async with house(tmp_path) as here, play(here, starting) as stage:
+        await stage.interpreter.rejoin({"d1"})
+
+        assert [] == stage.box.facts

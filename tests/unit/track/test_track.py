@@ -1,0 +1,378 @@
+"""The one consumer of a track: decide, commit, project, carry out, in this order."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.support.house import (
+    AT_ITS_LIMIT,
+    HAND_OVER,
+    LIMIT_S,
+    House,
+    at,
+    bid,
+    house,
+    make_project,
+    unwritable,
+)
+
+from handoffd.engine.decision import Accepted, Refusal
+from handoffd.engine.events import ExecutorExited, Exit
+from handoffd.engine.requests import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
+from handoffd.engine.track import Phase
+from handoffd.errors import Refused, StoreError
+from handoffd.protocol.handoff import Absent
+from handoffd.protocol.state import Status
+from handoffd.settings.model import LimitSettings
+from handoffd.supervise.project import Project
+from handoffd.track.track import TrackSupervisor
+
+A_LITTLE_S = 300.0
+"""More than times that agents name are rounded by."""
+
+
+@asynccontextmanager
+async def track_in(
+    here: House, *, loop: bool = True, settings: str | None = None
+) -> AsyncIterator[TrackSupervisor]:
+    """Lend the main track of a new, initialised project; `loop` False: without its consumer."""
+    root = make_project(here.base, settings=settings)
+    project = Project(root, here.services, ())
+    await project.files.refresh()
+    await project.look()
+    async with anyio.create_task_group() as tasks:
+        if loop:
+            tasks.start_soon(project.main.run, ())
+            await anyio.wait_all_tasks_blocked()
+        await project.main.give(Initialised(project="shop"))
+        yield project.main
+        tasks.cancel_scope.cancel()
+    project.dismiss()
+
+
+def shown(here: House) -> dict[str, object]:
+    """Return what STATE.json says."""
+    found: dict[str, object] = json.loads((here.base / "shop/.ai/STATE.json").read_text())
+    return found
+
+
+async def test_a_verb_is_answered_after_its_commit(tmp_path: Path) -> None:
+    """What it says is in the journal and in STATE.json by then."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        decision = await track.give(Noted(text="Mind the rounding."))
+
+        assert isinstance(decision.result, Accepted)
+        assert "Mind the rounding." == shown(here)["human_note"]
+        assert "noted" == (await here.journal.events())[-1].kind
+
+
+async def test_a_started_story_runs_to_its_gate_by_itself(tmp_path: Path) -> None:
+    """bdd is dispatched, judged and passed; the review waits for a person, and holds no slot."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+
+        await eventually(lambda: shown(here)["status"] == "needs_human")
+        assert "review" == shown(here)["step"]
+        await eventually(lambda: here.services.slots.in_use == 0)
+        await track.give(Approved())
+        await eventually(lambda: shown(here)["step"] == "done")
+        assert [run.result for run in await here.journal.runs()] == ["pass", "pass"]
+
+
+async def test_a_refused_verb_leaves_no_trace(tmp_path: Path) -> None:
+    """Nothing is committed and nothing is written."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        before = here.journal.newest
+
+        decision = await track.give(Approved())
+
+        assert isinstance(decision.result, Refusal)
+        assert before == here.journal.newest
+
+
+async def test_nothing_is_dispatched_while_no_slot_is_free(tmp_path: Path) -> None:
+    """The track waits in line, and goes on by itself."""
+    async with house(tmp_path, slots=1) as here, track_in(here) as track:
+        other = bid("/srv/other")
+        here.services.slots.occupy(other)
+        await track.give(Started(story="US-001"))
+        assert (1, "pending") == (here.services.slots.place(track.key), shown(here)["status"])
+
+        here.services.slots.release(other.key)
+
+        await eventually(lambda: shown(here)["step"] == "review")
+
+
+async def test_a_slot_that_was_granted_is_not_lost_to_a_verb(tmp_path: Path) -> None:
+    """One that is given in the very moment: the track goes on with what it got."""
+    async with house(tmp_path, slots=1) as here, track_in(here) as track:
+        slots, other, woken = here.services.slots, bid("/srv/other"), list[str]()
+        slots.occupy(other)
+        await track.give(Started(story="US-001"))
+        slots.ask(bid("/srv/next"), lambda: woken.append("next"))
+
+        track.post(Noted(text="Mind the rounding."))
+        slots.release(other.key)
+
+        await eventually(lambda: shown(here)["status"] == "running")
+        assert [] == woken
+
+
+async def test_an_attempt_at_a_limit_holds_no_slot_and_is_tried_again_by_itself(tmp_path: Path) -> None:
+    """When its time has come, not before, and however often it is reminded."""
+    async with house(tmp_path, AT_ITS_LIMIT) as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        await eventually(lambda: track.limited)
+
+        assert "purse's usage limit, until" in (track.limited or "")
+        assert ("pending", 1, 0) == (
+            shown(here)["status"],
+            shown(here)["attempt"],
+            here.services.slots.in_use,
+        )
+        at(str(here.base), "paid").touch()
+        track.remind()
+        here.services.accounts.look(here.clock.now())
+        await anyio.wait_all_tasks_blocked()
+        assert track.track.ledger.dispatch is None
+
+        here.clock.ahead_s += LIMIT_S + A_LITTLE_S
+        here.services.accounts.look(here.clock.now())
+        await eventually(lambda: shown(here)["step"] == "review")
+        assert ((), ()) == (track.track.ledger.limited, here.services.accounts.views(here.clock.now()))
+
+
+async def test_who_is_paused_leaves_the_line_of_its_account(tmp_path: Path) -> None:
+    """Else it would be woken in place of one that can go on."""
+    async with house(tmp_path, AT_ITS_LIMIT) as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        await eventually(lambda: track.limited)
+
+        await track.give(Paused())
+        await eventually(lambda: not here.services.accounts.waits(track.key))
+
+
+async def test_where_nobody_waits_for_limits_they_are_failures(tmp_path: Path) -> None:
+    """`limits.wait: false`."""
+    async with house(tmp_path, AT_ITS_LIMIT) as here:
+        impatient = here.services.settings.model_copy(update={"limits": LimitSettings(wait=False)})
+        services = replace(here.services, settings=impatient)
+        async with track_in(replace(here, services=services)) as track:
+            await track.give(Started(story="US-001"))
+            await eventually(lambda: shown(here)["status"] == "needs_human")
+            assert () == track.track.ledger.limited
+
+
+async def test_an_executor_that_nobody_knows_pauses_the_project(tmp_path: Path) -> None:
+    """It costs no attempt, holds no slot, and a person reads what to type."""
+    async with house(tmp_path) as here, track_in(here, settings="executor: cluade\n") as track:
+        await track.give(Started(story="US-001"))
+
+        await eventually(lambda: track.track.ledger.paused_by == "handoffd: cluade is not to be found")
+        await eventually(lambda: shown(here)["last_error"] is not None)
+        assert "no executor 'cluade'" in str(shown(here)["last_error"])
+        assert 1 == shown(here)["attempt"]
+        await eventually(lambda: here.services.slots.in_use == 0)
+
+
+async def test_what_cannot_be_prepared_asks_a_person_and_starts_nothing(tmp_path: Path) -> None:
+    """A broken template of the project is its person's to mend."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        own = at(track.key.project, ".ai/prompts/en/prompt.j2")
+        own.parent.mkdir(parents=True)
+        own.write_text("{% broken")
+        await track.give(Started(story="US-001"))
+
+        await eventually(lambda: shown(here)["status"] == "needs_human")
+        assert 1 == shown(here)["attempt"]
+        await eventually(lambda: here.services.slots.in_use == 0)
+
+
+async def test_an_abort_ends_the_executor_and_closes_the_track(tmp_path: Path) -> None:
+    """In this order: while a process lives, the track is running."""
+    async with house(tmp_path, "sleep 600") as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        await eventually(lambda: track.pid() is not None)
+
+        await track.give(Aborted(by="me"))
+
+        await eventually(lambda: shown(here)["status"] == "needs_human")
+        assert ("aborted by me", 0, None) == (shown(here)["last_error"], track.attempts.count, track.pid())
+
+
+async def test_the_process_that_is_named_is_the_agents_own(tmp_path: Path) -> None:
+    """In the history and for whoever looks: it is the one that people know and may want to look into."""
+    async with house(tmp_path, "echo $$ > new; mv new pid; sleep 600") as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        file = here.base / "shop/pid"
+        await eventually(file.exists)
+        pid = int(file.read_text())
+
+        await eventually(lambda: track.pid() == pid)
+        await eventually(lambda: executes(track))
+        assert f"agent runs as process {pid}" in [event.why for event in await here.journal.events()]
+
+
+def executes(track: TrackSupervisor) -> bool:
+    """Return whether it is recorded that the executor runs."""
+    dispatch = track.track.ledger.dispatch
+    return dispatch is not None and dispatch.phase is Phase.EXECUTING
+
+
+async def test_a_result_is_applied_once(tmp_path: Path) -> None:
+    """The end of an attempt, told a second time, is about no dispatch in flight."""
+    async with house(tmp_path, f"{HAND_OVER}") as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        await eventually(lambda: shown(here)["step"] == "review")
+        (run,) = await here.journal.runs()
+        before = here.journal.newest
+
+        decision = await track.give(ExecutorExited(dispatch=run.id, exit=Exit(code=1), reading=Absent()))
+
+        assert isinstance(decision.result, Refusal)
+        assert ("STALE_FACT", before) == (decision.result.code, here.journal.newest)
+
+
+async def test_a_state_file_that_cannot_be_written_stops_dispatches_and_is_told(tmp_path: Path) -> None:
+    """The journal has the decision; the project waits until its file can be written."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        state = at(track.key.project, ".ai/STATE.json")
+        state.unlink()
+        state.mkdir()
+
+        await track.give(Started(story="US-001"))
+
+        assert track.standing.error is not None
+        assert Status.PENDING is track.track.state.status  # type: ignore[union-attr]
+        state.rmdir()
+        await track.standing.project()
+        track.wake()
+        await eventually(lambda: shown(here)["step"] == "review")
+
+
+async def test_a_verb_fails_at_once_when_the_journal_cannot_be_written(tmp_path: Path) -> None:
+    """And has then changed nothing, neither in memory nor on the disk."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        before = shown(here)
+        saboteur = sqlite3.connect(here.services.settings.journal)
+        saboteur.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END")
+        saboteur.commit()
+        saboteur.close()
+
+        with pytest.raises(StoreError):
+            await track.give(Noted(text="lost"))
+
+        assert before == shown(here)
+        assert None is track.track.state.human_note  # type: ignore[union-attr]
+
+
+async def test_without_its_loop_a_track_takes_verbs_and_starts_nothing(tmp_path: Path) -> None:
+    """What follows is left to the daemon."""
+    async with house(tmp_path) as here, track_in(here, loop=False) as track:
+        decision = await track.give(Started(story="US-001"))
+
+        assert isinstance(decision.result, Accepted)
+        assert ("bdd", "pending", False) == (shown(here)["step"], shown(here)["status"], track.lasting)
+
+
+async def test_a_peek_changes_nothing(tmp_path: Path) -> None:
+    """It tells the next dispatch with its prompt, and the file is as before."""
+    async with house(tmp_path) as here, track_in(here, loop=False) as track:
+        await track.give(Started(story="US-001"))
+        before = (shown(here), here.journal.newest)
+
+        decision, event, prompt, warnings = await track.peek()
+
+        assert ("dispatched", "agent") == (decision.result.type, event.executor)
+        assert prompt is not None
+        assert event.dispatch in prompt
+        assert ("PROJECT_MEMORY.md is missing",) == warnings
+        assert before == (shown(here), here.journal.newest)
+
+
+async def test_two_who_decide_without_a_loop_do_so_one_after_the_other(tmp_path: Path) -> None:
+    """Else one of two notes would be lost."""
+    async with house(tmp_path) as here, track_in(here, loop=False) as track:
+        async with anyio.create_task_group() as tasks:
+            for text in "abc":
+                tasks.start_soon(track.give, Noted(text=text))
+
+        assert "a\n\nb\n\nc" == shown(here)["human_note"]
+
+
+async def test_a_turn_that_failed_holds_no_slot_and_is_taken_again(tmp_path: Path) -> None:
+    """Whoever was answered is not told that the verb failed, which did not."""
+    async with house(tmp_path) as here, track_in(here) as track:
+        await track.give(Started(story="US-001", automatic=False))
+        with unwritable(here, "effects"):
+            decision = await track.give(Resumed())
+
+            assert ("accepted", 0) == (decision.result.type, here.services.slots.in_use)
+        track.remind()
+
+        await eventually(lambda: shown(here)["step"] == "review")
+
+
+async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
+    """Verbs are refused meanwhile, and people can see why nothing moves."""
+    waiting = "until test -e go; do sleep 0.05; done"
+    async with house(tmp_path, f"{waiting}\n{HAND_OVER}") as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+        await eventually(lambda: track.pid() is not None)
+        with unwritable(here):
+            at(track.key.project, "go").touch()
+            await eventually(lambda: track.standing.trouble)
+            with pytest.raises(StoreError), anyio.fail_after(60):
+                await track.give(Noted(text="lost"))
+
+        await eventually(lambda: shown(here)["step"] == "review")
+        assert ["pass"] == [run.result for run in await here.journal.runs()]
+        assert None is track.standing.trouble
+
+
+async def test_half_a_character_from_an_agent_stops_nothing(tmp_path: Path) -> None:
+    """The journal could never take it, however often it was tried."""
+    half = HAND_OVER.replace("status: pass", 'status: failing\\nfailing_tests: ["\\\\uD800"]')
+    async with house(tmp_path, half) as here, track_in(here) as track:
+        await track.give(Started(story="US-001"))
+
+        await eventually(lambda: shown(here)["attempt"] != 1)
+
+
+async def test_who_asks_a_track_that_has_ended_is_told_so(tmp_path: Path) -> None:
+    """And who only tells it something does not suffer."""
+    async with house(tmp_path) as here:
+        async with track_in(here) as track:
+            pass
+        with pytest.raises(Refused), anyio.fail_after(60):
+            await track.give(Noted(text="Still there?"))
+        track.post(Noted(text="Nobody hears this."))
+        track.wake()
+
+
+async def test_a_track_is_idle_while_it_waits_for_facts_only(tmp_path: Path) -> None:
+    """Not with a fact in its inbox, not while something lasts, and not without a loop."""
+    async with house(tmp_path, agent="sleep 600") as here, track_in(here) as track:
+        await eventually(lambda: track.idle)
+        track.wake()
+        assert not track.idle
+        await eventually(lambda: track.idle)
+
+        held = anyio.Event()
+
+        async def hold() -> None:
+            await held.wait()
+
+        track.begin("hold", hold)
+        assert not track.idle
+        held.set()
+        await eventually(lambda: track.idle)
+    assert not track.idle
