@@ -21,9 +21,9 @@ PACKAGE = ROOT / "daemon" / "handoffd"
 MODULES = sorted(
     [
         *(PACKAGE / "cli").glob("*.py"),
-        *(PACKAGE / "control").rglob("*.py"),
+        *(PACKAGE / "api").rglob("*.py"),
         PACKAGE / "supervise" / "naming.py",
-        PACKAGE / "supervise" / "reporting.py",
+        PACKAGE / "project" / "status.py",
     ]
 )
 SHELL = {

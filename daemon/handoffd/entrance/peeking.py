@@ -21,10 +21,10 @@ from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
+from handoffd.project.status import peek_at
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status
-from handoffd.supervise.reporting import peek_at
 from handoffd.track.ai_folder import reopenings
 from handoffd.track.prompt_context import prompt_context
 

@@ -1,6 +1,6 @@
 """What a project's own files make, over what ships: its settings, its step table, its prompt templates.
 
-Whether an edit of them is in force is another question (`supervise/project_files.py`): here they are
+Whether an edit of them is in force is another question (`project/files.py`): here they are
 taken as they are written.
 """
 

@@ -16,11 +16,11 @@ from anyio.lowlevel import checkpoint
 from handoffd.engine.views import ProjectView
 from handoffd.errors import HandoffdError
 from handoffd.inspection.own_files import Texts, read_texts
+from handoffd.project.project import Project
+from handoffd.project.rest import Row
+from handoffd.project.status import view_of
 from handoffd.supervise.loading import by_project
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
-from handoffd.supervise.reporting import view_of
-from handoffd.supervise.resting import Row
 from handoffd.track.services import Services
 
 AT_ONCE = 20

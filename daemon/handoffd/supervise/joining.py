@@ -18,8 +18,8 @@ from handoffd.files.locks import Holder
 from handoffd.inspection.discovery import unfit
 from handoffd.journal.database import supervised_elsewhere
 from handoffd.journal.records import Newcomer
+from handoffd.project.project import Project
 from handoffd.supervise.membership import Membership
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import name_of
 from handoffd.track.reach import resolved
 

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.files.projection import MAIN
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
+from handoffd.project.rest import Outline, Row, outline_of
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Outline, Row, outline_of
 from handoffd.track.services import Services
 
 AT_ONCE = 200

@@ -23,9 +23,9 @@ from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import crash_notice
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
+from handoffd.project.rest import Row, stays_up
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Row, stays_up
 from handoffd.supervise.rounds import Rounds
 from handoffd.supervise.survey import survey
 from handoffd.track.inbox import Bell, given_up

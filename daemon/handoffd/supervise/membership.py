@@ -24,9 +24,9 @@ from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.journal.projects import checked_path
 from handoffd.journal.records import Newcomer, StoredTrack
 from handoffd.notify.notices import settle
+from handoffd.project.project import Project
 from handoffd.supervise.loading import by_project, enter
 from handoffd.supervise.loops import Loops
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 from handoffd.track.services import Services
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from handoffd.supervise.project import Project
-from handoffd.supervise.resting import Row
+from handoffd.project.project import Project
+from handoffd.project.rest import Row
 
 
 class Register:

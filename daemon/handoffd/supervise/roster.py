@@ -36,18 +36,17 @@ from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
 from handoffd.files.projection import MAIN
 from handoffd.notify.sink_workers import GivenUp
+from handoffd.project.manual import Manual
+from handoffd.project.project import Project
+from handoffd.project.status import backlog_of, peek_of
 from handoffd.supervise.heartbeats import POLL, Heartbeats
 from handoffd.supervise.joining import Joining, Outcome
 from handoffd.supervise.loading import load, make
 from handoffd.supervise.loops import REST_AFTER_S, Loops, Watching
-from handoffd.supervise.manual import Manual
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.naming import root_called
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
-from handoffd.supervise.reporting import peek_of
 from handoffd.supervise.viewing import Viewing
-from handoffd.supervise.waiting import backlog_of
 from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
 from handoffd.track.services import Services
 

@@ -20,10 +20,10 @@ from anyio import to_thread
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import Texts
 from handoffd.notify.notices import settle
-from handoffd.supervise.project_files import ProjectFiles, Trusted
+from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.folder import Found, visit
+from handoffd.project.rest import Row, states_in, trace_in
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Row, states_in, trace_in
-from handoffd.supervise.visit import Found, visit
 from handoffd.track.inbox import Bell
 from handoffd.track.services import Services
 

@@ -14,8 +14,8 @@ import anyio
 from anyio import to_thread
 
 from handoffd.errors import StoreError
-from handoffd.supervise.project import Project
-from handoffd.supervise.visit import Found
+from handoffd.project.folder import Found
+from handoffd.project.project import Project
 
 LIMIT_S = 0.5
 """How long those that are asked at once may take."""

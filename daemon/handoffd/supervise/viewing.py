@@ -10,11 +10,11 @@ from anyio.lowlevel import checkpoint
 from handoffd.engine.commands import command_for
 from handoffd.engine.views import ProjectView
 from handoffd.errors import NotFound
+from handoffd.project.status import view_of
 from handoffd.supervise.glimpse import glimpse
 from handoffd.supervise.loops import Loops
 from handoffd.supervise.membership import Membership
 from handoffd.supervise.register import Register
-from handoffd.supervise.reporting import view_of
 from handoffd.track.services import Services
 
 AT_ONCE = 100

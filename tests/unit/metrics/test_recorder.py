@@ -27,6 +27,6 @@ def test_it_takes_everything_in() -> None:
 
 def test_the_client_library_is_not_imported_for_it() -> None:
     """It takes an eighth of a second, which a verb without a daemon need not wait for."""
-    code = "import sys, handoffd.supervise.services; sys.exit('prometheus_client' in sys.modules)"
+    code = "import sys, handoffd.track.services; sys.exit('prometheus_client' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True)

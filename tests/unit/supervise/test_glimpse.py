@@ -10,10 +10,10 @@ from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised
 from handoffd.engine.views import ProjectView
+from handoffd.project.rest import Row
 from handoffd.supervise.glimpse import AT_ONCE, glimpse
 from handoffd.supervise.loading import load
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Row
 
 
 async def told(here: House, *roots: str) -> dict[str, ProjectView]:

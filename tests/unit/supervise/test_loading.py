@@ -14,11 +14,11 @@ from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.usage import Usage
 from handoffd.journal.records import StoredTrack
+from handoffd.project.rest import outline_of
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
 from handoffd.supervise.loading import by_project, load, make, row_of
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import outline_of
 
 
 async def loaded(here: House) -> Register:

@@ -34,12 +34,12 @@ from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.files.locks import acquire, project_lock_path
 from handoffd.notify.sink_workers import GivenUp
+from handoffd.project.project import Project
+from handoffd.project.rest import Row, stays_up
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectCaps
 from handoffd.supervise.loops import Loops, _Loop
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Row, stays_up
 from handoffd.supervise.roster import Roster
 
 

@@ -11,8 +11,8 @@ from tests.support.house import HAND_OVER, at, daemon, house, make_project, unwr
 from handoffd.engine.requests import Initialised, Started
 from handoffd.errors import StoreError
 from handoffd.journal.records import Origins
+from handoffd.project.project import Project
 from handoffd.supervise.membership import LetGo
-from handoffd.supervise.project import Project
 from handoffd.supervise.roster import Roster
 
 HOLD = "while ! test -e $HOME/release; do sleep 0.02; done\n" + HAND_OVER

@@ -11,8 +11,8 @@ from tests.support.house import house, make_project, track_of
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, Refused
 from handoffd.journal.records import StoredTrack
+from handoffd.project.project import Project
 from handoffd.supervise.naming import root_called
-from handoffd.supervise.project import Project
 from handoffd.supervise.register import Register
 
 

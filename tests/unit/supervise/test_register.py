@@ -9,9 +9,9 @@ from tests.support.house import house, track_of
 
 from handoffd.engine.track import TrackKey
 from handoffd.journal.records import StoredTrack
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
+from handoffd.project.rest import Row
 from handoffd.supervise.register import Register, name_of
-from handoffd.supervise.resting import Row
 
 
 def row(name: str) -> Row:

@@ -10,9 +10,9 @@ from tests.support.house import NOW, House, at, daemon, house, make_project
 
 from handoffd.engine.requests import Initialised
 from handoffd.errors import NotFound, StoreError
+from handoffd.project.rest import Row
 from handoffd.supervise.loading import load
 from handoffd.supervise.register import Register
-from handoffd.supervise.resting import Row
 from handoffd.supervise.rounds import AT_ONCE, Rounds
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.house import House, at, house, make_project
 
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
 from handoffd.supervise.survey import survey
 
 

@@ -26,9 +26,9 @@ from handoffd.execute.base import EXIT, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
 from handoffd.execute.process import Run
 from handoffd.execute.runner import proc
+from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent, Found
 from handoffd.protocol.state import Status
-from handoffd.supervise.project import Project
 from handoffd.track.attempts import Attempts, PassingShortageError, ended_at
 
 ORDER = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=2, timeout_min=1)

@@ -14,7 +14,7 @@ from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.track import TrackKey
 from handoffd.execute.process import Run
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.project.files import ProjectFiles
 from handoffd.track.checks import Checks
 
 JUNIT = "<testsuite>{}</testsuite>"

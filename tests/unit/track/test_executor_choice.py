@@ -24,7 +24,7 @@ from handoffd.execute.registry import (
     no_agent,
     shipped_layer,
 )
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.project.files import ProjectFiles
 from handoffd.track.executor_choice import Choice, Choosing, first_free
 
 BOOK = ExecutorBook(

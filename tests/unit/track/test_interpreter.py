@@ -28,8 +28,8 @@ from handoffd.engine.decision import (
 )
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, SpawnRefused
 from handoffd.engine.track import Phase, StopReason, Track, TrackKey
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import Status
-from handoffd.supervise.project_files import ProjectFiles
 from handoffd.track.interpreter import Interpreter
 
 SPAWN = Spawn(dispatch="d1", executor="agent", story="US-001", step="bdd", attempt=1, timeout_min=1)

@@ -25,8 +25,8 @@ from handoffd.engine.track import AgentSession, Asking, Phase, Track, TrackKey
 from handoffd.errors import HandoffdError, NotFound, StoreError
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.inspection.own_files import templates_for, warmed
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import Status
-from handoffd.supervise.project_files import ProjectFiles
 from handoffd.track.prompts import Preparation, cpu_limit_s, dispatch_id
 
 

@@ -29,10 +29,10 @@ from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.requests import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
 from handoffd.engine.track import Phase
 from handoffd.errors import Refused, StoreError
+from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 from handoffd.settings.model import LimitSettings
-from handoffd.supervise.project import Project
 from handoffd.track.track import TrackSupervisor
 
 A_LITTLE_S = 300.0

@@ -10,9 +10,9 @@ from tests.support.house import SHORT, House, at, house, make_project, track_of
 from tests.unit.track.test_checks import Yard
 
 from handoffd.engine.track import Ledger, TrackKey
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectSettings, Settings
-from handoffd.supervise.project_files import ProjectFiles
 from handoffd.track.turns import Turns, dispatches, goes_on_by_itself
 
 

@@ -23,12 +23,12 @@ from handoffd.errors import Refused
 from handoffd.files.rooted import read_project_file
 from handoffd.journal.dispatches import NOT_STARTED
 from handoffd.journal.records import INTERRUPTED
+from handoffd.project.external_changes import arrived, expected_of
+from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent, Found, HandoffMark, Malformed, Reading, Stale
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
-from handoffd.supervise.looking import arrived, expected_of
-from handoffd.supervise.project import Project
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import PROMPT, dispatch_id
@@ -45,7 +45,7 @@ _MAX_PROMPT = 1024 * 1024
 
 
 class Manual:
-    """The main track of one project, in the hands of others."""
+    """Level-1 operations on a project's main track."""
 
     def __init__(self, project: Project, services: Services) -> None:
         self._project = project

@@ -10,7 +10,7 @@ from tests.support.house import SHORT, House, at, house, make_project
 
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers
-from handoffd.supervise.project_files import ProjectFiles
+from handoffd.project.files import ProjectFiles
 
 
 async def trusted(here: House, root: str) -> ProjectFiles:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, NOW, house, make_project
-from tests.unit.supervise.living import at_level_1, edit, living, shown
+from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Initialised, Noted, Started
-from handoffd.supervise.deadlines import Deadlines
+from handoffd.project.timeouts import Deadlines
 
 
 async def test_nothing_runs_nothing_elapses(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests.support.eventually import eventually
 from tests.support.house import House, at, house, make_project
-from tests.unit.supervise.living import at_level_1, shown
+from tests.unit.project.living import at_level_1, shown
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.views import Applied, Tried
 from handoffd.errors import Refused
-from handoffd.supervise.manual import Manual
-from handoffd.supervise.project import Project
+from handoffd.project.manual import Manual
+from handoffd.project.project import Project
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
 CHECKED = """\

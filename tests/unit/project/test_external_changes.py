@@ -11,14 +11,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 from tests.support.eventually import eventually
 from tests.support.house import NOW, House, at, house, make_project
-from tests.unit.supervise.living import at_level_1, edit, shown
+from tests.unit.project.living import at_level_1, edit, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted
 from handoffd.errors import InvalidFile
 from handoffd.files.projection import Seen, read_state
-from handoffd.supervise.looking import AT_ONCE, Before, Look
-from handoffd.supervise.project import Project
+from handoffd.project.external_changes import AT_ONCE, Before, Look
+from handoffd.project.project import Project
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
 

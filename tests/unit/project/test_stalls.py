@@ -14,7 +14,7 @@ import pytest
 from anyio import to_thread
 from tests.support.eventually import eventually
 from tests.support.house import House, house, make_project
-from tests.unit.supervise.living import living, shown
+from tests.unit.project.living import living, shown
 
 from handoffd.engine.requests import Initialised, Noted, Started
 from handoffd.engine.track import Phase
@@ -22,8 +22,8 @@ from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Idle
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.supervise.project import Project
-from handoffd.supervise.stalls import Stalls, Watch
+from handoffd.project.project import Project
+from handoffd.project.timeouts import Stalls, Watch
 
 UNHURRIED = "steps: {bdd: {timeout_min: 600, next_on_pass: review}, review: {next_on_pass: update-memory}}"
 START = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)

@@ -10,7 +10,7 @@ import pytest
 from handoffd.errors import Locked, StoreError
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import acquire_project, project_lock_path
-from handoffd.supervise.reconciling import Folder
+from handoffd.project.folder import Folder
 from handoffd.track.services import Claims
 
 

@@ -15,9 +15,9 @@ from handoffd.engine.views import Condition
 from handoffd.errors import HandoffdError, InvalidFile, Locked, Problem, StoreError
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.notify.notices import settle
+from handoffd.project.files import ProjectFiles
+from handoffd.project.reconciler import LASTING_S, Health
 from handoffd.settings.notify import NotifySettings
-from handoffd.supervise.health import LASTING_S, Health
-from handoffd.supervise.project_files import ProjectFiles
 
 
 def lasting(here: House, health: Health, condition: Condition, *details: str) -> None:

@@ -17,8 +17,8 @@ from handoffd.engine.usage import Usage
 from handoffd.errors import StoreError
 from handoffd.files.projection import Seen
 from handoffd.journal.records import StoredTrack
-from handoffd.protocol.state import Status
-from handoffd.supervise.resting import (
+from handoffd.project.folder import Found
+from handoffd.project.rest import (
     Activity,
     TrackActivity,
     is_quiet,
@@ -28,7 +28,7 @@ from handoffd.supervise.resting import (
     trace_in,
     trace_of,
 )
-from handoffd.supervise.visit import Found
+from handoffd.protocol.state import Status
 
 QUIET = TrackActivity(track=track_of(Status.NEEDS_HUMAN), idle=True)
 CALM = Activity(tracks=(QUIET,))

@@ -27,12 +27,11 @@ from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.files.projection import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
-from handoffd.supervise.deadlines import Deadlines
-from handoffd.supervise.project_files import ProjectFiles, Trusted
-from handoffd.supervise.reconciling import Reconciler
-from handoffd.supervise.resting import Activity, Row, TrackActivity, trace_of
-from handoffd.supervise.stalls import Stalls
-from handoffd.supervise.visit import Found
+from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.folder import Found
+from handoffd.project.reconciler import Reconciler
+from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
+from handoffd.project.timeouts import Deadlines, Stalls
 from handoffd.track.committed_state import Standing, unsound_in
 from handoffd.track.inbox import Bell
 from handoffd.track.interpreter import WITH_EXECUTOR

@@ -1,7 +1,7 @@
 """A look at what others may have written for one track: STATE.json and the hand-off files.
 
-What is found is compared with what the journal says and becomes facts for the track. Whatever
-cannot be read or understood is raised; the project says so to people.
+What is found is compared with what the journal says and becomes facts for the track. What cannot be read or
+understood is raised, and becomes the project's condition.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from handoffd.engine.track import Dispatch, Track
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.files.projection import Seen, read_state
 from handoffd.inspection.finished import finished_before
+from handoffd.project.files import ProjectFiles
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.protocol.state_file import parse_state
-from handoffd.supervise.project_files import ProjectFiles
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.services import Services
@@ -76,7 +76,7 @@ class Look:
         self._again = again
         self._handoffs = HandoffFiles(root)
         self._settling: HandoffMark | None = None
-        """The hand-off of others that may still be written on."""
+        """A level-1 hand-off that may still be written on (not yet stable)."""
         self._pace_s = pace_s
         self._edits: deque[float] = deque(maxlen=AT_ONCE)
         """When the latest edits were taken, by the clock that only goes forward."""
@@ -192,7 +192,7 @@ class Look:
             self._again()  # edited once more meanwhile, which nobody has looked at
 
     async def _for_external(self, track: TrackSupervisor) -> None:
-        """Begin to hear a hand-off for an attempt that a person or another tool started (Level 1)."""
+        """Begin to take in a hand-off for an attempt that a person or another tool started (Level 1)."""
         if not track.lasting:
             self._again()  # for when there is a loop; given without one, `apply` hears it
             return

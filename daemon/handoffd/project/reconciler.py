@@ -1,123 +1,43 @@
-"""A look at all of a project that others may write, and what becomes of it.
+"""A look at all of a project that others may write, and what follows from it.
 
-Its own files go into force or are held, its STATE files and hand-offs become facts for its tracks, and what
-is wrong becomes its condition.
+The project's lock is taken first. Its own files go into force or are held, its STATE files and hand-offs
+become facts for its tracks, and what is wrong becomes its condition, which is logged once and told to people
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import command_for
 from handoffd.engine.events import Restored
 from handoffd.engine.requests import Resumed
-from handoffd.errors import HandoffdError, Locked, StoreError
+from handoffd.engine.views import WORKABLE, Condition
+from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked, StoreError
 from handoffd.execute.orphans import end_member, is_member
 from handoffd.files.atomic import sweep_temporaries
-from handoffd.files.errors import PROJECT_GONE
-from handoffd.files.locks import FileLock, acquire_project, has_stranger, project_lock_path
+from handoffd.files.errors import PROJECT_GONE, UNSOUND
+from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
-from handoffd.files.projection import MAIN, read_state, state_name
+from handoffd.files.projection import MAIN, read_state
 from handoffd.inspection.repository import unfinished_in
-from handoffd.notify.notices import lockout_notice
-from handoffd.supervise.health import Health
-from handoffd.supervise.looking import Before, Look
-from handoffd.supervise.project_files import ProjectFiles
-from handoffd.supervise.visit import Found, visit
+from handoffd.notify.notice import Notice, sign_of
+from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
+from handoffd.project.external_changes import Before, Look
+from handoffd.project.files import ProjectFiles
+from handoffd.project.folder import Folder, Found, visit
 from handoffd.track.inbox import Lock
 from handoffd.track.reach import Reach
-from handoffd.track.services import Claims, Services
+from handoffd.track.services import Services
 from handoffd.track.track import TrackSupervisor
 
-
-# --- folder ------------------------------------------------------------------------------------
-class Folder:
-    """The folder of one project. `lock` paths tell folders apart, by device and inode."""
-
-    def __init__(self, root: str, state_dir: Path, claims: Claims | None = None) -> None:
-        self._root = Path(root)
-        self._state_dir = state_dir
-        self._claims = claims or Claims()
-        self._claimed: str | None = None
-        self._lock: FileLock | None = None
-        self._ours: Path | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether its lock is ours."""
-        return self._lock is not None
-
-    @property
-    def name(self) -> str | None:
-        """The name of the lock of the folder that was worked on; None while that is any."""
-        return self._ours.name if self._ours is not None else None
-
-    def remember(self, name: str) -> None:
-        """Know the folder again that was worked on before a rest."""
-        self._ours, self._claimed = self._state_dir / "locks" / name, name
-
-    def claim(self, path: Path, *, bare: bool) -> Callable[[], FileLock] | None:
-        """Claim the folder at `path`, which is the root now; return what locks it, None if it is locked.
-
-        That call blocks on the disk and raises Locked; what it returns goes to `hold`. This one raises
-        Locked when another root has the folder, and StoreError for another folder than before that is
-        `bare`: it lacks the STATE.json there should be.
-        """
-        if self._ours not in {None, path} and bare:
-            self.let_go()
-            raise self._another()
-        if self._lock is not None and self._lock.path == path:
-            self._ours = path
-            return None
-        self.let_go()
-        self._claims.take(path.name, str(self._root))
-        self._claimed = path.name
-        return partial(acquire_project, path, self._root)
-
-    def hold(self, lock: FileLock) -> None:
-        """Keep the lock of the folder that was claimed."""
-        self._lock, self._ours = lock, lock.path
-
-    def _another(self) -> StoreError:
-        trust = command_for(str(self._root), "trust")
-        why = (
-            f"another folder lies at {self._root} than the one that was worked on, without its STATE.json:"
-            f" move that one back, or go on in this one with `{trust}`"
-        )
-        return StoreError(why, code=PROJECT_GONE, hint=trust)
-
-    def is_there(self) -> bool:
-        """Return whether the project's folder lies at its root; blocks on the disk."""
-        try:
-            path = project_lock_path(self._state_dir, self._root)
-        except StoreError:
-            return False
-        return self._ours in {None, path} or (self._root / state_name("main")).exists()
-
-    def accept(self) -> None:
-        """Take whatever folder lies there now for the project's: a person says so."""
-        self._ours = None
-
-    def rest(self) -> None:
-        """Release the lock and keep the claim."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def let_go(self) -> None:
-        """Release the lock."""
-        self.rest()
-        self._claims.drop(self._claimed, str(self._root))
-        self._claimed = None
-
-
-# --- reconciling -------------------------------------------------------------------------------
 log = structlog.get_logger(__name__)
 
 _Held = tuple[FileLock, str | None]
@@ -155,7 +75,7 @@ class Reconciler:
         self._former: str | None = None
         """The state directory of the daemon that has had the project since, until that is recorded."""
         self.over = False
-        """Whether it looks no more: whoever comes next has the project's lock."""
+        """Whether it looks no more: its successor has the project's lock."""
 
     def rest(self) -> str:
         """Keep the claim on the project's folder from now on, and nothing else; return the folder's name."""
@@ -301,7 +221,7 @@ class Reconciler:
         self._former = None
 
     async def inspect(self) -> None:
-        """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
+        """Find out how the project stands without its lock, changing nothing: for verbs that only look."""
         try:
             found = await self._found()
             if self.unsound is not None:
@@ -387,3 +307,108 @@ class Reconciler:
             self.health.mark("invalid_rules", *map(str, problems))
         else:
             self.health.mark("ok")
+
+
+# --- what is wrong with the project -------------------------------------------------------------------
+LASTING_S = 120.0
+"""How long nothing can be dispatched before people are told: a mount may be gone for a minute."""
+_LASTING_POLLS = 4
+"""After so many polls a condition counts as lasting, however short the interval."""
+_MOST = 10
+"""At most so many problems are listed in one notice: an agent may have written the file."""
+
+
+class Health:
+    """The condition of one project, logged and told to people when it changes."""
+
+    def __init__(self, root: str, services: Services) -> None:
+        self._root = root
+        self._services = services
+        self.condition: Condition = "ok"
+        self.detail: str | None = None
+        self.foreign = False
+        """Whether it is locked because it belongs to another daemon: no waiting helps."""
+        self._why: str | None = None
+        self._since: datetime | None = None
+        self._sign = ""
+        """What people are told of its condition; empty when they are not."""
+        self._untold: Notice | None = None
+        """What they are told of it, as soon as it has lasted."""
+        self._stuck_s: float | None = None
+        """Since when nothing can be dispatched, by the monotonic clock; None while something can."""
+        self._edit: str | None = None
+        """The edit that waits for trust, if one does."""
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when its condition is not good: also in earlier lives, as far as people were told."""
+        known = self._services.notifier.stands_since(self._root, CONDITION, self._sign)
+        return self._since if self._since is None or known is None else min(self._since, known)
+
+    def mark(self, condition: Condition, *details: str) -> None:
+        """Take a condition; what is news is logged, and people are told unless it is good, or soon over.
+
+        `details`: all that is wrong, in words, the first of them where there is room for one.
+        """
+        more = (f"and {len(details) - _MOST} more",) if len(details) > _MOST else ()
+        why = "; ".join((*details[:_MOST], *more)) or None
+        if (condition, why) != (self.condition, self._why):
+            write = log.info if condition == "ok" else log.warning
+            write("project condition", project=self._root, condition=condition, detail=why)
+            self._untold = self._notice_of(condition, why)
+            self._sign = sign_of(self._untold.id) if self._untold is not None else ""
+        if condition == "ok":
+            self._services.notifier.settle(self._root, CONDITION)  # also what an earlier life told of
+            self._since = None
+        elif condition != self.condition:
+            self._since = self._services.clock.now()
+        self.condition, self.detail, self._why = condition, next(iter(details), None), why
+        if self._has_lasted() and self._untold is not None:
+            told, self._untold = replace(self._untold, at=self._services.clock.now()), None
+            self._services.notifier.stand(told, CONDITION)
+
+    def _notice_of(self, condition: Condition, detail: str | None) -> Notice | None:
+        """Return what people are told of a condition that is news; None: they are not."""
+        if condition == "ok" or self._is_the_machines(condition):
+            return None
+        return condition_notice(self._root, condition, detail, self._services.clock)
+
+    def _has_lasted(self) -> bool:
+        """Return whether people may be told by now: what stops everything may be over in a moment."""
+        now_s = self._services.clock.monotonic()
+        if self.condition == "invalid_journal":
+            return True  # it does not pass by itself
+        if self.condition in WORKABLE:
+            self._stuck_s = None
+            return True
+        if self._stuck_s is None:
+            self._stuck_s = now_s
+        poll_s = self._services.settings.schedule.poll_s
+        return now_s - self._stuck_s >= min(LASTING_S, _LASTING_POLLS * poll_s)
+
+    def mark_held(self, files: ProjectFiles) -> None:
+        """Take whether edits wait for trust; people are told of each such edit, and again while it waits."""
+        before, self._edit = self._edit, files.edit if files.held else None
+        if self._edit is None:
+            self._services.notifier.settle(self._root)
+        elif self._edit != before:
+            notice = trust_notice(self._root, files.held, files.edit, self._services.clock)
+            self._services.notifier.send(notice, waits=True)
+
+    def mark_error(self, error: HandoffdError) -> None:
+        """Take the condition that an error on looking at the project stands for."""
+        if isinstance(error, InvalidFile):
+            self.mark("invalid_state", str(error))
+        elif isinstance(error, Locked):
+            self.mark("locked", error.message)
+            self.foreign = isinstance(error, Foreign)
+        elif error.code == UNSOUND:
+            self.mark("invalid_journal", error.message)
+        else:
+            self.mark("missing" if error.code == PROJECT_GONE else "io_error", error.message)
+
+    def _is_the_machines(self, condition: Condition) -> bool:
+        """Return whether people are told of the cause by itself, once for all projects."""
+        return condition == "io_error" and (
+            self._services.journal.outage is not None or self._services.descriptors.short()
+        )

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 from tests.support.eventually import eventually
 from tests.support.house import NOW, at, house, make_project
-from tests.unit.supervise.living import at_level_1, edit, living, shown
+from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import EditConfirmed, Initialised, Started
 from handoffd.files.locks import acquire_project, project_lock_path
-from handoffd.supervise.health import LASTING_S
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
+from handoffd.project.reconciler import LASTING_S
 
 
 async def test_an_edit_at_rest_is_adopted(tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""What `status` tells: the journal's track and the live facts about it, as one view."""
+"""What `status`, `peek` and `backlog` tell of one project: the journal's track and the live facts about it.
+
+A view is of one moment: what has to be waited for is asked first, and dropped if another attempt is in
+flight by then.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.backlog import coming, entry_of, unasked
+from handoffd.engine.backlog import coming, entry_of, unasked, waits_in_words
 from handoffd.engine.commands import addressed, command, command_for, mending
 from handoffd.engine.decision import Blocked, Decision
 from handoffd.engine.routing import MAX_ATTEMPTS, first_step, parked_of
-from handoffd.engine.track import Ledger, Track
-from handoffd.engine.views import Peek, ProjectView, TrackView
+from handoffd.engine.track import Ledger, Queued, Track
+from handoffd.engine.views import BacklogView, Peek, ProjectView, QueuedView, TrackView
 from handoffd.engine.wording import at_gate, next_command
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
+from handoffd.project.project import Project
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import State, Status
-from handoffd.supervise.project import Project
 from handoffd.track.track import TrackSupervisor
 
 
@@ -317,3 +321,40 @@ def _question(state: State) -> str:
         failed = f"{state.step} failed: {state.reason}" if state.reason else f"{state.step} failed"
         return f"{failed}, no attempt left"
     return f"{state.step} ended with {state.reason}" if state.reason else "a person's decision"
+
+
+# --- the backlog --------------------------------------------------------------------------------------
+def backlog_of(project: Project) -> BacklogView:
+    """Return a project's backlog, with what keeps each of its stories."""
+    main = project.main
+    track, by_itself = main.track, unasked(main.track.ledger, auto_continue=main.continues)
+    upcoming = coming(track.ledger, auto_continue=main.continues)
+    following = next_command(track, project.files.rules)
+    return BacklogView(
+        project=project.root,
+        story=_in_flight(track),
+        auto_continue=main.continues,
+        chosen=track.ledger.auto_continue,
+        paused_by=track.ledger.paused_by,
+        next_story=upcoming.story if upcoming is not None else None,
+        next_by_itself=by_itself is not None,
+        next_command=addressed(following, project.root) if following else None,
+        stories=tuple(
+            _queued_view(track, place, entry) for place, entry in enumerate(track.ledger.backlog, start=1)
+        ),
+    )
+
+
+def _in_flight(track: Track) -> str | None:
+    state = track.state
+    return None if state is None or state.step == DONE or track.ledger.closed else state.story
+
+
+def _queued_view(track: Track, place: int, entry: Queued) -> QueuedView:
+    waits_for = waits_in_words(track, entry)
+    return QueuedView(
+        story=entry.story, place=place, priority=entry.priority, task_type=entry.task_type,
+        instruction=entry.instruction, complexity=entry.complexity, blocked_by=entry.blocked_by,
+        executor=entry.executor, agent_teams=entry.agent_teams, by=entry.by, at=entry.at,
+        schedule=entry.schedule, startable=waits_for is None, waits_for=waits_for,
+    )  # fmt: skip

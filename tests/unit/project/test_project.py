@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 from tests.support.eventually import eventually
 from tests.support.house import NOW, at, daemon, house, make_project
-from tests.unit.supervise.living import at_level_1, edit, living, shown
+from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
 from handoffd.engine.requests import Initialised, Started
 from handoffd.engine.track import TrackKey
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
 from handoffd.track.ports import Home
 
 

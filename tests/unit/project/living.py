@@ -12,7 +12,7 @@ from tests.support.house import House, at
 
 from handoffd.engine.requests import Initialised, Started
 from handoffd.journal.records import StoredTrack
-from handoffd.supervise.project import Project
+from handoffd.project.project import Project
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import project_lock_path
-from handoffd.supervise.visit import Found, visit
+from handoffd.project.folder import Found, visit
 
 TABLE, SETTINGS, STATE = ".ai/step-rules.yaml", ".ai/handoffd.yaml", ".ai/STATE.json"
 

@@ -1,9 +1,9 @@
 """A project at rest: what is kept of it, when one may lie down, and whether its folder is as it was.
 
-Most projects have nothing to do most of the time: done, at a gate, paused, left to a person. Such a
-one is a row here: no task, no lock, no models. Everything else about it is in the journal and in its
-folder, and it is made anew from both when something happens to it. These are functions of values;
-who acts on them is `loops.py` (lying down, waking) and `rounds.py` (hints).
+Most projects have nothing to do most of the time: done, at a gate, paused, left to a person. Such a one is a
+row here: no task, no lock, no models. Everything else about it is in the journal and in its folder, and it
+is made anew from both when something happens to it. These are functions of values; `fleet/loops.py` acts on
+them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from handoffd.engine.usage import Usage
 from handoffd.engine.views import Condition, ProjectView
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.records import StoredTrack
+from handoffd.project.folder import Found
 from handoffd.protocol.state import Status
-from handoffd.supervise.visit import Found
 
 Digests = Mapping[str, str | None]
 """Of the STATE file of each track, as it should be there; None: it should not."""

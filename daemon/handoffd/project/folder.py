@@ -1,0 +1,146 @@
+"""Which folder a project is, and what one visit of it fetches.
+
+It is the folder that was worked on, not any other that is at its path by now. An agent that writes to
+absolute paths makes a folder there again after its project was moved away, with nothing in it but its
+hand-off. Taken for the project, it would be worked on to the end. So another folder counts only if it
+contains STATE.json, as a copy, a fresh clone or a mount that is back does; or if a person says so.
+
+All that a look needs of the disk is fetched by one thread in one go: a hop to a thread costs more than
+reading a few small files, and a daemon that starts looks at all its projects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from handoffd.engine.commands import command_for
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.files.atomic import has_temporaries
+from handoffd.files.errors import PROJECT_GONE
+from handoffd.files.locks import FileLock, acquire_project, project_lock_path
+from handoffd.files.ownership import owner_of
+from handoffd.files.projection import Seen, read_state, state_name
+from handoffd.inspection.own_files import Texts, read_texts
+from handoffd.track.services import Claims
+
+
+# --- which folder the project is ----------------------------------------------------------------------
+class Folder:
+    """The folder of one project. `lock` paths tell folders apart, by device and inode."""
+
+    def __init__(self, root: str, state_dir: Path, claims: Claims | None = None) -> None:
+        self._root = Path(root)
+        self._state_dir = state_dir
+        self._claims = claims or Claims()
+        self._claimed: str | None = None
+        self._lock: FileLock | None = None
+        self._ours: Path | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether its lock is ours."""
+        return self._lock is not None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the lock of the folder that was worked on; None while that is any."""
+        return self._ours.name if self._ours is not None else None
+
+    def remember(self, name: str) -> None:
+        """Know the folder again that was worked on before a rest."""
+        self._ours, self._claimed = self._state_dir / "locks" / name, name
+
+    def claim(self, path: Path, *, bare: bool) -> Callable[[], FileLock] | None:
+        """Claim the folder at `path`, which is the root now; return what locks it, None if it is locked.
+
+        That call blocks on the disk and raises Locked; what it returns goes to `hold`. This one raises
+        Locked when another root has the folder, and StoreError for another folder than before that is
+        `bare`: it lacks the STATE.json there should be.
+        """
+        if self._ours not in {None, path} and bare:
+            self.let_go()
+            raise self._another()
+        if self._lock is not None and self._lock.path == path:
+            self._ours = path
+            return None
+        self.let_go()
+        self._claims.take(path.name, str(self._root))
+        self._claimed = path.name
+        return partial(acquire_project, path, self._root)
+
+    def hold(self, lock: FileLock) -> None:
+        """Keep the lock of the folder that was claimed."""
+        self._lock, self._ours = lock, lock.path
+
+    def _another(self) -> StoreError:
+        trust = command_for(str(self._root), "trust")
+        why = (
+            f"another folder lies at {self._root} than the one that was worked on, without its STATE.json:"
+            f" move that one back, or go on in this one with `{trust}`"
+        )
+        return StoreError(why, code=PROJECT_GONE, hint=trust)
+
+    def is_there(self) -> bool:
+        """Return whether the project's folder lies at its root; blocks on the disk."""
+        try:
+            path = project_lock_path(self._state_dir, self._root)
+        except StoreError:
+            return False
+        return self._ours in {None, path} or (self._root / state_name("main")).exists()
+
+    def accept(self) -> None:
+        """Take whatever folder lies there now for the project's: a person says so."""
+        self._ours = None
+
+    def rest(self) -> None:
+        """Release the lock and keep the claim."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def let_go(self) -> None:
+        """Release the lock."""
+        self.rest()
+        self._claims.drop(self._claimed, str(self._root))
+        self._claimed = None
+
+
+# --- what a look reads of it --------------------------------------------------------------------------
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What a visit found. `lock` guards the folder that is at the root now; `texts` is None if not read.
+
+    `halves`: whether a write that a crash cut off has left its file.
+    """
+
+    lock: Path
+    texts: Texts | None = None
+    states: dict[str, Seen | None] = field(default_factory=dict)
+    halves: bool = False
+    owner: str | None = None
+    """The state directory of another daemon that the project belongs to."""
+    error: HandoffdError | None = None
+    """Why there is not more: what comes after it was not looked at."""
+
+
+def visit(state_dir: Path, root: Path, tracks: Iterable[str], *, texts: bool, first: bool) -> Found:
+    """Return what is in a project's folder: its own files if asked for, the STATE file of every track.
+
+    What cannot be read is part of what was found: the rest still counts.
+
+    With `first`, halves are looked for. Blocks for as long as the disk does. Raises StoreError when
+    the root is gone or cannot be looked at.
+    """
+    found = Found(lock=project_lock_path(state_dir, root), owner=owner_of(str(root), state_dir))
+    try:
+        found.halves = first and has_temporaries(root / ".ai")
+        if texts:
+            found.texts = read_texts(root)
+        for track in tracks:
+            found.states[track] = read_state(root, track)
+    except HandoffdError as error:
+        found.error = error
+    return found
