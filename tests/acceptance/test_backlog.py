@@ -46,7 +46,7 @@ def begun(daemon: Daemon, project: Path) -> Counter[str]:
 
 def wait_until_done(daemon: Daemon, project: Path, *stories: str) -> None:
     """Wait until these stories are done, and no others."""
-    eventually_sync(lambda: len(done(daemon, project)) >= len(stories), within_s=300)
+    eventually_sync(lambda: len(done(daemon, project)) >= len(stories), within_s=120)
     assert sorted(stories) == sorted(done(daemon, project))
 
 
@@ -195,7 +195,7 @@ def dies(daemon: Daemon, at: str, stories: int) -> bool:
     daemon.launch()  # it may die before it has answered
     process = daemon._process
     assert process is not None
-    eventually_sync(lambda: process.poll() is not None or finished(daemon) == stories, within_s=300)
+    eventually_sync(lambda: process.poll() is not None or finished(daemon) == stories, within_s=120)
     died = process.poll() is not None
     if died:
         daemon.lost()

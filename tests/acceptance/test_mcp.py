@@ -66,7 +66,7 @@ async def waits_at(client: Client, project: str, step: str, status: str) -> Json
         return track if (track["step"], track["status"]) == (step, status) else None
 
     look: Callable[[], Any] = reached
-    found: Json = await eventually(look, within_s=300)
+    found: Json = await eventually(look, within_s=120)
     return found
 
 

@@ -35,8 +35,13 @@ def state_of(project: Path) -> Json:
 
 def edit_state(project: Path, **changes: object) -> None:
     """Change STATE.json as an editor would: a new file in its place."""
+    put_state(project, json.dumps({**state_of(project), **changes}))
+
+
+def put_state(project: Path, text: str) -> None:
+    """Write STATE.json whole: in place it would be empty for a moment, and be read like that."""
     changed = project / ".ai/changed.json"
-    changed.write_text(json.dumps({**state_of(project), **changes}))
+    changed.write_text(text)
     changed.rename(project / ".ai/STATE.json")
 
 
@@ -73,7 +78,7 @@ def test_unknown_keys_of_state_stay_in_place(daemon: Daemon, tmp_path: Path) -> 
     """What another tool keeps in STATE.json is there after our own writes."""
     project = initialised(daemon, tmp_path)
     edited = {"x_team": {"lead": "ada"}, **state_of(project)}
-    (project / ".ai/STATE.json").write_text(json.dumps(edited))
+    put_state(project, json.dumps(edited))
 
     eventually_sync(lambda: "state_edited" in [e["kind"] for e in daemon.events(project)])
     daemon.verb("note", project, text="Hello.")
@@ -123,7 +128,7 @@ def test_an_unreadable_state_is_quarantined_and_mended(daemon: Daemon, tmp_path:
     """It is left alone, named with its place, and the project goes on when it is readable again."""
     project = initialised(daemon, tmp_path)
     good = (project / ".ai/STATE.json").read_text()
-    (project / ".ai/STATE.json").write_text(good.replace('"pending"', '"pondering"'))
+    put_state(project, good.replace('"pending"', '"pondering"'))
 
     def condition() -> str:
         found: str = daemon.get("/v1/status", project=str(project))["projects"][0]["condition"]
@@ -133,7 +138,7 @@ def test_an_unreadable_state_is_quarantined_and_mended(daemon: Daemon, tmp_path:
     detail = daemon.get("/v1/status", project=str(project))["projects"][0]["detail"]
     assert "pondering" in detail
     assert "needs_human" in detail  # the allowed values
-    (project / ".ai/STATE.json").write_text(good)
+    put_state(project, good)
     eventually_sync(lambda: condition() == "ok")
 
 

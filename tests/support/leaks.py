@@ -37,6 +37,9 @@ FOLDERS = f"handoffd-{os.getpid()}-"
 """How the names of folders begin that tests make for sockets, whose paths have to be short."""
 
 _PAUSE_S = 0.02
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of the kernel, in the flags of /proc/PID/stat."""
+_LONGEST_EXEC_S = 1.0
 _STANDARD = 2
 """The last of the descriptors that pytest itself turns to files and back."""
 
@@ -153,7 +156,7 @@ class LeakCheck:
         seen = proc.stat(pid)
         if seen is None or seen.ended or pid == os.getpid():
             return False
-        if b"%s=%d\0" % (_MARK.encode(), os.getpid()) in (proc.read(f"/proc/{pid}/environ") or b""):
+        if b"%s=%d\0" % (_MARK.encode(), os.getpid()) in _environment(pid):
             return True
         # A launcher has nothing of our environment, but its command line names its socket.
         command = os.fsdecode(proc.read(f"/proc/{pid}/cmdline") or b"")
@@ -185,6 +188,27 @@ def _held() -> set[Thing]:
 def _newest_process() -> int:
     """Return the pid that was given away last, to a process or a thread of anybody."""
     return int((proc.read("/proc/loadavg") or b"0").split()[-1])
+
+
+def _environment(pid: int) -> bytes:
+    """Return what `pid` was started with; nothing when it is gone, or that is not ours to see.
+
+    While another program takes the place of a process's first, it reads as one without an environment.
+    """
+    path, limit = f"/proc/{pid}/environ", time.monotonic() + _LONGEST_EXEC_S
+    while (found := proc.read(path)) == b"" and not _has_no_environment(pid) and time.monotonic() < limit:
+        time.sleep(0.001)
+    return found or b""
+
+
+def _has_no_environment(pid: int) -> bool:
+    """Tell whether none will be read later either: it is empty, a kernel thread's, or of what has ended."""
+    if not (raw := proc.read(f"/proc/{pid}/stat")):
+        return True
+    state, *field = raw.rpartition(b")")[2].split()
+    flags, code, begins, ends = (int(field[number]) for number in (5, 22, 46, 47))
+    # The kernel lays out the environment of a new program first, and says last where its code is.
+    return state in (b"Z", b"X") or bool(flags & _KERNEL_THREAD) or (code != 0 and begins == ends)
 
 
 def _end(pid: int) -> None:

@@ -157,6 +157,22 @@ def test_what_is_left_running_fails_the_test_that_started_it(outcomes: Outcomes)
         assert said in outcomes.text
 
 
+def test_a_process_that_becomes_another_program_is_found(outcomes: Outcomes) -> None:
+    """Between two programs it reads as one without an environment, and so as nobody's."""
+    found = outcomes.of("""
+        import subprocess, pytest
+
+        BECOMES = 'test $1 = 0 && exec sleep 604; exec sh -c "$0" "$0" $(($1 - 1))'
+
+        @pytest.mark.parametrize("number", range(5))
+        def test_orphan(number):
+            begins = 'setsid sh -c "$1" "$1" 500 > /dev/null 2>&1 &'
+            subprocess.run(["sh", "-c", begins, "sh", BECOMES], check=True)
+    """)
+
+    assert {"test_orphan": ["ERROR"] * 5 + ["PASSED"] * 5} == found
+
+
 def test_a_failure_answers_for_what_it_left(outcomes: Outcomes) -> None:
     """The frames of a failure hold what the test had; they go with the test, and not with the next."""
     found = outcomes.of("""

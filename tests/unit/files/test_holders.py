@@ -17,13 +17,17 @@ from tests.support.children import ending
 from handoffd.files.locks import Holder, holder_of_folder, started_at
 
 _HOLD = """
-import fcntl, os, sys
+import fcntl, os, sys, time
 fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
 {then}
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """
-_BY_A_CHILD = "if os.fork(): os._exit(0)"
+_BY_A_CHILD = """
+parent = os.getpid()
+if os.fork(): os._exit(0)
+while os.getppid() == parent: time.sleep(0.001)
+"""
 
 
 @contextmanager
@@ -48,7 +52,7 @@ def test_who_has_a_folder_locked_is_found(tmp_path: Path, then: str) -> None:
 
     assert found is not None
     assert (pid, None, None) == (found.pid, found.account, found.state_dir)
-    assert "import fcntl, os, sys" in (found.command or "")
+    assert "import fcntl, os, sys, time" in (found.command or "")
 
 
 def test_under_another_device_the_descriptor_decides(tmp_path: Path) -> None:
