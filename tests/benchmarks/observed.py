@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 
 from handoffd.app import daemon, parts
-from handoffd.cli.run import _reap_without_threads
+from handoffd.cli.daemon import _reap_without_threads
 from handoffd.clock import SystemClock
 from handoffd.metrics.counters import Counted
 from handoffd.settings.loading import load

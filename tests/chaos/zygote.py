@@ -27,7 +27,7 @@ from handoffd import failpoints
 from handoffd.cli.main import main as command
 from handoffd.inspection import own_files
 
-PRELOADED = ("handoffd.app.daemon", "handoffd.cli.run", "handoffd.app.logs")
+PRELOADED = ("handoffd.app.daemon", "handoffd.cli.daemon", "handoffd.app.logs")
 """What the command imports only when it is given."""
 
 STATE_FILE = "STATE.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.installing import PYTHON, TOOLS, Home, by_pip
 
-from handoffd.cli.unitfiles import MARK
+from handoffd.cli.service.unit_files import MARK
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 import handoffd
-from handoffd.cli import unitfiles
-from handoffd.cli.hardening import hardening_lines, without_namespaces
-from handoffd.cli.unitfiles import Installation, UnitFile
+from handoffd.cli.service import unit_files
+from handoffd.cli.service.plan import hardening_lines, without_namespaces
+from handoffd.cli.service.unit_files import Installation, UnitFile
 from handoffd.settings.model import ExecuteSettings
 from handoffd.settings.paths import shared
 
@@ -233,7 +233,7 @@ def test_user_units_ask_for_nothing_a_user_manager_cannot_do(name: str) -> None:
 def test_without_a_user_namespace_nothing_that_needs_one_is_asked_for(tmp_path: Path) -> None:
     """A manager that may make none would not start the unit; what it can do all the same stays."""
     installation = Installation(program=Path("/a"), python=Path("/b"), package=Path("/c"))
-    _, whole = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin"})
+    _, whole = unit_files.user_units(tmp_path, installation, {"PATH": "/usr/bin"})
     plain = without_namespaces(whole.text)
     kept = _read(plain)["Service"].keys()
     left_out = _read(whole.text)["Service"].keys() - kept
@@ -266,7 +266,7 @@ def test_the_launcher_answers_ready_to_the_units_command(tmp_path: Path) -> None
         program=Path("/usr/bin/env"), python=Path(sys.executable).resolve(),
         package=Path(handoffd.__file__).resolve().parent,
     )  # fmt: skip
-    launcher, _ = unitfiles.user_units(tmp_path, installation, {"PATH": "/usr/bin:/bin"})
+    launcher, _ = unit_files.user_units(tmp_path, installation, {"PATH": "/usr/bin:/bin"})
     (command,) = _read(launcher.text)["Service"]["ExecStart"]
     argv = shlex.split(command.replace("%t", str(tmp_path)))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -303,11 +303,11 @@ def filled(tmp_path: Path) -> dict[str, tuple[UnitFile, ...]]:
     plain = tmp_path / "plain"
     plain.mkdir()
     environment = {"PATH": f"/usr/bin:{home}", "XDG_STATE_HOME": "/a b"}
-    launcher_unit, daemon_unit = unitfiles.user_units(plain, installation, environment)
+    launcher_unit, daemon_unit = unit_files.user_units(plain, installation, environment)
     forms: dict[str, tuple[UnitFile, ...]] = {
-        "user": unitfiles.user_units(tmp_path, installation, environment),
+        "user": unit_files.user_units(tmp_path, installation, environment),
         "plain": (launcher_unit, replace(daemon_unit, text=without_namespaces(daemon_unit.text))),
-        "system": unitfiles.system_units(tmp_path, installation, account, f"{home}:/usr/bin"),
+        "system": unit_files.system_units(tmp_path, installation, account, f"{home}:/usr/bin"),
     }
     for file in (file for files in forms.values() for file in files):
         file.path.write_text(file.text, encoding="utf-8")

@@ -1,20 +1,24 @@
-"""What commands that ask something share: their options, and how they print an answer."""
+"""What every command that asks something shares: options, printing of the answer, completion by the shell.
+
+The shell starts this program at each press of the key, so nothing heavy is imported to complete a name.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from handoffd.api.client import Json
-from handoffd.errors import StoreError
+from handoffd.api.client import Client, Json
+from handoffd.entrance.place import Place
+from handoffd.errors import HandoffdError, StoreError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
 
 _Found = TypeVar("_Found")
 
@@ -22,14 +26,7 @@ _CROWDED: Final = frozenset({"TOO_MANY_CONNECTIONS", "TOO_MANY_STREAMS"})
 _LONGEST_PAUSE_S: Final = 30.0
 
 
-def _projects(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from handoffd.cli.completion import project_names
-
-    return project_names(context, parameter, incomplete)
-
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-project_argument = click.argument("project", required=False, shell_complete=_projects)
 
 
 def print_json(answer: Json) -> None:
@@ -50,3 +47,63 @@ def insisted(ask: Callable[[], _Found], sleep: Callable[[float], None] = time.sl
             click.echo(f"handoffd: {full.message}{shown}; trying again in {pause_s:g} s", err=True)
         sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+# --- completion -----------------------------------------------------------------------------------
+SHELLS: Final = ("bash", "zsh", "fish")
+INSTALL: Final = {
+    "bash": 'eval "$(handoffd completion bash)"   # in ~/.bashrc',
+    "zsh": 'eval "$(handoffd completion zsh)"   # in ~/.zshrc, after compinit',
+    "fish": "handoffd completion fish > ~/.config/fish/completions/handoffd.fish",
+}
+ANSWER_S: Final = 1.0
+"""A person waits for the key: a daemon that needs longer completes no names."""
+
+
+def project_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the projects whose names begin with `incomplete`; none while no daemon answers."""
+    place = context.find_object(Place)
+    if place is None:  # a shell that completes has contexts made, and no command called
+        place = Place(config=context.find_root().params.get("config"), environ=os.environ)
+    try:
+        answer = Client(place.socket(), ANSWER_S).get("/v1/projects")
+    except HandoffdError:
+        return []
+    from click.shell_completion import CompletionItem
+
+    names = [str(one["name"]) for one in answer["projects"]]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def words_of_verb(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return what the next word of a verb can be: a project first, then the reason of a rejection."""
+    from click.shell_completion import CompletionItem
+
+    from handoffd.api.verbs import VERBS
+    from handoffd.protocol.state import Reason  # pydantic, for which `status` must not wait
+
+    given = context.params.get(parameter.name or "") or ()
+    if not given:
+        return project_names(context, parameter, incomplete)
+    spec = next((spec for spec in VERBS.values() if spec.typed.split()[-1] == context.info_name), None)
+    if spec is None or not any(one.type == "reason" for one in spec.parameters):
+        return []
+    return [CompletionItem(reason) for reason in Reason if reason.startswith(incomplete)]
+
+
+project_argument = click.argument("project", required=False, shell_complete=project_names)
+
+
+@click.command(epilog="\n\n".join(["Examples:", *(f"\b\n  {line}" for line in INSTALL.values())]))
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes a shell complete verbs, options and the names of projects."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None, "click has completion for each of SHELLS"
+    program = "handoffd"
+    click.echo(found(context.find_root().command, {}, program, f"_{program.upper()}_COMPLETE").source())

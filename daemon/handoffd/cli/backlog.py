@@ -1,18 +1,83 @@
-"""`handoffd backlog`: the stories that wait in a project, and what a person does about them."""
+"""`handoffd backlog`: the stories that wait in a project; `auto`: what a message in plain words asks for."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from handoffd.api.client import Json
 from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.backlog_report import report
 from handoffd.cli.verbs import verb_command
-from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
+from handoffd.engine.commands import command_for
+from handoffd.entrance.place import Place, by_name
+from handoffd.entrance.requests import either, say
+from handoffd.errors import NotFound
 
+# --- for people ----------------------------------------------------------------------------------------
+
+_HEAD: Final = ("", "STORY", "PRIORITY", "SIZE", "ASKED FOR", "BY", "STARTS")
+_WIDTH: Final = 100
+
+
+def report(answer: Json) -> list[str]:
+    """Return the lines for an answer of `GET /v1/backlog`."""
+    lines = [f"{plain(answer['name'])}: {_now(answer)}"]
+    stories = answer["stories"]
+    if stories:
+        lines += table(_HEAD, [_row(one, answer["next_story"]) for one in stories])
+    else:
+        lines.append(f"Nothing waits: {plain(command_for(answer['project'], 'start', 'STORY', 'STORY'))}")
+    lines += ["", *_what_follows(answer)]
+    return lines if answer["daemon"] else [*lines, no_daemon()]
+
+
+def _now(answer: Json) -> str:
+    return f"{plain(answer['story'])} is in flight" if answer["story"] else "no story is in flight"
+
+
+def _row(one: Json, upcoming: str | None) -> list[str]:
+    starts = one["waits_for"] or ("next" if one["story"] == upcoming else "when its turn comes")
+    who = f"schedule {one['schedule']}" if one["schedule"] else one["by"]
+    return [
+        str(one["place"]),
+        shorten(one["story"], 40),
+        str(one["priority"]),
+        one["complexity"] or "–",
+        moment(one["at"]) if one["at"] else "–",
+        shorten(who or "–", 24),
+        shorten(starts, _WIDTH),
+    ]
+
+
+def _what_follows(answer: Json) -> list[str]:
+    """Return whether the next story starts by itself, who said so, and how to have it otherwise."""
+    on, chosen = answer["auto_continue"], answer["chosen"] is not None
+    said = "as a person chose" if chosen else "as the settings say"
+    named = answer | {"called": answer["name"]}
+    other = by_name(command_for(answer["project"], "backlog auto", "off" if on else "on"), named)
+    how = "starts by itself" if on else "waits for `continue`"
+    by_itself = answer.get("next_by_itself", False)
+    if by_itself and not on:
+        upcoming = plain(answer["next_story"])
+        lines = [
+            f"{upcoming} starts by itself: a schedule queued it.",
+            f"Any other {how}, {said} ({plain(other)}).",
+        ]
+    else:
+        lines = [f"The next story {how}, {said} ({plain(other)})."]
+    if answer["paused_by"]:
+        lines.append(f"Nothing starts: paused by {plain(answer['paused_by'])}.")
+    if answer["next_command"] and not (by_itself and answer["story"] is None):
+        lines.append(f"  next: {plain(by_name(answer['next_command'], named))}")
+    return lines
+
+
+# --- backlog -------------------------------------------------------------------------------------------
 _SHOW: Final = "show"
 
 
@@ -56,3 +121,77 @@ def show(place: Place, project: str | None, as_json: bool) -> None:
 
 for _verb in ("backlog_move", "backlog_edit", "backlog_remove", "backlog_auto"):
     backlog.add_command(verb_command(VERBS[_verb]))
+
+
+# --- auto ----------------------------------------------------------------------------------------------
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[PROJECT] TEXT...")
+@click.option("--language", type=click.Choice(["en", "zh-TW"]), help="Of the report; else the message's own.")
+@json_option
+@click.pass_obj
+def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bool) -> None:
+    """Do what TEXT means, in English or Chinese, and say what became of it.
+
+    A question is answered, a command is done, what CC is told to do is started; what is unclear changes
+    nothing. With --json also what was understood, and the prompt of a step that was taken.
+    """
+    project, text = _sorted_out(place, words)
+    answer = say(place, project, text, language, here=None if project is not None else str(Path.cwd()))
+    if as_json:
+        print_json(answer.json)
+    else:
+        _show(answer.json)
+    if answer.json["action"] == "error":
+        click.get_current_context().exit(1)
+
+
+def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
+    """Return the project, and the message: a first word that is a path or a known name is no part of it.
+
+    Without one, None: the message may name its project, and where the person is (`here`) is looked at, and
+    never begun with. Raises NotFound for a word in the place of a name before a text in quotes.
+    """
+    first, rest = words[0], words[1:]
+    if rest and (_is_path(first) or _is_folder(first, alone=len(rest) == 1)):
+        return place.project(first), " ".join(rest)
+    known = _known(place)
+    if rest and first in {project["name"] for project in known}:
+        return place.project(first), " ".join(rest)
+    if len(words) == 2 and len(rest[0].split()) > 1 and len(first.split()) == 1:
+        message = f"no supervised project is called {first[:80]!r}, and no folder is"
+        raise NotFound(message, hint="handoffd projects")
+    return None, " ".join(words)
+
+
+def _is_path(word: str) -> bool:
+    return word in {".", ".."} or word.startswith(("/", "./", "../", "~"))
+
+
+def _is_folder(word: str, *, alone: bool) -> bool:
+    """Return whether a word is a folder that is meant as one: before one text, or because it is a project."""
+    if not os.path.isdir(word):
+        return False
+    from handoffd.inspection.workspace import looks_like_project
+
+    return alone or looks_like_project(word)
+
+
+def _known(place: Place) -> list[Json]:
+    """Return the supervised projects, each with its name and root."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.projects())
+
+    known = either(place, lambda client: client.get("/v1/projects"), without)
+    projects: list[Json] = known.json["projects"]
+    return projects
+
+
+def _show(answer: Json) -> None:
+    """Print the report; of a step that was taken, the prompt behind it, for it is to be carried out."""
+    click.echo(plain(answer["report"], lines=True), err=answer["action"] == "error")
+    prompt = (answer["result"] or {}).get("prompt")
+    if prompt:
+        click.echo(f"\n{plain(prompt, lines=True)}")

@@ -1,18 +1,28 @@
-"""`handoffd doctor`: what will go wrong on this machine, and what to type about it."""
+"""`handoffd doctor`: what will go wrong here, and what to type about it; `executors`: what each can do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import plain, styled, table
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
-from handoffd.errors import InvalidFile
+from handoffd.entrance.requests import account, either
+from handoffd.errors import HandoffdError, InvalidFile, NotFound
 
 if TYPE_CHECKING:
+    from handoffd.api.client import Client, Json
     from handoffd.doctor.examination import Subject
+    from handoffd.doctor.finding import Finding
+    from handoffd.execute.executor import Capabilities, Executor
+    from handoffd.execute.registry import ExecutorBook, Installation
     from handoffd.settings.loading import Given
     from handoffd.settings.model import Settings
 
@@ -27,8 +37,6 @@ def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
     The daemon may run or not. Exit code 1 when something keeps handoffd from working. The tests of
     each PROJECT are run once as the daemon would run them, for at most 40 seconds.
     """
-    from handoffd.cli.doctor_report import report
-    from handoffd.cli.trial import try_tests
     from handoffd.doctor.examination import examine
     from handoffd.doctor.finding import as_json as told
     from handoffd.doctor.finding import is_sound
@@ -85,3 +93,192 @@ def _look(settings: Settings, silent: frozenset[str]) -> dict[str, Any]:
     from handoffd.entrance import offline
 
     return offline.look(settings, lambda service: service.status(), silent)
+
+
+# --- executors ----------------------------------------------------------------------------------------
+_HEAD = (
+    "EXECUTOR",
+    "INSTALLED",
+    "PROMPT",
+    "OUTPUT",
+    "SESSION",
+    "TOKENS",
+    "COST",
+    "LIMITS",
+    "PERMISSION",
+    "ACCOUNT",
+)
+_LOOK_S = 15.0
+"""How long all programs together may take to be found and to tell their versions."""
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def executors(context: click.Context, as_json: bool) -> None:
+    """Show what every executor can do, and whether its program is on this machine."""
+    if context.invoked_subcommand is not None:
+        return
+    from handoffd.execute.executor import capabilities
+
+    settings, book = _book(context.obj)
+    found = _looks(context.obj, settings, [book.get(name) for name in book.names])
+    rows = [(capabilities(book.get(name)), found.get(name)) for name in book.names]
+    if as_json:
+        print_json({"executors": [_told(*row) for row in rows]})
+    else:
+        click.echo("\n".join(table(_HEAD, [_row(*row) for row in rows])))
+
+
+@executors.command()
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def check(place: Place, name: str | None, as_json: bool) -> None:
+    """Say what is wrong with the executor NAME on this machine, why, and what to type about it.
+
+    Without NAME, of all that are installed, and of those that the settings choose. Exit code 1 when
+    there is anything to say.
+    """
+    from handoffd.doctor.finding import as_json as told
+    from handoffd.doctor.installation import check as findings_of
+    from handoffd.execute.registry import names_in
+
+    settings, book = _book(place)
+    chosen = [book.get(one) for one in ([name] if name else book.names)]
+    found = _looks(place, settings, chosen)
+    asked = (name, *names_in(settings.executor))
+    wanted = [
+        executor
+        for executor in chosen
+        if executor.name in found and (found[executor.name].found is not None or executor.name in asked)
+    ]
+    findings = [one for executor in wanted for one in findings_of(executor, found[executor.name])]
+    if as_json:
+        print_json(told(findings))
+    else:
+        click.echo("\n".join(report(findings)))
+    if any(one.severity != "ok" for one in findings):
+        click.get_current_context().exit(1)
+
+
+def _book(place: Place) -> tuple[Settings, ExecutorBook]:
+    """Return the settings, and the executors as they change them. Raises InvalidFile."""
+    from handoffd.errors import remedies
+    from handoffd.execute.registry import Layer, load_book, shipped_layer
+
+    settings = place.settings()
+    with remedies("/"):
+        return settings, load_book(
+            shipped_layer(), Layer(file="handoffd.yaml", definitions=settings.executors)
+        )
+
+
+def _looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str, Installation]:
+    """Return how executors are found, at once; one whose folders or program are silent is left out."""
+    from handoffd.doctor.patience import answers
+    from handoffd.execute.environment import child_environment
+    from handoffd.execute.registry import look
+
+    looks = {
+        one.name: partial(look, one, child_environment(place.environ, settings.execute.env_allow, one.env))
+        for one in chosen
+    }
+    return answers(looks, _LOOK_S)
+
+
+def _row(can: Capabilities, found: Installation | None) -> list[str]:
+    here = "–" if found is None or found.found is None else found.version or "yes"
+    return [
+        plain(can.name),
+        plain(here),
+        can.prompt,
+        can.output,
+        f"{can.session} (can resume)" if can.resume and can.session == "fresh" else can.session,
+        can.tokens,
+        "told" if can.cost else "reckoned" if can.tokens != "no" else "–",
+        "told" if can.limits else "–",
+        plain(can.permission or "–"),
+        plain(can.account),
+    ]
+
+
+def _told(can: Capabilities, found: Installation | None) -> dict[str, Any]:
+    here = {
+        "program": found.program if found else None,
+        "found": found.found if found else None,
+        "version": found.version if found else None,
+        "logged_in": found.logged_in if found else None,
+    }
+    return {**asdict(can), **here}
+
+
+# --- findings as text ---------------------------------------------------------------------------------
+_WIDTHS = (len("warning"), len("descriptors"))
+
+
+def report(findings: Sequence[Finding]) -> list[str]:
+    """Return the lines for findings, and in the end how many of them there are."""
+    lines = [line for finding in findings for line in _lines(finding)]
+    return [*lines, "", _summary(findings)]
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    word, check = (
+        text.ljust(width) for text, width in zip((finding.severity, finding.check), _WIDTHS, strict=True)
+    )
+    yield f"{styled(word)}  {check}  {plain(finding.what)}"
+    if finding.why is not None:
+        yield f"    why:  {plain(finding.why)}"
+    if finding.action is not None:
+        yield f"    next: {plain(finding.action)}"
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    severities = [finding.severity for finding in findings]
+    faults, warnings = severities.count("fault"), severities.count("warning")
+    if not faults and not warnings:
+        return "Nothing is wrong."
+    keeps = "" if faults else "; nothing keeps handoffd from working"
+    return f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}{keeps}."
+
+
+# --- the tests of a project, tried --------------------------------------------------------------------
+# While no daemon runs they get the PATH that its service would have, else this terminal's, which is what
+# `handoffd run` would have.
+def try_tests(place: Place, project: str) -> Finding:
+    """Return what came of it, or why it was not done. Raises NotFound for what is no project."""
+    from handoffd.doctor.finding import warning
+    from handoffd.doctor.service import installed, service_of
+    from handoffd.doctor.tests import CHECK, Terminal, judge
+
+    try:
+        tried = _tried(place, project)
+    except NotFound:
+        raise
+    except HandoffdError as error:
+        return warning(CHECK, f"the tests were not tried: {error.message}", None, error.hint)
+    service = service_of(_pid(place), installed(place.environ, place.config))
+    return judge(tried, Terminal(path=place.environ.get("PATH", "")), service)
+
+
+def _tried(place: Place, project: str) -> Json:
+    from handoffd.doctor.service import path_in, unit_file_of
+
+    def ask(client: Client) -> Json:
+        return client.post("/v1/tests/try", {"project": project, "by": account()})
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        path = path_in(unit_file_of(place.environ))
+        return offline.try_tests(place.settings(), project, account(), path)
+
+    return either(place, ask, without).json
+
+
+def _pid(place: Place) -> int | None:
+    try:
+        return place.client().daemon_pid()
+    except HandoffdError:  # it went, or hangs: the commands are those of its unit
+        return None

@@ -1,26 +1,30 @@
-"""`handoffd hooks`: our hooks in Claude Code's settings, put in, taken out, shown."""
+"""The ways in for agents: `hooks` in Claude Code's settings, `hook` that they call, and `mcp`."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from shlex import join
+from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain
+from handoffd.entrance.hook import answer_hook
 from handoffd.entrance.place import Place
-from handoffd.errors import NotFound
+from handoffd.errors import HandoffdError, NotFound
 from handoffd.hooks.event import EVENTS
 from handoffd.hooks.project import find_root
+from handoffd.protocol.rules import Language
 from handoffd.settings.paths import folders, home
 
 if TYPE_CHECKING:
     from handoffd.hooks.claude_settings import SettingsFile
 
+
+# --- hooks ---------------------------------------------------------------------------------------------
 _WHERE: Final = (
     click.option("--user", is_flag=True, help="In ~/.claude/settings.json, for every project."),
     click.option(
@@ -143,3 +147,57 @@ def _say(file: SettingsFile, lines: list[str], as_json: bool, changed: bool) -> 
         print_json({"type": "hooks", "changed": changed, **_told(file)})
     else:
         click.echo("\n".join(map(plain, lines)))
+
+
+# --- hook ----------------------------------------------------------------------------------------------
+@click.command()
+@click.pass_obj
+def hook(place: Place) -> None:
+    """Answer a hook of Claude Code: apply the hand-off it left. Reads the event on standard input.
+
+    Exit codes: 0 all is well, 2 the agent shall go on and is told why, 1 anything else; that stops nobody.
+    """
+    click.get_current_context().exit(answer_hook(place.config, place.environ))
+
+
+# --- mcp -----------------------------------------------------------------------------------------------
+REQUIREMENT: Final = "mcp>=2,<3"
+"""What the extra of the same name installs."""
+
+
+@click.command()
+@click.option(
+    "--allow-approvals",
+    is_flag=True,
+    help="Also offer what is for people: approve, retry, trust and the like.",
+)
+@click.option(
+    "--language", type=click.Choice(["en", "zh-TW"]), help="Of reports (default: that of the settings)."
+)
+@click.pass_obj
+def mcp(place: Place, allow_approvals: bool, language: Language | None) -> None:
+    """Be an MCP server on standard input and output, for a chat agent.
+
+    Tools are the reads and verbs of this command line. Without --allow-approvals none of them opens a
+    gate, lifts a limit or trusts anything. docs/mcp.md tells how clients are configured.
+    """
+    try:
+        from handoffd.mcp.server import serve
+    except ImportError as error:
+        hint = f"{quote(sys.executable)} -m pip install {quote(REQUIREMENT)}"
+        message = f"the MCP server needs the package mcp, version 2 ({error})"
+        raise HandoffdError(message, code="MCP_MISSING", hint=hint) from error
+    if sys.stdin.isatty():
+        click.echo("Waiting for an MCP client on standard input; Ctrl-C ends it.", err=True)
+        click.echo("  next: claude mcp add handoffd -- handoffd mcp", err=True)
+    from handoffd.cli.log import last_lines
+
+    serve(place, last_lines, language or _language(place), approvals=allow_approvals)
+
+
+def _language(place: Place) -> Language:
+    """Return the language of the settings; settings that are wrong are no reason not to answer."""
+    try:
+        return place.settings().language
+    except HandoffdError:
+        return "en"

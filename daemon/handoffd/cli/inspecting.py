@@ -1,4 +1,4 @@
-"""Commands about any folder: `detect`, `query`, `list-projects`, `check-prereqs`, `review`, `triage`."""
+"""About a folder: `detect`, `query`, `list-projects`, `check-prereqs`, `review`, `triage`, `peek`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,93 @@ from typing import Any
 import click
 
 from handoffd.api.client import Json
-from handoffd.cli import inspection_report as report
+from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import inspect
+from handoffd.entrance.requests import either, inspect
 
+# --- for people ----------------------------------------------------------------------------------------
+_LEVELS = ("none of the protocol's files is there", "some of them are there", "all of them are there")
+
+
+def detected(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/detect`."""
+    level = answer["level"]
+    present = [name for key, name in FILES.items() if answer[key]]
+    absent = [name for key, name in FILES.items() if not answer[key]]
+    lines = [f"Level {level}: {_LEVELS[level]}"]
+    lines += [f"  there:   {', '.join(present)}"] if present else []
+    return lines + ([f"  missing: {', '.join(absent)}"] if absent else [])
+
+
+def queried(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/query`."""
+    name, status = plain(answer["project"]), styled(plain(answer["status"]))
+    if answer["step"] == "none":
+        lines = [f"{name}: {status}"]
+    else:
+        attempt = f"attempt {answer['attempt']} of {answer['max_attempts']}"
+        story = plain(answer["story"] or "no story")
+        lines = [f"{name}: {story} at {plain(answer['step'])}, {attempt}, {status}"]
+    lines += [f"  {label}: {plain(value)}" for label, value in _facts(answer) if value]
+    summary = answer["memory_summary"]
+    return [*lines, "", plain(summary, lines=True)] if summary else lines
+
+
+def _facts(answer: dict[str, Any]) -> list[tuple[str, str | None]]:
+    tests, changed = answer["tests"], len(answer["files_changed"])
+    counts = tests and f"{tests['pass']} passed, {tests['fail']} failed, {tests['skip']} skipped"
+    passed = answer["lint_pass"]
+    return [
+        ("next step", answer["next_step"]),
+        ("reason", answer["reason"]),
+        ("tests", counts),
+        ("post_check", None if passed is None else "passed" if passed else "failed"),
+        ("files changed", f"{changed}, as the hand-off says" if changed else None),
+        ("blocked by", ", ".join(answer["blocked_by"])),
+        ("note", answer["human_note"]),
+        ("last error", answer["last_error"]),
+        *(("warning", warning) for warning in answer["warnings"]),
+        ("level", f"{answer['level']}{'' if answer['supervised'] else ', not supervised'}"),
+        ("waits for", answer["waits_for"]),
+        ("next", answer["next_command"]),
+    ]
+
+
+def listed(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/list-projects`."""
+    rows = [
+        [
+            plain(one["name"]),
+            plain(one["dir"]),
+            plain(one["story"] or "–"),
+            plain(one["step"]) if one["step"] != "none" else "–",
+            styled(plain(one["status"])),
+        ]
+        for one in answer["projects"]
+    ]
+    if not rows:
+        return [f"No project lies in {plain(answer['folder'])}."]
+    return table(("PROJECT", "FOLDER", "STORY", "STEP", "STATUS"), rows)
+
+
+def checked(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/check-prereqs`."""
+    if answer["ok"]:
+        return ["Everything that the step in hand reads is there."]
+    lines = [f"  {plain(warning)}" for warning in answer["warnings"]]
+    following = answer["next_command"]
+    advice = [f"  next: {plain(following)}"] if following else []
+    return ["The step in hand reads what is not there; that blocks nothing.", *lines, *advice]
+
+
+def prompted(answer: dict[str, Any]) -> list[str]:
+    """Return the lines of a prompt, and nothing else: they may go to an agent."""
+    return [plain(answer["prompt"].rstrip("\n"), lines=True)]
+
+
+# --- commands ------------------------------------------------------------------------------------------
 _language = click.option(
     "--language", type=click.Choice(("en", "zh-TW")), help="Of the prompt; else as the settings say."
 )
@@ -27,7 +109,7 @@ def detect(place: Place, project: str | None, as_json: bool) -> None:
     """Say which files of the protocol PROJECT has, and the level of adoption: 0 none, 1 some, 2 all."""
     named = place.project(project)
     answer = inspect(place, "/v1/detect", {"project": named}, lambda asked: asked.detect(named))
-    _show(answer.json, as_json, report.detected)
+    _show(answer.json, as_json, detected)
 
 
 @click.command()
@@ -38,7 +120,7 @@ def query(place: Place, project: str | None, as_json: bool) -> None:
     """Say where PROJECT stands by its files, supervised or not; and what it waits for, if it is."""
     named = place.project(project)
     answer = inspect(place, "/v1/query", {"project": named}, lambda asked: asked.query(named))
-    _show(answer.json, as_json, report.queried)
+    _show(answer.json, as_json, queried)
 
 
 @click.command("list-projects")
@@ -49,7 +131,7 @@ def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
     """List the projects that lie in FOLDER, supervised or not; left out, it is the current folder."""
     named = os.path.abspath(os.path.expanduser(folder or "."))
     answer = inspect(place, "/v1/list-projects", {"folder": named}, lambda asked: asked.list_projects(named))
-    _show(answer.json, as_json, report.listed)
+    _show(answer.json, as_json, listed)
 
 
 @click.command("check-prereqs")
@@ -60,7 +142,7 @@ def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
     """Name the files that the step in hand reads and that are missing. Blocks nothing."""
     named = place.project(project)
     answer = inspect(place, "/v1/check-prereqs", {"project": named}, lambda asked: asked.check_prereqs(named))
-    _show(answer.json, as_json, report.checked)
+    _show(answer.json, as_json, checked)
 
 
 @click.command()
@@ -73,7 +155,7 @@ def review(place: Place, project: str | None, language: str | None, as_json: boo
     named = place.project(project)
     given = {"project": named, "language": language}
     answer = inspect(place, "/v1/review", given, lambda asked: asked.review(named, language))
-    _show(answer.json, as_json, report.prompted)
+    _show(answer.json, as_json, prompted)
 
 
 @click.command()
@@ -86,7 +168,7 @@ def triage(place: Place, project: str | None, language: str | None, as_json: boo
     named = place.project(project)
     given = {"project": named, "language": language}
     answer = inspect(place, "/v1/triage", given, lambda asked: asked.triage(named, language))
-    _show(answer.json, as_json, report.prompted)
+    _show(answer.json, as_json, prompted)
 
 
 def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list[str]]) -> None:
@@ -94,3 +176,37 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
         print_json(answer)
     else:
         click.echo("\n".join(lines_of(answer)))
+
+
+# --- peek ----------------------------------------------------------------------------------------------
+@click.command()
+@project_argument
+@json_option
+@click.pass_obj
+def peek(place: Place, project: str | None, as_json: bool) -> None:
+    """Show what the next turn of PROJECT would do, with the prompt it would give. Changes nothing."""
+    named = place.project(project)
+
+    def without() -> dict[str, object]:
+        from handoffd.entrance import offline
+
+        return offline.alone(place.settings(), lambda service: service.peek(named))
+
+    answer = either(place, lambda client: client.get("/v1/peek", project=named), without)
+    if as_json:
+        print_json(answer.json)
+        return
+    closing = [] if answer.daemon else [no_daemon()]
+    click.echo("\n".join([*report(answer.json), *closing]))
+
+
+def report(shown: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/peek`."""
+    step, why, prompt = plain(shown["step"]), plain(shown["why"]), shown["prompt"]
+    warnings = [f"  warning: {plain(warning)}" for warning in shown["warnings"]]
+    if prompt is None:
+        following = shown["result"].get("next_command")
+        advice = [f"  next: {plain(following)}"] if following else []
+        return [f"nothing is dispatched at {step}: {why}", *warnings, *advice]
+    head = f"{step}, attempt {shown['attempt']}: {why}"
+    return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]

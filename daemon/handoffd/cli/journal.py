@@ -1,23 +1,167 @@
-"""`handoffd journal`: is it what it says, a copy of it, and that copy put back."""
+"""`handoffd journal`: is it sound, a copy of it, the copy put back; `gc`: what nobody needs, removed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from handoffd.api.verification import Finding, Report
 from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.wording import moment, plain, shorten, start_command, table
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import account
+from handoffd.entrance.requests import account, either
+from handoffd.entrance.requests import account as person
 from handoffd.errors import Locked, NotFound
+from handoffd.journal.backup import Copy, Repaired
+from handoffd.supervise.restoring import Restoration
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoffd.engine.track import TrackKey
+
+
+# --- for people ----------------------------------------------------------------------------------------
+_WIDTH = 300
+"""Of what was recorded and what comes out now: enough to see what it is."""
+
+_MOST_PROJECTS = 20
+
+
+def verified(report: Report) -> list[str]:
+    """Return what a verification found: the findings, then one line that says it all."""
+    lines = [line for finding in report.findings for line in _finding(finding)]
+    if report.further_findings:
+        lines.append(f"and {report.further_findings} more.")
+    lines += [
+        f"Restored {moment(str(one['at']))} from a backup that ended at event {one['after']}; "
+        f"numbers go on at {one['next']}."
+        for one in report.restores
+    ]
+    lines.append(_sum(report))
+    if not report.clean:
+        lines.append(f"  next: {_next(report.findings[0])}")
+    return lines
+
+
+def _next(first: Finding) -> str:
+    """Return the command that shows more of a finding, or mends what has none."""
+    if first.kind == "track" and first.project:
+        return f"handoffd stop && handoffd journal repair {quote(plain(first.project))}"
+    if first.seq is None or first.kind in {"missing", "unreadable"}:
+        return "handoffd stop && handoffd journal restore FILE   (the latest backup that is clean)"
+    project = f" {plain(first.project)}" if first.project else ""
+    return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"
+
+
+def repaired(done: Repaired, paused: Sequence[str] = ()) -> list[str]:
+    """Return what was made again, what was not, and what to do now.
+
+    `paused`: projects that a restore had left out, and that it holds up now as it did the others.
+    """
+    lines = [f"{plain(key.project)} ({key.track}) was made again: {why}" for key, why in done.made.items()]
+    lines += [
+        f"{plain(key.project)} ({key.track}) cannot be made again from its events: {why}"
+        for key, why in done.left.items()
+    ]
+    lines += [
+        f"{plain(root)} is paused, because what has happened since the backup is not in it:"
+        f" handoffd resume {plain(root)}"
+        for root in paused
+    ]
+    if done.left:
+        return [*lines, "  next: handoffd journal restore FILE   (the latest backup that is clean)"]
+    return (
+        [*lines, f"  next: {start_command()}"] if lines else ["Every track is what its last event has left."]
+    )
+
+
+def backed_up(copy: Copy) -> list[str]:
+    """Return where the copy is and what is in it."""
+    size = f"{copy.size / 1024 / 1024:.1f} MiB"
+    if copy.unsound:
+        return [
+            f"{plain(copy.file)}: {size}, up to event {copy.newest}. A restore leaves out"
+            f" {', '.join(map(plain, copy.unsound[:5]))}, whose record was changed outside handoffd.",
+            "  next: handoffd stop && handoffd journal repair   (then back up again)",
+        ]
+    return [
+        f"{plain(copy.file)}: {size}, up to event {copy.newest}, checked.",
+        f"  to put it back: handoffd stop && handoffd journal restore {plain(copy.file)}",
+    ]
+
+
+def restored(done: Restoration) -> list[str]:
+    """Return what a restore did, what it means, and what to do now."""
+    lines = [f"{plain(done.journal)} is the backup {plain(done.file)} now, up to event {done.newest}."]
+    if done.replaced is not None:
+        lines.append(f"  the journal it replaced: {plain(done.replaced)}")
+    told = {
+        "ended": done.ended,
+        "still in flight, and adopted": done.kept,
+        "in flight at the backup, overtaken since": done.overtaken,
+    }
+    lines += [f"  {what}: {', '.join(map(plain, runs))}" for what, runs in told.items() if runs]
+    lines += [
+        f"{plain(one.project)} ({one.track}) is left out, for its record in the backup was changed outside"
+        f" handoffd: {one.why}. Nothing is dispatched in it."
+        for one in done.left_out
+    ]
+    if done.left_out:
+        lines.append("  next for what is left out: handoffd journal repair, or a backup in which it is sound")
+    if not done.paused and done.left_out:
+        return lines
+    if not done.paused:
+        return [*lines, f"Nothing waits for you: {start_command()}"]
+    return [
+        *lines,
+        f"{_projects(len(done.paused))} paused, because what has happened since the backup is not in it.",
+        f"  next: {start_command()}, look at handoffd status, then for each of them: handoffd resume PROJECT",
+        *(f"    {plain(root)}" for root in done.paused[:_MOST_PROJECTS]),
+        *([f"    and {len(done.paused) - _MOST_PROJECTS} more"] if len(done.paused) > _MOST_PROJECTS else []),
+    ]
+
+
+def _projects(count: int) -> str:
+    return counted(count, "project is", "projects are")
+
+
+def _sum(report: Report) -> str:
+    place = report.journal if report.project is None else f"{report.project} in {report.journal}"
+    said = f"{counted(report.replayed, 'decision')} of {counted(report.tracks, 'track')} made again"
+    if report.older:
+        said += f", {report.older} {'is' if report.older == 1 else 'are'} of before a replay can begin"
+    if report.unreplayed:
+        said += f", {report.unreplayed} after a finding {'was' if report.unreplayed == 1 else 'were'} not"
+    verdict = "all as recorded" if report.clean else _count(report)
+    return f"{plain(place)}: {said}; {verdict}."
+
+
+def _count(report: Report) -> str:
+    count = len(report.findings) + report.further_findings
+    return counted(count, "thing is not as it should be", "things are not as they should be")
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    about = [f"event {finding.seq}" if finding.seq is not None else "journal"]
+    about += [plain(text) for text in (finding.event, finding.project, finding.track) if text]
+    yield f"{finding.kind}: {', '.join(about)}: {plain(finding.message)}"
+    for difference in finding.differences:
+        yield f"    {difference.what}"
+        yield f"        recorded  {shorten(difference.recorded, _WIDTH)}"
+        yield f"        now       {shorten(difference.replayed, _WIDTH)}"
+    if finding.engine is not None and finding.differences:
+        yield f"    decided by handoffd {plain(finding.engine)}"
+
+
+# --- journal -------------------------------------------------------------------------------------------
 
 
 @click.group()
@@ -36,7 +180,6 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
     Of PROJECT, or of all projects. The daemon may run. Exit code 1 when anything is not as it should be.
     """
     from handoffd.api.verification import Verification
-    from handoffd.cli.journal_report import verified
     from handoffd.journal.replay import Recordings
 
     word = project or named
@@ -63,7 +206,6 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     import anyio
 
     from handoffd.api.verification import Verification
-    from handoffd.cli.journal_report import repaired
     from handoffd.clock import SystemClock
     from handoffd.files.locks import acquire, daemon_lock_path
     from handoffd.journal.backup import repair as repair_journal
@@ -108,7 +250,6 @@ def backup(place: Place, file: Path, force: bool, as_json: bool) -> None:
 
     FILE is checked before it gets its name, and is there whole or not at all.
     """
-    from handoffd.cli.journal_report import backed_up
     from handoffd.journal.backup import back_up
 
     with _progress("copying") as tell:
@@ -133,7 +274,6 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
     """
     import anyio
 
-    from handoffd.cli.journal_report import restored
     from handoffd.clock import SystemClock
     from handoffd.supervise import restoring
 
@@ -199,3 +339,88 @@ def _progress(what: str) -> Iterator[_Bar]:
         yield bar
     finally:
         bar.clear()
+
+
+# --- gc ------------------------------------------------------------------------------------------------
+_KINDS = {
+    "run": "records of runs",
+    "copy": "copies in projects",
+    "notice": "notices",
+    "events": "events",
+    "journal": "journal",
+    "replaced journals": "replaced journals",
+}
+_MOST_LINES = 20
+LIMIT_S = 1800.0
+"""How long a daemon may clean up: a year of runs on a slow disk, projects that do not answer."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option
+@click.pass_obj
+def gc(place: Place, dry_run: bool, as_json: bool) -> None:
+    """Remove what the settings (retention) say nobody needs any more.
+
+    Runs that live or were not judged stay, and whatever the daemon has not made.
+    """
+    by = person()
+
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.gc(place.settings(), dry_run=dry_run, by=by)
+
+    body = {"dry_run": dry_run, "by": by}
+    answer = either(place, lambda _: place.client(LIMIT_S).post("/v1/gc", body), without)
+    if as_json:
+        print_json(answer.json)
+        return
+    click.echo("\n".join(report(answer.json)))
+    for problem in answer.json["problems"]:
+        click.echo(f"warning: {plain(problem)}", err=True)
+
+
+def report(answer: Mapping[str, Any]) -> list[str]:
+    """Return the lines for an answer of `POST /v1/gc`."""
+    sizes = [_size(one) for one in answer["sizes"][:_MOST_LINES]]
+    lines = table(("WHAT", "PROJECT", "COUNT", "SIZE"), sizes) if sizes else []
+    if len(answer["sizes"]) > _MOST_LINES:
+        lines.append(f"… and {len(answer['sizes']) - _MOST_LINES} more (--json)")
+    return [*lines, "", *_gone(answer), *_kept(answer["kept"])]
+
+
+def _size(one: Mapping[str, Any]) -> list[str]:
+    what = _KINDS.get(one["kind"], plain(one["kind"]))
+    return [what, shorten(one["project"] or "–", 60), f"{one['count']:,}", weight(one["bytes"])]
+
+
+def _gone(answer: Mapping[str, Any]) -> Iterator[str]:
+    did = "would go" if answer["dry_run"] else "removed"
+    if not answer["doomed"]:
+        yield f"{did}: nothing"
+    counts, weights = Counter[str](), Counter[str]()
+    for one in answer["doomed"]:
+        counts[one["kind"]] += 1
+        weights[one["kind"]] += one["bytes"]
+    for kind, count in counts.items():
+        yield f"{did}: {count:,} × {_KINDS.get(kind, plain(kind))}, {weight(weights[kind])}"
+    if answer["dry_run"]:
+        shown = answer["doomed"][:_MOST_LINES]
+        yield from (f"    {plain(one['what'])}: {plain(one['why'])}" for one in shown)
+        if len(answer["doomed"]) > _MOST_LINES:
+            yield f"    … and {len(answer['doomed']) - _MOST_LINES} more (--json)"
+
+
+def _kept(kept: Mapping[str, int]) -> Iterator[str]:
+    if kept:
+        yield "runs kept: " + ", ".join(f"{count:,} {why}" for why, count in sorted(kept.items()))
+
+
+def weight(count: int) -> str:
+    """Return a number of bytes as people say it."""
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 10 else f"{size:.1f} {_UNITS[unit]}"

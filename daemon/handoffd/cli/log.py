@@ -1,29 +1,157 @@
-"""`handoffd log`: what an agent printed, whole or as it comes."""
+"""`handoffd log`: what an agent printed; `events`: what happened, and why. Both whole or as it comes."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import chain
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from handoffd.api.client import Json, Stream
-from handoffd.cli.asking import insisted, project_argument
+from handoffd.cli.asking import insisted, json_option, project_argument
+from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
+from handoffd.engine.usage import Usage, counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
 from handoffd.errors import HandoffdError, NoDaemon
+from handoffd.execute.stream import line as stream_line
+from handoffd.execute.stream.format import StreamFormat
+from handoffd.execute.stream.line import Part, StreamVerdict
 
 if TYPE_CHECKING:
     from handoffd.api.run_output import RunLog
-    from handoffd.cli.transcript import Line
     from handoffd.execute.stream.format import StreamFormat
 
+
+# --- an agent's stream as lines ------------------------------------------------------------------------
+# Pure: bytes go in as they come, lines come out. The output was written by an agent and its tools, may have
+# lost its middle and may end anywhere. So a line that is not understood stays as it is, and nothing that
+# comes out drives a terminal. No more is held than a line, and of a line no more than `MOST_CHARS`.
+Kind = stream_line.Kind | Literal["text", "result", "error", "other"]
+"""What a line is: `text` is none of a stream, `other` is one that is not understood."""
+
+MOST_CHARS = 1024 * 1024
+"""A longer line comes in pieces, as plain text: as much as is kept of a whole output."""
+_SHORT = 300
+
+_MARKS: Mapping[stream_line.Kind, str] = {
+    "session": "[session] ",
+    "told": "[told] ",
+    "said": "",
+    "thought": "[thought] ",
+    "tool": "[tool] ",
+    "tool_result": "[tool result] ",
+    "tool_error": "[tool failed] ",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line, safe to be shown. `ended`: a line break follows; else more of it may."""
+
+    text: str
+    kind: Kind
+    ended: bool = True
+
+
+class Transcript:
+    """Cuts an output into lines and says what each is.
+
+    `rules` describe the executor's stream; None for one that prints plain text. Of plain text what
+    has come of a line is not held back, unless `whole_lines` asks for it.
+    """
+
+    def __init__(self, rules: StreamFormat | None, *, whole_lines: bool = False) -> None:
+        self._rules = rules
+        self._whole_lines = whole_lines
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun: list[str] = []
+        self._cut = False
+        """Part of the line was given out before, so that the rest of it cannot be understood."""
+
+    def feed(self, piece: bytes) -> Iterator[Line]:
+        """Yield the lines that end in the next `piece` of the output."""
+        *ended, rest = self._decoder.decode(piece).split("\n")
+        for text in ended:
+            self._begun.append(text)
+            yield self._given(ended=True)
+        self._begun.append(rest)
+        if self._is_due():
+            yield self._given(ended=False)
+
+    def end(self) -> Iterator[Line]:
+        """Yield what is left at the end of the output, if anything is."""
+        self._begun.append(self._decoder.decode(b"", final=True))
+        if any(self._begun):
+            yield self._given(ended=False)
+
+    def _is_due(self) -> bool:
+        """Return whether a part of a line shall be given out before its end is there."""
+        held = sum(map(len, self._begun))
+        if held > MOST_CHARS:
+            return True
+        waits = self._whole_lines or (self._rules is not None and not self._cut)
+        return held > 0 and not waits and not self._begun[-1].endswith("\r")  # a line break may follow it
+
+    def _given(self, *, ended: bool) -> Line:
+        text, self._begun = "".join(self._begun), []
+        line = read_line(text, None if self._cut or len(text) > MOST_CHARS else self._rules)
+        self._cut = not ended
+        return replace(line, ended=ended)
+
+
+def read_line(text: str, rules: StreamFormat | None) -> Line:
+    """Return what a line (without its break) says; `rules` None: that it is plain text is known."""
+    reading = stream_line.read_line(text, rules) if rules is not None else None
+    if reading is None:
+        return Line(text=_as_it_is(text), kind="text")
+    if reading.verdict is not None:
+        used = _used(reading.usage.usage) if reading.usage else ""
+        return Line(text=plain(f"[result] {_result(reading.verdict)}{used}"), kind="result")
+    if reading.parts:
+        return Line(text=" | ".join(map(_shown, reading.parts)), kind=reading.parts[0].kind)
+    if reading.error is not None:
+        return Line(text=plain(f"[error] {shorten(reading.error, _SHORT)}"), kind="error")
+    return Line(text=_as_it_is(text), kind="other")
+
+
+def _as_it_is(text: str) -> str:
+    return terminal_text(text.removesuffix("\r").encode("utf-8", "replace"))
+
+
+def _shown(part: Part) -> str:
+    words = part.text if part.kind == "said" else shorten(part.text, _SHORT)
+    if part.kind == "tool":
+        words = f"{shorten(part.tool, 64)}: {words}" if words else shorten(part.tool, 64)
+    return plain(f"{_MARKS[part.kind]}{words}")
+
+
+def _result(verdict: StreamVerdict) -> str:
+    said = f"error: {verdict.error}" if verdict.is_error else verdict.said or "without a word"
+    denied = f"; it was not permitted to use {', '.join(verdict.denied)}" if verdict.denied else ""
+    return said + denied
+
+
+def _used(usage: Usage) -> str:
+    """Return tokens and costs in brackets, as far as they are known."""
+    read = usage.tokens - usage.output_tokens
+    told = (
+        f"{counted(read, 'token')} in" if read else "",
+        f"{counted(usage.output_tokens, 'token')} out" if usage.output_tokens else "",
+        f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else "",
+    )
+    return f" ({', '.join(filter(None, told))})" if any(told) else ""
+
+
+# --- log -----------------------------------------------------------------------------------------------
 _RUN_HEADER = "X-Handoffd-Run"
 _LATEST = 20
 _MOST_RUNS = 1000
@@ -61,7 +189,6 @@ def last_lines(place: Place, project: str | None, run: str | None, most: int) ->
 
     Of a long line its beginning; `more`: others came before. Raises NotFound.
     """
-    from handoffd.cli.transcript import Transcript
     from handoffd.cli.wording import shorten
 
     lines: deque[str] = deque(maxlen=most + 1)
@@ -82,7 +209,6 @@ def _print_raw(pieces: Iterator[bytes]) -> None:
 
 
 def _print_lines(pieces: Iterator[bytes], rules: StreamFormat | None, *, as_json: bool) -> None:
-    from handoffd.cli.transcript import Transcript
 
     transcript = Transcript(rules, whole_lines=as_json)
     try:
@@ -168,3 +294,97 @@ def _executor_of(place: Place, project: str | None, run: str) -> str | None:
 
     answer = either(place, lambda client: client.get("/v1/runs", project=project, limit=limit), without)
     return next((known["executor"] for known in answer.json["runs"] if known["run"] == run), None)
+
+
+# --- events --------------------------------------------------------------------------------------------
+_WIDTH = 400
+"""Characters of a fact: notes and errors may be pages long."""
+
+
+@click.command()
+@project_argument
+@click.option("--project", "-p", "named", metavar="PROJECT", help="The same as PROJECT.")
+@click.option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Those with a number above SEQ.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--oneline", is_flag=True, help="One line an event, without what is below it.")
+@json_option
+@click.pass_obj
+def events(place: Place, /, **asked: Any) -> None:
+    """Print what happened, oldest first, of PROJECT or of all: each decision, and how it came about.
+
+    Below the line of a decision: what had happened, the rule that decided (a row of the step table, a
+    limit), and what follows. Without --after it is the last ones. With --json, one object a line; one
+    of type `gap` says that events are missing.
+    """
+    word = asked["project"] or asked["named"]
+    named = None if word is None else place.project(word)
+    if asked["follow"]:
+        found: Iterable[dict[str, Any]] = _follow(place, named, asked["after"])
+    else:
+        found = _recorded(place, named, asked["after"], asked["limit"])
+    for event in found:
+        if asked["as_json"]:
+            click.echo(json.dumps(event, ensure_ascii=False))
+        else:
+            click.echo("\n".join([line(event), *([] if asked["oneline"] else explained(event))]))
+
+
+def explained(event: dict[str, Any]) -> list[str]:
+    """Return how a decision came about: the fact, the rules, and what follows; of a gap, nothing."""
+    if event["type"] == "gap":
+        return []
+    told = {
+        "what": event.get("what"),
+        "rule": ", ".join(f"{one['rule']} = {one['value']}" for one in event.get("rules", ())),
+        "next": event.get("next"),
+    }
+    return [f"    {name}  {shorten(text, _WIDTH)}" for name, text in told.items() if text]
+
+
+def line(event: dict[str, Any]) -> str:
+    """Return one event as a line of text."""
+    if event["type"] == "gap":
+        first, last = event["after"] + 1, event["next"] - 1
+        missing = f"events {first} to {last} are missing" if first <= last else f"there is no event {first}"
+        return f"-- {missing}: {plain(event['why'])}; going on from {event['next']} --"
+    before, after = _standing(event["before"]), _standing(event["after"])
+    moved = f" [{before} → {after}]" if before != after else f" [{after}]"
+    what = f"{plain(event['kind'])}: {plain(event['why'])}{moved}"
+    return f"{moment(event['at'])}  {event['seq']}  {called(event)}  {what}"
+
+
+def _recorded(place: Place, project: str | None, after: int | None, limit: int) -> list[dict[str, Any]]:
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.history(after, project, limit))
+
+    answer = either(
+        place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), without
+    )
+    recorded: list[dict[str, Any]] = answer.json["events"]
+    gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # a daemon of before does not tell
+    return sorted([*recorded, *gaps], key=_place)
+
+
+def _place(one: dict[str, Any]) -> float:
+    """Return where something is told: a gap before the event that follows it."""
+    return float(one["next"]) - 0.5 if one["type"] == "gap" else float(one["seq"])
+
+
+def _follow(place: Place, project: str | None, after: int | None) -> Iterator[dict[str, Any]]:
+    def begun() -> Iterator[dict[str, Any]]:
+        lines = place.client().lines("/v1/events", after=after, project=project, follow=1)
+        return chain(list(islice(lines, 1)), lines)
+
+    try:
+        yield from insisted(begun)
+    except NoDaemon as none:
+        raise NoDaemon(f"nothing happens without a daemon: {none.message}", hint=none.hint) from none
+
+
+def _standing(standing: dict[str, str] | None) -> str:
+    return f"{plain(standing['step'])} {standing['status']}" if standing else "–"

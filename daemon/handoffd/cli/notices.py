@@ -1,4 +1,4 @@
-"""`handoffd notices`: what people have not been told yet, and what they will be told again."""
+"""`handoffd notices`: what people were not told yet, or will be again; `notify test`: a sample to each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either
 
+# --- notices -------------------------------------------------------------------------------------------
 _WAITING = ("PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT")
 _HELD = ("SINK", "HELD BACK", "SINCE", "TOLD AT", "WHY")
 _SINKS = ("SINK", "WAITING", "SINCE", "FAILED TRIES", "GIVEN UP", "LAST ERROR")
@@ -40,11 +41,11 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    lines = report(answer.json, whole=not sys.stdout.isatty(), project=project)
+    lines = notices_report(answer.json, whole=not sys.stdout.isatty(), project=project)
     click.echo("\n".join(lines if answer.daemon else [*lines, "", no_daemon()]))
 
 
-def report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:
+def notices_report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:
     """Return the lines for an answer of `GET /v1/notices`; `whole` shortens no text, for a pipe or a file.
 
     `project`: the one that was named, if one was.
@@ -96,3 +97,48 @@ def _sink(one: dict[str, Any], whole: bool) -> list[str]:
 
 def _text(text: str | None, whole: bool) -> str:
     return plain(text or "–") if whole else shorten(text or "–", _WIDTH)
+
+
+# --- notify --------------------------------------------------------------------------------------------
+@click.group()
+def notify() -> None:
+    """Try out the ways in which people are told (`notify` in the settings)."""
+
+
+@notify.command()
+@click.argument("sink", required=False)
+@json_option
+@click.pass_obj
+def test(place: Place, sink: str | None, as_json: bool) -> None:
+    """Send a sample through each sink, or through SINK; say how it went.
+
+    The running daemon sends it, with its settings and its secrets; without one, this process does. Exit code
+    1 when one did not take it.
+    """
+
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.test_notices(place.settings(), sink)
+
+    answer = either(
+        place, lambda client: client.post("/v1/notices/test", {"sink": sink} if sink else {}), without
+    )
+    if as_json:
+        print_json(answer.json)
+    else:
+        click.echo("\n".join(sent_report(answer.json)))
+    if not answer.json["ok"]:
+        click.get_current_context().exit(1)
+
+
+def sent_report(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `POST /v1/notices/test`."""
+    lines = []
+    for one in answer["sinks"]:
+        name = plain(one["sink"]) if one["sink"] == one["form"] else f"{plain(one['sink'])} ({one['form']})"
+        how = "took it" if one["ok"] else f"did not take it: {plain(one['why'])}"
+        lines.append(f"{name} {how}, after {one['seconds']:.1f} s")
+    if not answer["ok"]:
+        lines.append("next: handoffd config show  # mend `notify` in the file it names")
+    return lines

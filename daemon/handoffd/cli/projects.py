@@ -1,15 +1,26 @@
-"""`handoffd projects`: the list."""
+"""`handoffd projects`: the supervised ones; `handoffd scan`: those below a folder, and `--add`."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import click
 
+from handoffd.api.client import Json
 from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.wording import plain, styled, table
+from handoffd.cli.wording import no_daemon, plain, styled, table
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either
+from handoffd.entrance.requests import account, either
+from handoffd.errors import NotFound
 
 
+# --- projects ------------------------------------------------------------------------------------------
 @click.command()
 @json_option
 @click.pass_obj
@@ -40,3 +51,204 @@ def projects(place: Place, as_json: bool) -> None:
         else ["No project is supervised: handoffd add PROJECT"]
     )
     click.echo("\n".join(lines))
+
+
+# --- scan ----------------------------------------------------------------------------------------------
+
+_AT_ONCE = 500
+"""So many projects are added by one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What a walk has found: each project as JSON, and what the walk itself has to say."""
+
+    folder: str
+    adding: str
+    """The command that adds what it found."""
+    projects: tuple[Json, ...]
+    others: int
+    unread: tuple[str, ...]
+    stopped: bool
+
+
+def _patterns(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from pathspec import GitIgnoreSpec
+
+    for pattern in given:
+        try:
+            GitIgnoreSpec.from_lines([pattern])
+        except ValueError as error:
+            raise click.BadParameter(f"{pattern!r} is no pattern as in .gitignore", param=option) from error
+    return given
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option(
+    "--depth", type=click.IntRange(1, 8), default=2, show_default=True, help="How many levels down."
+)
+@click.option(
+    "--exclude", metavar="PATTERN", multiple=True, callback=_patterns,
+    help="What is not looked into, as in .gitignore. Can be repeated.",
+)  # fmt: skip
+@click.option("--add", is_flag=True, help="Supervise all that are not, trusting their files as they are.")
+@click.option(
+    "--take", is_flag=True, help="With --add: also what belongs to another handoffd, which loses it."
+)
+@json_option
+@click.pass_obj
+def scan(
+    place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: bool, take: bool, as_json: bool
+) -> None:
+    """List the projects below DIR: where each stands, whether it is supervised, what is wrong.
+
+    A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: one could
+    not be added.
+    """
+    found = look(folder, depth, exclude, told=not as_json and sys.stderr.isatty())
+    known, daemon = _known(place)
+    outcome = _nothing()
+    if add:
+        lost = {root for root, one in known.items() if take and one["condition"] == "locked"}
+        new = [one["project"] for one in found.projects if one["project"] not in known.keys() - lost]
+        outcome = _add(place, new, take=take)
+    told = {
+        "added": {*outcome["added"]},
+        "refused": {one["project"]: one["message"] for one in outcome["refused"]},
+    }
+    shown = [_shown(one, known, told) for one in found.projects]
+    if as_json:
+        walk = {"others": found.others, "unread": list(found.unread), "stopped": found.stopped}
+        print_json({"folder": found.folder, "projects": shown, **outcome, **walk})
+    else:
+        click.echo("\n".join(report(found, shown, outcome, daemon=daemon)))
+    if outcome["refused"]:
+        click.get_current_context().exit(1)
+
+
+def _nothing() -> Json:
+    return {"added": [], "refused": []}
+
+
+def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
+    """Return the projects below a folder. Raises NotFound when it is none."""
+    from handoffd.inspection.discovery import discover, of_workspace, resolved_base
+    from handoffd.inspection.workspace import listed
+    from handoffd.settings.model import WorkspaceSettings
+
+    path = os.path.abspath(os.path.expanduser(folder))
+    wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth, exclude=exclude))
+    base = resolved_base(wanted)
+    if base is None:
+        raise NotFound(f"{path} is no folder", hint="handoffd scan DIR")
+    found = discover(wanted, base, progress=_tell if told else lambda _: None)
+    if told:
+        click.echo("\r\033[K", nl=False, err=True)
+    projects = tuple(_project(root, listed(Path(root))) for root in found.roots)
+    return Scanned(
+        folder=base, adding=wanted.scan("--add"), projects=projects, others=found.others,
+        unread=tuple(found.unread), stopped=found.stopped,
+    )  # fmt: skip
+
+
+def _tell(found: Any) -> None:
+    click.echo(
+        f"\r\033[K{counted(found.folders, 'folder')}, {counted(len(found.roots), 'project')}",
+        nl=False,
+        err=True,
+    )
+
+
+def _project(root: str, one: Any) -> Json:
+    project = os.fsencode(root).decode("utf-8", errors="replace")
+    wrong = None
+    if one.status == "invalid_state":
+        wrong = "its STATE.json cannot be read"
+    elif project != root:
+        wrong = "its path is not UTF-8, so it cannot be supervised"
+    step = one.step if one.has_framework else None
+    return {
+        "project": project, "name": one.name, "story": one.story, "step": step, "status": one.status,
+        "wrong": wrong,
+    }  # fmt: skip
+
+
+def _known(place: Place) -> tuple[Mapping[str, Json], bool]:
+    """Return the supervised projects by root, and whether a daemon said so."""
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.projects())
+
+    answer = either(place, lambda client: client.get("/v1/projects"), without)
+    return {one["project"]: one for one in answer.json["projects"]}, answer.daemon
+
+
+def _add(place: Place, roots: Sequence[str], *, take: bool) -> Json:
+    outcome = _nothing()
+    for start in range(0, len(roots), _AT_ONCE):
+        answer = _add_some(place, list(roots[start : start + _AT_ONCE]), account(), take=take)
+        for name in outcome:
+            outcome[name] += answer[name]
+    return outcome
+
+
+def _add_some(place: Place, roots: list[str], by: str, *, take: bool) -> Json:
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.add_many(place.settings(), tuple(roots), by, take=take)
+
+    body = {"projects": roots, "by": by, "take": take}
+    return either(place, lambda client: client.post("/v1/projects", body), without).json
+
+
+def _shown(one: Json, known: Mapping[str, Json], outcome: Json) -> Json:
+    """Return a project with what the daemon knows of it."""
+    root = one["project"]
+    refused = outcome["refused"].get(root)
+    condition = known[root]["condition"] if root in known else None
+    wrong = (
+        refused or one["wrong"] or (condition if condition not in {None, "ok", "not_initialized"} else None)
+    )
+    return {**one, "supervised": root in known or root in outcome["added"], "wrong": wrong}
+
+
+def report(found: Scanned, shown: Sequence[Json], outcome: Json, *, daemon: bool) -> Iterator[str]:
+    """Yield the lines for what was found and added."""
+    rows = [
+        [
+            plain(one["name"]), plain(one["story"] or "–"), plain(one["step"] or "–"), styled(one["status"]),
+            "yes" if one["supervised"] else "no", plain(one["project"]),
+        ]
+        for one in shown
+    ]  # fmt: skip
+    if rows:
+        head, *lines = table(("PROJECT", "STORY", "STEP", "STATUS", "SUPERVISED", "ROOT"), rows)
+        yield head
+        for line, one in zip(lines, shown, strict=True):
+            yield line
+            if one["wrong"]:
+                yield f"    {plain(one['wrong'])}"
+    yield from _closing(found, shown, outcome)
+    if outcome["added"] and not daemon:
+        yield no_daemon()
+
+
+def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[str]:
+    new = sum(not one["supervised"] for one in shown)
+    added = len(outcome["added"])
+    yield f"{_projects(len(shown))} below {plain(found.folder)}" + (f", {added} added" if added else "")
+    if found.others:
+        yield f"{found.others} more without an .ai of the protocol: `handoffd init` makes a project of one"
+    if found.stopped:
+        yield "There is more than one scan looks at; give a folder further down."
+    yield from (f"not looked into: {plain(folder)}" for folder in found.unread)
+    if new and not outcome["refused"]:
+        yield f"  next: {plain(found.adding)}"
+
+
+def _projects(count: int) -> str:
+    return counted(count, "project") if count else "no projects"

@@ -1,20 +1,24 @@
-"""`handoffd runs`: dispatches, one a line."""
+"""`handoffd runs`: dispatches, one a line; `handoffd usage`: their tokens and cost summed up."""
 
 from __future__ import annotations
 
-from typing import Any
+import csv
+import io
+from typing import Any, Final
 
 import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.wording import called, fitting, moment, plain, screen_width, styled, used
+from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
+from handoffd.engine.usage import counted
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import either
+from handoffd.entrance.requests import Answer, either
 
-_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
+# --- runs ----------------------------------------------------------------------------------------------
+_RUNS_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
 _TOOK = ("MEMORY", "TASKS")
 """Columns that are there where something counts what runs take of the machine."""
-_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
+_RUNS_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
 """What a small screen can do without, the least important first: a run's name begins with its time."""
 
 
@@ -40,14 +44,14 @@ def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
         print_json(answer.json)
         return
     found = answer.json["runs"]
-    click.echo("\n".join(report(found, screen_width())) if found else "Nothing has run yet.")
+    click.echo("\n".join(runs_report(found, screen_width())) if found else "Nothing has run yet.")
 
 
-def report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
+def runs_report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
     """Return the lines for an answer of `GET /v1/runs`, on a screen of so many columns (None: any)."""
     counted = any(run.get("memory_peak") is not None or run.get("tasks_peak") is not None for run in found)
-    head = (*_HEAD[:-1], *_TOOK, _HEAD[-1]) if counted else _HEAD
-    return fitting(head, [_row(run, counted=counted) for run in found], _SPARE, width)
+    head = (*_RUNS_HEAD[:-1], *_TOOK, _RUNS_HEAD[-1]) if counted else _RUNS_HEAD
+    return fitting(head, [_row(run, counted=counted) for run in found], _RUNS_SPARE, width)
 
 
 def _row(run: dict[str, Any], *, counted: bool) -> list[str]:
@@ -70,3 +74,115 @@ def _took(run: dict[str, Any]) -> tuple[str, str]:
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
     return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)
+
+
+# --- usage ---------------------------------------------------------------------------------------------
+GROUPINGS: Final = ("step", "story", "project", "day", "executor")
+_TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_USAGE_HEAD: Final = ("RUNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TOKENS", "COST")
+_USAGE_SPARE: Final = ("CACHE WRITE", "CACHE READ", "OUTPUT", "INPUT", "REFERENCE", "NEW A RUN", "NEW")
+"""What a small screen can do without, the least important first: the sum is under TOKENS."""
+_BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFERENCE", "")}
+
+
+@click.command()
+@project_argument
+@click.option(
+    "--by", type=click.Choice(GROUPINGS), default="step", show_default=True, help="What to sum up by."
+)
+@click.option(
+    "--since", metavar="WHEN", help="Only runs that ended since then: 7d, 12h, 2w, or a date like 2026-01-31."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@json_option
+@click.pass_obj
+def usage(place: Place, project: str | None, by: str, since: str | None, as_csv: bool, as_json: bool) -> None:
+    """Sum up tokens and cost of the runs that have ended; of PROJECT, or of all."""
+    found = _ask(place, None if project is None else place.project(project), by, since).json
+    if as_json:
+        print_json(found)
+    elif as_csv:
+        click.echo(_csv(found), nl=False)
+    elif found["rows"]:
+        click.echo("\n".join(usage_report(found, screen_width())))
+    else:
+        click.echo("No run has ended yet." if since is None else "No run has ended since then.")
+
+
+def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answer:
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.usage(by, since, project))
+
+    return either(place, lambda client: client.get("/v1/usage", project=project, by=by, since=since), without)
+
+
+def usage_report(found: dict[str, Any], width: int | None = None) -> list[str]:
+    """Return the lines for an answer of `GET /v1/usage`, on a screen of so many columns (None: any)."""
+    by, rows = found["by"], found["rows"]
+    labels = _labels(by)
+    beside = _BESIDE.get(by, ())
+    lines = [[*(_cell(row[label]) for label in labels), *_numbers(row), *_compared(row)] for row in rows]
+    total = ["all", *("" for _ in labels[1:]), *_numbers(found["total"]), *("" for _ in beside)]
+    head = (*("PROJECT" if label == "name" else label.upper() for label in labels), *_USAGE_HEAD, *beside)
+    return [*fitting(head, [*lines, total], _USAGE_SPARE, width), *_remarks(found)]
+
+
+def _labels(by: str) -> tuple[str, ...]:
+    return {"story": ("name", "story"), "project": ("name",)}.get(by, (by,))
+
+
+def _cell(value: str | None) -> str:
+    return "–" if value is None else shorten(value, 40)
+
+
+def _numbers(row: dict[str, Any]) -> list[str]:
+    return [str(row["runs"]), *(f"{row[name]:,}" for name in _TOKENS), *used(row)]
+
+
+def _compared(row: dict[str, Any]) -> list[str]:
+    """Return what was new to the model, beside what is expected of it, marked where it is more."""
+    if "reference" not in row:
+        return []
+    new, reference = row["new_tokens"], row["reference"]
+    expected = "–" if reference is None else f"{reference[0]:,}–{reference[1]:,}"
+    return [
+        "–" if new is None else f"{new:,}",
+        expected,
+        click.style("above", fg="yellow") if row["above"] else "",
+    ]
+
+
+def _remarks(found: dict[str, Any]) -> list[str]:
+    total = found["total"]
+    unmeasured = total["runs"] - total["measured"]
+    remarks = []
+    if unmeasured:
+        remarks.append(f"{unmeasured} of {counted(total['runs'], 'run')} did not tell what they used.")
+    if total["unpriced"]:
+        of = f"{total['unpriced']} of {counted(total['runs'], 'run')}"
+        remarks.append(f"The cost of {of} is not known: see `prices` in the settings.")
+    return remarks
+
+
+def _csv(found: dict[str, Any]) -> str:
+    rows = [{name: value for name, value in row.items() if name != "reference"} for row in found["rows"]]
+    for row, whole in zip(rows, found["rows"], strict=True):
+        if "reference" in whole:
+            low, high = whole["reference"] or (None, None)
+            row |= {"reference_low": low, "reference_high": high}
+    written = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(written, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    return written.getvalue()
+
+
+def _harmless(value: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula: names come from projects."""
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if text[:1] in {"=", "+", "-", "@"} else text

@@ -1,24 +1,26 @@
-"""`handoffd slots`: how many may run at once, who does, and what the others wait for."""
+"""Why something does not run now: `handoffd slots`, accounts at their `limits`, and the `schedule`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 import click
 
-from handoffd.cli.asking import json_option, print_json
-from handoffd.cli.wording import no_daemon, plain, shorten, table
+from handoffd.api.client import Json
+from handoffd.cli.asking import json_option, print_json, project_argument
+from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import account as person
 from handoffd.entrance.requests import either
 
+# --- slots ---------------------------------------------------------------------------------------------
 _LIMITS = ("SLOTS", "LIMIT", "IN USE", "WAITING", "RUNNING")
 _WAITING = ("NEXT", "TRACK", "PRIORITY", "SINCE", "WHY")
 _WIDTH = 60
 _SHOWN = 20
 """So many of those that wait are shown; `--json` has more of them."""
-
-Json = dict[str, Any]
 
 
 @click.command()
@@ -36,10 +38,10 @@ def slots(place: Place, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
     else:
-        click.echo("\n".join(report(answer.json)))
+        click.echo("\n".join(slots_report(answer.json)))
 
 
-def report(answer: Json) -> list[str]:
+def slots_report(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/slots`."""
     lines = table(_LIMITS, [_limit(one) for one in answer["limits"]])
     if answer["closed"]:
@@ -82,3 +84,144 @@ def _span(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+# --- limits --------------------------------------------------------------------------------------------
+_LIMITS_HEAD = ("ACCOUNT", "WHAT", "SINCE", "NEXT TRY", "WAITING", "WHY")
+_WHY_WIDTH = 60
+_KINDS = {"limit": "usage limit", "overload": "overloaded", "refusal": "refused"}
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def limits(context: click.Context, as_json: bool) -> None:
+    """List the accounts that answered with a usage limit, and when they are asked again."""
+    if context.invoked_subcommand is not None:
+        return
+    place = context.find_object(Place)
+    assert place is not None
+
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.limits())
+
+    answer = either(place, lambda client: client.get("/v1/limits"), without)
+    if as_json:
+        print_json(answer.json)
+        return
+    found = answer.json["limits"]
+    click.echo("\n".join(limits_report(answer.json)) if found else "No account is limited.")
+
+
+@limits.command()
+@click.argument("account")
+@json_option
+@click.pass_obj
+def lift(place: Place, account: str, as_json: bool) -> None:
+    """Ask ACCOUNT again now: it was paid for, or its limit was lifted elsewhere."""
+    by = person()
+
+    def without() -> dict[str, Any]:
+        from handoffd.entrance import offline
+
+        return offline.lift_limit(place.settings(), account, by)
+
+    body = {"account": account, "by": by}
+    answer = either(place, lambda client: client.post("/v1/limits/lift", body), without)
+    if as_json:
+        print_json(answer.json)
+        return
+    click.echo(f"{plain(account)} is asked again with the next attempt that wants it")
+    for problem in answer.json["problems"]:
+        click.echo(f"but a restart of the daemon waits for it again: {plain(problem)}", err=True)
+
+
+def limits_report(answer: dict[str, Any]) -> list[str]:
+    """Return the lines for an answer of `GET /v1/limits`."""
+    return table(_LIMITS_HEAD, [_limits_row(view, answer["at"]) for view in answer["limits"]])
+
+
+def _limits_row(view: dict[str, Any], at: str) -> list[str]:
+    return [
+        plain(view["account"]),
+        _KINDS.get(view["kind"], plain(view["kind"])),
+        moment(view["since"]),
+        _next_try(view, at),
+        str(view["waiting"]),
+        shorten(view["why"] or "–", _WHY_WIDTH),
+    ]
+
+
+def _next_try(view: dict[str, Any], at: str) -> str:
+    if view["tried_by"]:
+        return f"now, by {shorten(view['tried_by'], 40)}"
+    if datetime.fromisoformat(view["until"]) <= datetime.fromisoformat(at):
+        return "with the next attempt"
+    return moment(view["until"])
+
+
+# --- schedule ------------------------------------------------------------------------------------------
+
+_SCHEDULE_HEAD: Final = ("PROJECT", "SCHEDULE", "CRON", "NEXT", "STARTS", "LAST")
+_LAST_WIDTH: Final = 100
+
+
+@click.command()
+@project_argument
+@json_option
+@click.pass_obj
+def schedule(place: Place, project: str | None, as_json: bool) -> None:
+    """Show what the clock starts, in PROJECT or in all: when it is due next, and what became of it last."""
+    root = None if project is None else place.project(project)
+
+    def without() -> Json:
+        from handoffd.entrance import offline
+
+        return offline.look(place.settings(), lambda service: service.schedules(root))
+
+    answer = either(place, lambda client: client.get("/v1/schedules", project=root), without)
+    if as_json:
+        print_json(answer.json)
+    else:
+        click.echo("\n".join(schedule_report(answer.json)))
+
+
+def schedule_report(answer: Json) -> list[str]:
+    """Return the lines for an answer of `GET /v1/schedules`."""
+    found = answer["schedules"]
+    idle = [_idle(one) for one in answer["idle"]]
+    if not found and not idle:
+        return ["Nothing is started by the clock: see `schedule` in the settings (handoffd config show)."]
+    lines = table(_SCHEDULE_HEAD, [_schedule_row(one) for one in found]) if found else []
+    lines += ["", *idle] if lines and idle else idle
+    return lines if answer["daemon"] else [*lines, "", no_daemon()]
+
+
+def _schedule_row(one: Json) -> list[str]:
+    waits = f" (waits: {one['waits_for']})" if one["waits_for"] else ""
+    return [
+        shorten(one["name"], 40),
+        plain(one["schedule"]),
+        plain(f"{one['cron']} {one['timezone']}"),
+        shorten((moment(one["next_at"]) if one["next_at"] else "never") + waits, _LAST_WIDTH),
+        plain(one["story"] or "–"),
+        shorten(_last(one), _LAST_WIDTH),
+    ]
+
+
+def _idle(one: Json) -> str:
+    return plain(
+        f"{one['schedule']} concerns no project: none is called or lies at {', '.join(one['projects'])}"
+        " (handoffd projects)"
+    )
+
+
+def _last(one: Json) -> str:
+    """Return what became of it last: `started REVIEW-7, due …`."""
+    if one["last_outcome"] is None:
+        return "–"
+    story = f" {one['last_story']}" if one["last_story"] else ""
+    why = f": {one['last_why']}" if one["last_why"] else ""
+    return f"{one['last_outcome']}{story}, due {moment(one['last_due'])}{why}"

@@ -22,7 +22,7 @@ def main() -> None:
         sys.exit(answer_hook(config or None, os.environ))
     if words[:1] == ["status"]:
         from handoffd.api.unix_socket import NoAnswerError
-        from handoffd.cli.glance import glance, show, tell
+        from handoffd.cli.status_report import glance, show, tell
 
         try:
             text = glance(words[1:], config or None, os.environ)

@@ -1,18 +1,149 @@
-"""`handoffd status`: the one screen that tells the truth.
+"""`handoffd status`: the one screen that tells the truth; with --watch, again whenever it changes.
 
 The common case (a daemon runs, nobody watches) imports nothing but click and the client.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
 import click
 
-from handoffd.cli.asking import json_option, print_json, project_argument
-from handoffd.cli.status_report import report
+from handoffd.api.client import Json
+from handoffd.cli.asking import insisted, json_option, print_json, project_argument
+from handoffd.cli.status_report import condition_of, parts, report
+from handoffd.cli.wording import moment
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
+from handoffd.errors import HandoffdError, NotFound
+
+# --- what fits on a terminal ---------------------------------------------------------------------------
+# A terminal cuts what is below its last line, and with many projects that is nearly all. So what a person
+# has to act on comes first, then what runs, then what waits; of the rest there is a count, and warnings are
+# always there.
+
+_ACT, _RUNS, _WAITS, _RESTS = range(4)
+_MOST_FOOT = 3
+"""The part of a screen, one in so many, that may be taken by what concerns no project alone."""
 
 
+def fitted(status: Json, *, whole: bool, height: int) -> list[str]:
+    """Return at most `height` lines for an answer of `GET /v1/status`: all, or those that matter most."""
+    head, blocks, foot = parts(status, whole=whole)
+    if len(head) + sum(map(len, blocks)) + len(foot) <= height:
+        return [*head, *(line for block in blocks for line in block), *foot]
+    foot = _cut(foot, max(height // _MOST_FOOT, 1))
+    room = height - len(head) - len(foot) - 1
+    told = [(project, track) for project in status["projects"] for track in project["tracks"] or [None]]
+    order = sorted(range(len(told)), key=lambda number: _rank(*told[number]))
+    lines: list[str] = []
+    for place, number in enumerate(order):
+        if len(lines) + len(blocks[number]) > room and place > 0:
+            rest = [told[hidden] for hidden in order[place:]]
+            return [*head, *lines, _rest(rest, daemon=status["daemon"]), *foot]
+        lines += _cut(blocks[number], max(room, 1))
+    return [*head, *lines, *foot][:height]
+
+
+def _cut(lines: Sequence[str], most: int) -> list[str]:
+    return list(lines) if len(lines) <= most else [*lines[: most - 1], "…"]
+
+
+def _rank(project: Json, track: Json | None) -> int:
+    """Return how soon somebody should see a track."""
+    if project["condition"] != "ok" or project["warnings"] or track is None:
+        return _ACT
+    if track["dispatch"] is not None:
+        return _RUNS
+    if track["story"] is None or track["step"] == "done":
+        return _RESTS
+    return _ACT if track["next_command"] else _WAITS
+
+
+def _rest(hidden: Sequence[tuple[Json, Json | None]], *, daemon: bool) -> str:
+    counts = Counter(condition_of(project, track, daemon=daemon) for project, track in hidden)
+    each = ", ".join(f"{count:,} {condition}" for condition, count in counts.most_common())
+    return f"… and {len(hidden):,} more: {each} (handoffd status)"
+
+
+# --- again and again -----------------------------------------------------------------------------------
+EVERY_S = 1.0
+_RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
+"""Keys that change by themselves; alone they are no news."""
+
+
+def follow(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
+    """Show what `ask` returns, again and again; without a screen, each change. Ends by Ctrl-C only."""
+    if as_json:
+        for status in changes(_statuses(partial(insisted, ask))):
+            click.echo(json.dumps(status, ensure_ascii=False))
+        return
+    if not sys.stdout.isatty():
+        for status in changes(_statuses(partial(insisted, ask))):
+            click.echo("\n".join([*report(status, whole=whole), ""]))
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, screen=False) as live:
+        for status in _statuses(patiently(ask)):
+            lines = fitted(status, whole=whole, height=live.console.size.height)
+            shown = Text.from_ansi("\n".join(lines), no_wrap=not whole, overflow="ellipsis")
+            live.update(shown, refresh=True)
+
+
+def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
+    """Return an asker that tells of a question without an answer below the latest answer, if there is one."""
+    latest: Answer | None = None
+
+    def asked() -> Answer:
+        nonlocal latest
+        try:
+            latest = insisted(ask) if latest is None else ask()
+        except NotFound:
+            raise
+        except HandoffdError as error:
+            if latest is None:
+                raise
+            warning = (
+                f"{error.message}; this is how it was {moment(latest.json['at'])}, and it is asked again"
+            )
+            return replace(latest, json={**latest.json, "warnings": [warning]})
+        return latest
+
+    return asked
+
+
+def changes(statuses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each status that says something new."""
+    before: object = None
+    for status in statuses:
+        now = _news(status)
+        if now != before:
+            yield status
+        before = now
+
+
+def _statuses(ask: Callable[[], Answer]) -> Iterator[dict[str, Any]]:
+    while True:
+        yield ask().json
+        time.sleep(EVERY_S)
+
+
+def _news(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _news(item) for key, item in value.items() if key not in _RESTLESS}
+    return [_news(item) for item in value] if isinstance(value, list) else value
+
+
+# --- the command ---------------------------------------------------------------------------------------
 @click.command()
 @project_argument
 @click.option("--watch", "-w", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
@@ -25,9 +156,7 @@ def status(place: Place, project: str | None, watch: bool, as_json: bool) -> Non
     """
     named = None if project is None else place.project(project)
     if watch:
-        from handoffd.cli.watching import watch as keep_watching
-
-        keep_watching(lambda: ask_status(place, named), whole=named is not None, as_json=as_json)
+        follow(lambda: ask_status(place, named), whole=named is not None, as_json=as_json)
         return
     answer = ask_status(place, named)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.supervision import queued_view
 
-from handoffd.cli.backlog_report import report
+from handoffd.cli.backlog import report
 from handoffd.cli.wording import no_daemon
 
 AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC).isoformat()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.daemon import running
 
-from handoffd.cli.completion import SHELLS
+from handoffd.cli.asking import SHELLS
 from handoffd.protocol.state import Reason
 
 

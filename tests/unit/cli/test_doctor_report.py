@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from handoffd.cli.doctor_report import report
+from handoffd.cli.doctor import report
 from handoffd.doctor.finding import fault, fine, warning
 
 

@@ -18,7 +18,7 @@ from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import KEY, NOW, record, track
 
 from handoffd.api.http.limits import Limits
-from handoffd.cli.events import explained, line
+from handoffd.cli.log import explained, line
 from handoffd.cli.wording import moment
 from handoffd.protocol.state import Status
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.commands import environment, program
 
-from handoffd.cli.gc import report, weight
+from handoffd.cli.journal import report, weight
 
 
 def _answer(**more: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.support.controlled import Controlled
 from tests.support.supervision import project_view, track_view
 
 from handoffd.api.unix_socket import NoAnswerError, Silent
-from handoffd.cli.glance import glance, tell
+from handoffd.cli.status_report import glance, tell
 from handoffd.cli.wording import unstyled
 from handoffd.files.locks import acquire, daemon_lock_path
 

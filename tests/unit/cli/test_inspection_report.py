@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from handoffd.cli.inspection_report import checked, detected, listed, prompted, queried
+from handoffd.cli.inspecting import checked, detected, listed, prompted, queried
 
 FILES = (
     "has_state",

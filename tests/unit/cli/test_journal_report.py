@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handoffd.api.verification import Finding, Report
-from handoffd.cli.journal_report import backed_up, restored, verified
+from handoffd.cli.journal import backed_up, restored, verified
 from handoffd.engine.replay import Difference
 from handoffd.journal.backup import Copy
 from handoffd.supervise.restoring import Omitted, Restoration

@@ -13,7 +13,7 @@ from tests.support.children import ending
 from tests.support.commands import environment
 from tests.support.eventually import eventually_sync
 
-from handoffd.cli.mcp import REQUIREMENT
+from handoffd.cli.hooks import REQUIREMENT
 
 REPOSITORY = Path(__file__).parents[3]
 _WITHOUT = "import sys; sys.modules['mcp_types'] = None; from handoffd.cli.main import main; main(['mcp'])"

@@ -10,7 +10,7 @@ from tests.support.controlled import Controlled
 from tests.support.notices import NOTICE
 from tests.unit.journal.making import KEY, NOW
 
-from handoffd.cli.notices import report
+from handoffd.cli.notices import notices_report
 from handoffd.cli.wording import moment
 from handoffd.clock import rfc3339
 from handoffd.journal.records import Outgoing
@@ -52,7 +52,9 @@ def test_what_waits_says_when_it_is_told_again() -> None:
         "project": "/srv/shop", "name": "shop", "story": None, "since": rfc3339(NOW), "again_at": again,
         "text": "a \x1b[31mreview",
     }  # fmt: skip
-    head, row, *rest = report({"waiting": [one], "more_waiting": 7, "held": [], "sinks": []}, whole=False)
+    head, row, *rest = notices_report(
+        {"waiting": [one], "more_waiting": 7, "held": [], "sinks": []}, whole=False
+    )
 
     assert ["PROJECT", "STORY", "WAITS SINCE", "TOLD AGAIN", "WHAT"] == [
         word.strip() for word in head.split("  ") if word
@@ -76,8 +78,8 @@ def test_only_a_terminal_gets_shortened_texts() -> None:
     }
     answer = {"waiting": [one], "more_waiting": 0, "held": [], "sinks": []}
 
-    assert report(answer, whole=False)[1].endswith("…")
-    assert report(answer, whole=True)[1].endswith(text.rstrip())
+    assert notices_report(answer, whole=False)[1].endswith("…")
+    assert notices_report(answer, whole=True)[1].endswith(text.rstrip())
 
 
 def test_a_project_may_be_named(control: Controlled, handoffd: Commands, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.cli.peek import report
+from handoffd.cli.inspecting import report
 
 
 def test_the_next_turn_with_its_prompt(control: Controlled, handoffd: Commands) -> None:

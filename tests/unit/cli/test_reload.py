@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
 from handoffd.api.service import renewed_json
-from handoffd.cli.reload import report
+from handoffd.cli.daemon import report
 from handoffd.engine.views import Renewed, SettingsView
 from handoffd.errors import Problem
 

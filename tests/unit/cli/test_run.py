@@ -16,7 +16,7 @@ from tests.support.commands import environment, program
 from tests.support.eventually import eventually_sync
 
 from handoffd.api.client import Client
-from handoffd.cli.run import told
+from handoffd.cli.daemon import told
 from handoffd.errors import Locked, NoDaemon
 
 

@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.journal.making import dispatch, record, track
 
-from handoffd.cli.runs import report
+from handoffd.cli.runs import runs_report
 from handoffd.cli.wording import moment, unstyled
 from handoffd.engine.events import Advanced
 from handoffd.protocol.state import Status
@@ -75,9 +75,9 @@ def test_a_small_screen_gets_what_fits_and_is_told_of_the_rest() -> None:
         "usage": None, "run": "20260131T221509.123-4711",
     }  # fmt: skip
 
-    *lines, last = report([run], 80)
+    *lines, last = runs_report([run], 80)
 
     assert all(len(unstyled(line)) <= 80 for line in [*lines, last])
     assert "20260131T221509.123-4711" in lines[1]
     assert last.startswith("Not on this screen: DECIDED, ")
-    assert 2 == len(report([run]))
+    assert 2 == len(runs_report([run]))

@@ -10,8 +10,8 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.support.supervision import project_view
 
-from handoffd.cli import scan
-from handoffd.cli.scan import Scanned, report
+from handoffd.cli import projects
+from handoffd.cli.projects import Scanned, report
 
 STATE = '{"project": "shop", "story": "US-001", "step": "impl", "status": "running"}'
 
@@ -65,7 +65,7 @@ def test_all_of_them_are_added_at_once(
     control: Controlled, handoffd: Commands, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By as few requests as that takes; those that are supervised are left as they are."""
-    monkeypatch.setattr(scan, "_AT_ONCE", 2)
+    monkeypatch.setattr(projects, "_AT_ONCE", 2)
 
     said = handoffd("scan", str(work), "--depth", "3", "--add")
     again = handoffd("scan", str(work), "--depth", "3", "--add", "--json").json
@@ -134,7 +134,7 @@ def test_a_long_walk_is_told_of_on_a_terminal(tmp_path: Path, capsys: pytest.Cap
     for number in range(500):  # with the folder itself, one more than is told of at once
         (tmp_path / str(number)).mkdir()
 
-    scan.look(str(tmp_path), 1, told=True)
+    projects.look(str(tmp_path), 1, told=True)
 
     told = capsys.readouterr().err
     assert "500 folders, 0 projects" in told

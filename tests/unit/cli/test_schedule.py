@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.cli.schedule import report
+from handoffd.cli.slots import schedule_report
 from handoffd.cli.wording import moment, no_daemon
 
 AT = datetime(2026, 1, 31, 3, tzinfo=UTC).isoformat()
@@ -27,7 +27,7 @@ def view(**changes: Any) -> dict[str, Any]:
 
 def test_each_schedule_has_its_line() -> None:
     """When it is due next, what it starts, and what became of it last."""
-    head, fresh, done, late = report(
+    head, fresh, done, late = schedule_report(
         {
             "at": AT, "daemon": True, "idle": [],
             "schedules": [
@@ -45,15 +45,15 @@ def test_each_schedule_has_its_line() -> None:
 
 def test_without_a_daemon_nothing_is_started() -> None:
     """And that is said."""
-    assert no_daemon() == report({"at": AT, "daemon": False, "schedules": [view()], "idle": []})[-1]
+    assert no_daemon() == schedule_report({"at": AT, "daemon": False, "schedules": [view()], "idle": []})[-1]
 
 
 def test_a_schedule_that_concerns_no_project_is_told() -> None:
     """A slip in a name would keep it from ever starting anything, and nobody would know."""
     idle = [{"schedule": "tidy", "projects": ["shpo", "/srv/*"]}]
     line = "tidy concerns no project: none is called or lies at shpo, /srv/* (handoffd projects)"
-    assert [line] == report({"at": AT, "daemon": True, "schedules": [], "idle": idle})
-    assert ["", line] == report({"at": AT, "daemon": True, "schedules": [view()], "idle": idle})[-2:]
+    assert [line] == schedule_report({"at": AT, "daemon": True, "schedules": [], "idle": idle})
+    assert ["", line] == schedule_report({"at": AT, "daemon": True, "schedules": [view()], "idle": idle})[-2:]
 
 
 def test_without_schedules_it_says_where_they_would_be(control: Controlled, handoffd: Commands) -> None:

@@ -8,7 +8,7 @@ import click
 from pydantic import TypeAdapter
 from tests.support.supervision import project_view, track_view
 
-from handoffd.cli.screen import fitted
+from handoffd.cli.status import fitted
 from handoffd.engine.views import ProjectView
 
 _VIEW = TypeAdapter(ProjectView)

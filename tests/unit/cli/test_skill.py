@@ -13,7 +13,7 @@ from tests.support.commands import Commands
 from handoffd.api.verbs import VERBS
 from handoffd.cli.log import last_lines
 from handoffd.cli.main import cli
-from handoffd.cli.skill_folder import shipped
+from handoffd.cli.skill import shipped
 from handoffd.cli.verbs import sorted_out
 from handoffd.mcp.server import offers
 from handoffd.protocol import yamltext

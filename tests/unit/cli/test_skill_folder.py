@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.skill_folder import NOTE, Place, place_of, remove, shipped, standing, write
+from handoffd.cli.skill import NOTE, Place, place_of, remove, shipped, standing, write
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of
 

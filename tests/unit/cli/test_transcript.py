@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handoffd.cli.transcript import MOST_CHARS, Kind, Line, Transcript, read_line
+from handoffd.cli.log import MOST_CHARS, Kind, Line, Transcript, read_line
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
 

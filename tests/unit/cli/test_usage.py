@@ -9,7 +9,7 @@ from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 from tests.unit.journal.making import NOW, dispatch, record, track
 
-from handoffd.cli.usage import report
+from handoffd.cli.runs import usage_report
 from handoffd.cli.wording import unstyled
 from handoffd.engine.events import ExecutorExited, Exit
 from handoffd.engine.usage import Usage
@@ -96,9 +96,9 @@ def test_a_small_screen_gets_the_sums(control: Controlled, handoffd: Commands) -
     ran(control, "d1", Usage(input_tokens=1_234_567, output_tokens=7_654_321, cache_read_tokens=987_654_321))
     found = handoffd("usage", "--json").json
 
-    lines = report(found, 80)
+    lines = usage_report(found, 80)
 
     assert all(len(unstyled(line)) <= 80 for line in lines), lines
     assert "TOKENS" in lines[0]
     assert any(line.startswith("Not on this screen: ") for line in lines)
-    assert "CACHE WRITE" in report(found)[0]
+    assert "CACHE WRITE" in usage_report(found)[0]

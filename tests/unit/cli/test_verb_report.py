@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter
 
-from handoffd.cli.verb_report import report
+from handoffd.cli.verbs import report
 from handoffd.cli.wording import UNMEASURED
 from handoffd.engine import decision
 from handoffd.engine.views import AppliedKind

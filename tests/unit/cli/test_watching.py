@@ -20,7 +20,7 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.api.http.limits import Limits
-from handoffd.cli.watching import changes, patiently, watch
+from handoffd.cli.status import changes, follow, patiently
 from handoffd.entrance.requests import Answer
 from handoffd.errors import HandoffdError, NotFound
 
@@ -49,7 +49,7 @@ def test_what_changes_is_shown_where_there_is_no_screen(capsys: pytest.CaptureFi
         return Answer({"daemon": True, "projects": []}, daemon=True)
 
     with pytest.raises(KeyboardInterrupt):
-        watch(ask, whole=False, as_json=False)
+        follow(ask, whole=False, as_json=False)
 
     assert ["", ""] == [seen[0], seen[2]]
     assert "No project is supervised" in seen[1]

@@ -1,0 +1,254 @@
+"""The daemon itself: `handoffd run`, `stop`, `reload`, `token` of its loopback port, `metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import os
+import select
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import click
+
+from handoffd.api.client import Client
+from handoffd.cli.asking import json_option, print_json
+from handoffd.cli.wording import plain, start_command
+from handoffd.engine.usage import counted
+from handoffd.entrance.place import Place
+from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, Refused, with_remedy
+
+
+# --- run ---------------------------------------------------------------------------------------
+@click.command()
+@click.option("--config", metavar="FILE", help="The settings file to read.")
+@click.option("--state-dir", metavar="FOLDER", help="Where the journal and the runs are kept.")
+@click.option("--runtime-dir", metavar="FOLDER", help="Where the sockets are.")
+@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="How log lines look.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged at all."
+)
+@click.pass_obj
+def run(place: Place, /, config: str | None, **flags: str | None) -> None:
+    """Be the daemon until a signal or `handoffd stop` ends it.
+
+    Executors are no children of it: they go on when it ends, and are adopted by the next one. Exit
+    code 78 means that the settings cannot be used.
+    """
+    faulthandler.enable()  # a service manager whose watchdog is not fed sends SIGABRT: then the log says why
+    gc.disable()  # all that is made at first stays; `Daemon` turns it on once it is there
+    try:
+        code = _serve(Place(config=config or place.config, environ=place.environ), flags)
+    finally:
+        gc.enable()
+    sys.exit(code)
+
+
+def _serve(place: Place, flags: dict[str, str | None]) -> int:
+    given, loaded = _loaded(place, flags)
+    settings = loaded.settings
+    import anyio
+
+    from handoffd.app.daemon import serve
+    from handoffd.app.logs import configure_logging
+
+    configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
+    _reap_without_threads()
+    try:
+        return anyio.run(partial(serve, settings, given, loaded.file))
+    except BaseExceptionGroup as group:
+        raise told(group) from group
+
+
+def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
+    """Return what the settings are read by, and what was read. Raises ConfigurationError."""
+    from handoffd.settings.loading import Given
+    from handoffd.supervise.mentioned import misfits
+
+    dotted = {name.replace("log_", "log."): value for name, value in flags.items()}
+    given = Given(flags={"config": place.config, **dotted}, environ=place.environ)
+    try:
+        loaded = given.load(misfits)
+    except InvalidFile as invalid:
+        hint = with_remedy(invalid).hint
+        raise ConfigurationError(invalid.message, hint=hint, code=invalid.code) from invalid
+    return given, loaded
+
+
+def told(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what ended the daemon: what a person can act on rather than the group it came in."""
+    matching = group.subgroup(HandoffdError)
+    found: BaseException = matching if matching is not None else group
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found
+
+
+def _reap_without_threads() -> None:
+    """Wait for children by pidfd: before 3.12, asyncio would start a thread for each."""
+    if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
+
+
+# --- stop --------------------------------------------------------------------------------------
+STOP_S = 20.0
+EXECUTORS_LIMIT_S = 90.0
+"""Executors are ended by their ladders, which give each rung some seconds."""
+_TELL_EVERY_S = 2.0
+
+
+@click.command()
+@click.option("--executors", is_flag=True, help="End the executors first; their attempts are repeated.")
+@json_option
+@click.pass_obj
+def stop(place: Place, executors: bool, as_json: bool) -> None:
+    """End the daemon. Executors go on, and the next daemon adopts them."""
+    client = place.client()
+    # Before asking: afterwards the number may belong to somebody else.
+    daemon = os.pidfd_open(client.daemon_pid())
+    try:
+        answer = client.post("/v1/stop", {"executors": executors})
+        limit_s = EXECUTORS_LIMIT_S if executors else STOP_S
+        gone = _wait(daemon, client, limit_s, tell=not as_json)
+    finally:
+        os.close(daemon)
+    if not gone:
+        raise HandoffdError(
+            f"the daemon still winds down after {limit_s:.0f} s",
+            hint="handoffd status",
+            code="STILL_STOPPING",
+        )
+    if as_json:
+        print_json({**answer, "type": "stopped"})
+    else:
+        rest = "its executors were ended, too" if executors else "executors that run go on"
+        click.echo(f"The daemon has stopped; {rest}.\n  next: {start_command()}")
+
+
+def _wait(daemon: int, client: Client, limit_s: float, *, tell: bool) -> bool:
+    """Return whether the process ended within the limit, saying now and then what it is busy with."""
+    ended = select.poll()
+    ended.register(daemon, select.POLLIN)
+    give_up_at = time.monotonic() + limit_s
+    while time.monotonic() < give_up_at:
+        if ended.poll(_TELL_EVERY_S * 1000):
+            return True
+        if tell:
+            click.echo(f"waiting: {_running(client)}", err=True)
+    return False
+
+
+def _running(client: Client) -> str:
+    with suppress(HandoffdError):
+        projects = client.get("/v1/status")["projects"]
+        count = sum(track["pid"] is not None for project in projects for track in project["tracks"])
+        return (
+            counted(count, "executor still runs", "executors still run") if count else "the daemon winds down"
+        )
+    return "the daemon winds down"
+
+
+# --- reload ------------------------------------------------------------------------------------
+RELOAD_S = 120.0
+"""Longer than the longest look: folders of the settings, and every project."""
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def reload(place: Place, as_json: bool) -> None:
+    """Have the daemon read its settings, look for projects, and read their files, now.
+
+    The daemon does all of it by itself, too; this says what came of it. Exit code 1: the settings were
+    refused, and the last good ones are in force.
+    """
+    answer = place.client(RELOAD_S).post("/v1/reload", {})
+    taken = answer["settings"]["taken"]
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo("\n".join(report(answer)), err=not taken)
+    if not taken:
+        click.get_current_context().exit(1)
+
+
+def report(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines for an answer of `POST /v1/reload`."""
+    settings = answer["settings"]
+    if settings["taken"]:
+        yield _taken(settings)
+    else:
+        yield "The settings cannot be used; the last good ones are in force:"
+    yield from (f"  {plain(problem, lines=True)}" for problem in answer["problems"])
+    if settings["restart"]:
+        yield f"After a restart of the daemon: {plain(', '.join(settings['restart']))}"
+    for count, what in ((answer["brought"], "found"), (answer["let_go"], "let go")):
+        if count:
+            yield f"{count} project{'s' * (count > 1)} {what}"
+    told = {*answer["problems"]}
+    others = [one for one in answer["warnings"] if not any(problem in one for problem in told)]
+    yield from (f"warning: {plain(one)}" for one in others if "after a restart" not in one)
+    if not settings["taken"]:
+        yield "  next: handoffd config check"
+
+
+def _taken(settings: dict[str, Any]) -> str:
+    if not settings["changed"]:
+        return "The settings are as they were."
+    return f"In force: {plain(', '.join(settings['changed']))}"
+
+
+# --- token -------------------------------------------------------------------------------------
+@click.command()
+@click.option("--rotate", is_flag=True, help="Make a new one; the old one opens nothing from now on.")
+@json_option
+@click.pass_obj
+def token(place: Place, rotate: bool, as_json: bool) -> None:
+    """Print the token that opens the loopback port; it is made when it is first asked for.
+
+    Whoever has it can do over TCP what you can, but for the verbs that are for people (control.tcp.gates).
+    """
+    from handoffd.api.http.auth import ensured, rotated
+
+    settings = place.settings()
+    if settings.control.tcp is not None and settings.control.tcp.token is not None:
+        raise Refused("the settings give the token (control.tcp.token)", hint="handoffd config show")
+    path = settings.control_token
+    text = rotated(path) if rotate else ensured(path)
+    if as_json:
+        print_json({"token": text, "file": str(path)})
+    else:
+        click.echo(text)
+
+
+# --- metrics -----------------------------------------------------------------------------------
+@click.command()
+@click.option(
+    "--dashboard", is_flag=True, help="Print a dashboard for Grafana instead, to be imported there."
+)
+@click.option(
+    "--alerts", is_flag=True, help="Print rules for Prometheus instead: what a person should be paged for."
+)
+@click.pass_obj
+def metrics(place: Place, dashboard: bool, alerts: bool) -> None:
+    """Print the daemon's series in the text format of Prometheus.
+
+    Prometheus itself asks the loopback port (`control.tcp`), or a file that a timer writes for node_exporter.
+    """
+    if dashboard or alerts:
+        from handoffd.settings.paths import shared
+
+        name = "dashboard.json" if dashboard else "alerts.yaml"
+        click.echo(shared("config", "prometheus", name).read_text(encoding="utf-8"), nl=False)
+        return
+    with place.client().stream("/metrics") as stream:
+        for piece in stream.pieces():
+            click.echo(piece, nl=False)

@@ -1,0 +1,404 @@
+"""What `handoffd service install` and `uninstall` are going to do, before anything is done.
+
+A plan is files and commands. Every file that is written carries our mark, and only such files are replaced
+or removed. The daemon's unit is fitted to this machine: systemd is asked, by a unit of no consequence,
+which of the lines that harden the daemon it can do here; the others stay in the file as comments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+from handoffd.cli.service import unit_files
+from handoffd.cli.service.scope import Scope
+from handoffd.doctor.unit import refusal, status_name
+from handoffd.errors import NotFound, Refused
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installing:
+    """Files with whether each must be written, then commands. `fitted`: how the daemon's unit is hardened."""
+
+    files: tuple[tuple[unit_files.UnitFile, bool], ...]
+    commands: tuple[Command, ...]
+    fitted: Fitted
+    cautions: tuple[str, ...]
+
+    @property
+    def changed(self) -> list[unit_files.UnitFile]:
+        """The files that must be written."""
+        return [file for file, changed in self.files if changed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uninstalling:
+    """Commands, then files to remove, then commands. `kept` is what somebody else wrote.
+
+    `last` are commands that may fail: systemd refuses to forget a failure where there was none.
+    """
+
+    before: tuple[Command, ...]
+    removed: tuple[Path, ...]
+    after: tuple[Command, ...]
+    last: tuple[Command, ...]
+    kept: tuple[Path, ...]
+
+
+def installing(
+    scope: Scope, *, path: str | None, plain: Sequence[str], encrypted: Sequence[str], start: bool
+) -> Installing:
+    """Return how the service comes to be. Raises Refused and NotFound."""
+    installation = scope.machine.installation or unit_files.this_installation(sys.argv[0])
+    unit_files.require_permanent(installation)
+    credentials = drop_in(scope, plain, encrypted)
+    launcher, daemon = _units(scope, installation, path)
+    hardened = fitted(scope, daemon.text)
+    wanted = [launcher, replace(daemon, text=hardened.text), *([credentials] if credentials else [])]
+    files = tuple((file, differs(file)) for file in wanted)
+    return Installing(
+        files=files,
+        commands=_start_commands(scope, files) if start else (),
+        fitted=hardened,
+        cautions=(
+            *unit_files.cautions(installation),
+            *readable_by_others(credentials),
+            *_about_sockets(scope),
+        ),
+    )
+
+
+def _about_sockets(scope: Scope) -> list[str]:
+    stray = scope.stray_sockets
+    if stray is None:
+        return []
+    return [
+        f"runtime_dir in the settings is {stray}, where no launcher listens (its unit has {scope.runtime}):"
+        " agents would end with the daemon; take it out"
+    ]
+
+
+def _units(
+    scope: Scope, installation: unit_files.Installation, path: str | None
+) -> tuple[unit_files.UnitFile, ...]:
+    environment = scope.machine.environment
+    if scope.account is None:
+        search = unit_files.search_path(path or environment.get("PATH", os.defpath), installation.program)
+        known = {**environment, "PATH": search}
+        return unit_files.user_units(scope.folder, installation, known)
+    account = unit_files.find_account(scope.account)
+    unit_files.require_usable_by(account, installation)
+    search = unit_files.search_path(path or unit_files.account_path(account), installation.program)
+    return unit_files.system_units(scope.folder, installation, account, search)
+
+
+def _start_commands(scope: Scope, files: Sequence[tuple[unit_files.UnitFile, bool]]) -> tuple[Command, ...]:
+    """Return what makes systemd take up the files; a unit whose files are unchanged is not restarted.
+
+    The reload is always there: an earlier try may have written the files and got no further.
+    """
+    argv = scope.systemctl.argv
+    changed = list(dict.fromkeys(file.name for file, differs in files if differs))
+    restart = [argv("try-restart", *changed)] if changed else []
+    return (argv("daemon-reload"), *restart, argv("enable", "--now", *scope.names))
+
+
+def activation(scope: Scope) -> str:
+    """Return what to type to have units started that were only written."""
+    argv = scope.systemctl.argv
+    return f"{' '.join(argv('daemon-reload'))} && {' '.join(argv('enable', '--now', *scope.names))}"
+
+
+def uninstalling(scope: Scope) -> Uninstalling:
+    """Return how the service ceases to be: the daemon first, then its launcher."""
+    units = [scope.folder / name for name in reversed(scope.names)]
+    drop_in = path_of(scope)
+    found = [path for path in (*units, drop_in) if path.exists()]
+    ours = tuple(path for path in found if is_ours(path))
+    argv = scope.systemctl.argv
+    stopped = [path.name for path in ours if path != drop_in] if scope.machine.systemd.is_dir() else []
+    return Uninstalling(
+        before=tuple(argv("disable", "--now", name) for name in stopped),
+        removed=ours,
+        after=(argv("daemon-reload"),) if stopped else (),
+        last=(argv("reset-failed", *stopped),) if stopped else (),  # else it is listed: not-found failed
+        kept=tuple(path for path in dict.fromkeys((*found, *_drop_ins(units))) if path not in ours),
+    )
+
+
+def _drop_ins(units: Sequence[Path]) -> list[Path]:
+    """Return what changes units, whoever wrote it."""
+    folders = (unit.with_name(f"{unit.name}.d") for unit in units)
+    return [path for folder in folders for path in sorted(folder.glob("*.conf"))]
+
+
+# --- files on the disk --------------------------------------------------------------------------------
+def differs(file: unit_files.UnitFile) -> bool:
+    """Return whether `file` must be written; Refused when somebody else's file is in its place."""
+    if not file.path.exists() and not file.path.is_symlink():
+        return True
+    if not is_ours(file.path):
+        raise Refused(
+            f"{file.path} was not written by handoffd and is left alone",
+            hint=f"mv {quote(str(file.path))} {quote(str(file.path))}.before  # then install again",
+        )
+    return file.path.read_text(encoding="utf-8") != file.text
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether a file carries our mark."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return unit_files.MARK == file.readline(200).rstrip("\n")
+
+
+def write(scope: Scope, files: Iterable[unit_files.UnitFile]) -> None:
+    """Put files into their places, each whole; Refused where that is not allowed."""
+    try:
+        for file in files:
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = file.path.with_name(f".{file.path.name}.new")
+            temporary.write_text(file.text, encoding="utf-8")
+            temporary.chmod(0o644)
+            temporary.replace(file.path)
+    except OSError as error:
+        hint = _as_root(scope, "install")
+        raise Refused(f"{scope.folder} cannot be written: {error.strerror}", hint=hint) from error
+
+
+def remove(scope: Scope, paths: Iterable[Path]) -> None:
+    """Remove files, and the folders that are empty without them; Refused where that is not allowed."""
+    try:
+        for path in paths:
+            path.unlink(missing_ok=True)
+            if path.parent != scope.folder:
+                _remove_empty(path.parent)
+    except OSError as error:
+        hint = _as_root(scope, "uninstall")
+        raise Refused(f"{scope.folder} cannot be changed: {error.strerror}", hint=hint) from error
+    if scope.account is None:  # ~/.config/systemd/user, which `install` may have made
+        for folder in (scope.folder, *scope.folder.parents[:2]):
+            _remove_empty(folder)
+
+
+def remove_sockets(scope: Scope) -> None:
+    """Remove the sockets at which nobody listens, and their folder with the last of them.
+
+    An account's is in one of all accounts, which goes with the last of those.
+    """
+    folder = scope.runtime
+    for name in ("control.sock", "launcher.sock"):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+            with socket.socket(socket.AF_UNIX, kind) as caller, suppress(OSError):
+                try:
+                    caller.connect(str(folder / name))
+                except ConnectionRefusedError:
+                    (folder / name).unlink()
+    _remove_empty(folder)
+    if scope.account is not None:
+        _remove_empty(folder.parent)
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # there is something else in it
+
+
+def _as_root(scope: Scope, verb: str) -> str:
+    """Return the verb for whoever may write there; a folder of one's own is looked at first."""
+    if scope.account is None:
+        return f"ls -ld {quote(str(scope.folder))}"
+    return f"sudo {scope.command(verb)}"
+
+
+# --- what systemd can do here -------------------------------------------------------------------------
+# A unit that asks for what systemd cannot do here does not start at all, and systemd starts it again and
+# again. In containers and under some kernels that is so for a line or two; in a person's own systemd, most
+# of them need a user namespace. So the kernel's settings are read, and where a manager runs it is given a
+# unit that does nothing and asks for the same lines. Where that fails, the lines are tried in halves.
+_SWITCHES = (
+    ("kernel/unprivileged_userns_clone", "0"),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ("user/max_user_namespaces", "0"),
+)
+"""Files below /proc/sys, and the value with which an account may make no user namespace."""
+
+_HARDENING = re.compile(r"^# What hardens it.*?^\[Install\]", re.MULTILINE | re.DOTALL)
+_NAMESPACED = re.compile(r"^# Only with a user namespace:.*?^# End of [^\n]*\n", re.MULTILINE | re.DOTALL)
+_NAMESPACE = "PrivateUsers=yes"
+
+_NOT_SPAWNED = range(200, 256)
+"""Exit codes by which systemd says that it could not do what a unit asks for (systemd.exec(5)).
+
+Also 255, of a program that was killed: `true` does nothing that it could be killed for.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """The text of a unit that systemd can start here, and what was left out for that.
+
+    `obstacle`: why it does without a user namespace, and without all that needs one; `left_out`: single
+    lines, with the exit code by which systemd refused them.
+    """
+
+    text: str
+    obstacle: str | None
+    left_out: Mapping[str, int]
+
+
+def fitted(scope: Scope, text: str) -> Fitted:
+    """Return the daemon's unit `text` without what systemd cannot do for `scope`."""
+    obstacle = kernel_obstacle(scope.machine.kernel) if scope.account is None else None
+    if obstacle is not None:
+        text = without_namespaces(text)
+    lines = hardening_lines(text)
+    # If a unit without any of them fails as well, they are not the cause.
+    if _refusal(scope, lines) is None or _refusal(scope, ()) is not None:
+        return Fitted(text=text, obstacle=obstacle, left_out={})
+    first = [line for line in lines if line == _NAMESPACE]  # others can only be had with it
+    if first and (code := _refusal(scope, first)) is not None:
+        obstacle = f"your systemd could not make one (exit status {status_name(code)})"
+        text = without_namespaces(text)
+        first, lines = [], hardening_lines(text)
+    left_out = _refused(scope, first, [line for line in lines if line not in first])
+    for line, code in left_out.items():
+        comment = f"# systemd cannot do this here ({refusal(code)}): {line}"
+        text = text.replace(f"\n{line}\n", f"\n{comment}\n")
+    return Fitted(text=text, obstacle=obstacle, left_out=left_out)
+
+
+def kernel_obstacle(settings: Path) -> str | None:
+    """Return which of the kernel's `settings` (/proc/sys) forbids user namespaces, as sysctl writes it."""
+    for name, value in _SWITCHES:
+        try:
+            found = (settings / name).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if found == value:
+            return f"{name.replace('/', '.')}={value}"
+    return None
+
+
+def hardening_lines(text: str) -> list[str]:
+    """Return the lines that harden the unit `text`, in its order; those of a launcher's unit are none."""
+    found = _HARDENING.search(text)
+    lines = found.group().splitlines()[:-1] if found else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def without_namespaces(text: str) -> str:
+    """Return the unit `text` without what a person's systemd can only do in a user namespace."""
+    return _NAMESPACED.sub("", text)
+
+
+def _refused(scope: Scope, sure: Sequence[str], lines: Sequence[str]) -> dict[str, int]:
+    """Return which of `lines` cannot be had beside those that are `sure`, each with systemd's exit code."""
+    code = _refusal(scope, [*sure, *lines]) if lines else None
+    if code is None:
+        return {}
+    if len(lines) == 1:
+        return {lines[0]: code}
+    half = len(lines) // 2
+    refused = _refused(scope, sure, lines[:half])
+    kept = [line for line in lines[:half] if line not in refused]
+    return refused | _refused(scope, [*sure, *kept], lines[half:])
+
+
+def _refusal(scope: Scope, lines: Sequence[str]) -> int | None:
+    """Return the exit code by which systemd refuses a unit with `lines`; None when it can be had.
+
+    Anything else, a manager that does not answer among it, is for the commands that follow to find.
+    """
+    if not scope.machine.systemd.is_dir():
+        return None
+    account = ["--user"] if scope.account is None else [f"--property=User={scope.account}"]
+    properties = [f"--property={line}" for line in lines]
+    how = ("--quiet", "--no-ask-password", "--wait", "--collect")
+    code = scope.commands.run(("systemd-run", *how, *account, *properties, "true")).code
+    return code if code in _NOT_SPAWNED else None
+
+
+# --- credentials --------------------------------------------------------------------------------------
+# A drop-in beside the unit has systemd hand secrets to the daemon: `LoadCredential=`, one line each. It is a
+# file of its own, so that installing again keeps what was given before. It says where a secret is, and never
+# holds one.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_LINE = re.compile(r"(LoadCredential(?:Encrypted)?)=([^:]+):(.*)")
+_PLAIN, _ENCRYPTED = "LoadCredential", "LoadCredentialEncrypted"
+
+Given = Mapping[str, tuple[str, str]]
+"""By name of the credential: the unit's key, and the file."""
+
+
+def path_of(scope: Scope) -> Path:
+    """Return where the drop-in of the daemon's unit is."""
+    return scope.folder / f"{scope.names[1]}.d" / "credentials.conf"
+
+
+def drop_in(scope: Scope, plain: Iterable[str], encrypted: Iterable[str]) -> unit_files.UnitFile | None:
+    """Return the drop-in with what is there and what is given now, None when there is nothing to it.
+
+    Each is NAME=FILE; NAME= takes one away. Raises Refused and NotFound.
+    """
+    path = path_of(scope)
+    given = dict(_there(path))
+    for key, texts in ((_PLAIN, plain), (_ENCRYPTED, encrypted)):
+        for text in texts:
+            name, file = _parsed(text)
+            given.pop(name, None)
+            if file is not None:
+                given[name] = (key, str(file))
+    if not given and not path.exists():
+        return None
+    return unit_files.UnitFile(name=scope.names[1], path=path, text=_text(given))
+
+
+def _there(path: Path) -> Given:
+    if not is_ours(path):
+        return {}
+    found = (_LINE.fullmatch(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {match[2]: (match[1], match[3].replace("%%", "%")) for match in found if match}
+
+
+def _parsed(text: str) -> tuple[str, Path | None]:
+    name, equals, file = text.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not file.isprintable() or file != file.strip():
+        raise Refused(f"{text[:80]!r} is not of the form NAME=FILE", hint="handoffd service install --help")
+    if not file:
+        return name, None
+    path = Path(file).expanduser().absolute()
+    if not path.is_file():
+        raise NotFound(f"the credential {name}: there is no file {path}", hint=f"ls -l {path.parent}")
+    return name, path
+
+
+def _text(given: Given) -> str:
+    lines = [unit_files.MARK, "[Service]"]
+    lines += [f"{key}={name}:{file.replace('%', '%%')}" for name, (key, file) in sorted(given.items())]
+    return "\n".join(lines) + "\n"
+
+
+def readable_by_others(file: unit_files.UnitFile | None) -> list[str]:
+    """Return a caution for each plain secret of a drop-in that other accounts can read."""
+    if file is None:
+        return []
+    found = (_LINE.fullmatch(line) for line in file.text.splitlines())
+    paths = [Path(match[3].replace("%%", "%")) for match in found if match and match[1] == _PLAIN]
+    return [
+        f"{path} can be read by other accounts: chmod 600 {path}"
+        for path in paths
+        if path.is_file() and path.stat().st_mode & 0o077
+    ]

@@ -1,0 +1,190 @@
+"""For whom a service is: the person who asks, or an account of this machine.
+
+All that differs between the two (the unit's names, the folders, which systemd is asked, whether lingering
+matters) is decided here, so that the verbs need not ask.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from handoffd.cli.service import unit_files
+from handoffd.doctor import systemctl
+from handoffd.doctor.service import Service, of_machine
+from handoffd.doctor.systemctl import Commands, Systemctl
+from handoffd.errors import InvalidFile, Refused
+
+if TYPE_CHECKING:
+    from handoffd.settings.loading import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the verbs take from the machine; `installation` None: the one that is running."""
+
+    environment: Mapping[str, str]
+    systemd: Path = Path("/run/systemd/system")
+    system_units: Path = Path("/etc/systemd/system")
+    system_state: Path = Path("/var/lib/handoffd")
+    system_settings: Path = Path("/etc/handoffd")
+    system_runtime: Path = Path("/run/handoffd")
+    kernel: Path = Path("/proc/sys")
+    installation: unit_files.Installation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """For whom: the person who asks (`account` None), or an account of this machine."""
+
+    account: str | None
+    machine: Machine
+
+    @property
+    def form(self) -> str:
+        """`user` or `system`."""
+        return "user" if self.account is None else "system"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The launcher's and the daemon's unit."""
+        instance = "" if self.account is None else f"@{self.account}"
+        return f"handoffd-launcher{instance}.service", f"handoffd{instance}.service"
+
+    @property
+    def service(self) -> Service:
+        """The daemon's unit, for what people type about it."""
+        return Service(unit=self.names[1].removesuffix(".service"), account=self.account)
+
+    @property
+    def folder(self) -> Path:
+        """Where the unit files belong."""
+        if self.account is not None:
+            return self.machine.system_units
+        return _home(self.machine.environment) / ".config/systemd/user"
+
+    @property
+    def state(self) -> Path:
+        """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
+        if self.account is not None:
+            return self.machine.system_state / self.account
+        from handoffd.settings.paths import default_state_dir
+
+        loaded, environment = self._loaded(), self._environment
+        if loaded is not None:
+            return loaded.settings.state_dir
+        named = environment.get("HANDOFFD_STATE_DIR")
+        return Path(named or default_state_dir(environment))
+
+    @property
+    def stray_sockets(self) -> Path | None:
+        """Where the person's settings have the sockets, if that is not where the launcher's unit listens."""
+        loaded = None if self.account is not None else self._loaded()
+        given = None if loaded is None else loaded.sources.get("runtime_dir")
+        if loaded is None or given is None or given.kind != "file":
+            return None
+        return loaded.settings.runtime_dir if loaded.settings.runtime_dir != self.runtime else None
+
+    def _loaded(self) -> Loaded | None:
+        """Return the person's settings; None when they cannot be used, which others tell of."""
+        from handoffd.settings.loading import load
+
+        try:
+            return load({}, self._environment)
+        except InvalidFile:
+            return None
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {"HOME": str(_home(self.machine.environment)), **self.machine.environment}
+
+    @property
+    def runtime(self) -> Path:
+        """Where systemd has made a folder for the sockets."""
+        if self.account is not None:
+            return self.machine.system_runtime / self.account
+        base = self.machine.environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+        return Path(base, "handoffd")
+
+    @property
+    def settings(self) -> tuple[Path, ...]:
+        """What is configured for this daemon alone."""
+        if self.account is not None:
+            return (self.machine.system_settings / f"{self.account}.env",)
+        base = self.machine.environment.get("XDG_CONFIG_HOME") or _home(self.machine.environment) / ".config"
+        return (Path(base, "handoffd"),)
+
+    @property
+    def commands(self) -> Commands:
+        """Programs, run with what `systemctl --user` needs to find the person's manager."""
+        environment = dict(self.machine.environment)
+        runtime = Path(f"/run/user/{os.getuid()}")
+        if self.account is None and "XDG_RUNTIME_DIR" not in environment and runtime.is_dir():
+            environment["XDG_RUNTIME_DIR"] = str(runtime)
+        return Commands(environment)
+
+    @property
+    def systemctl(self) -> Systemctl:
+        """The service manager that runs the units."""
+        return Systemctl(self.commands, user=self.account is None)
+
+    def command(self, verb: str) -> str:
+        """Return the `handoffd service` command line for `verb` in this scope."""
+        end = "" if self.account is None else f" --system --user {self.account}"
+        return f"handoffd service {verb}{end}"
+
+    def as_account(self, command: str) -> str:
+        """Return how a person types a command for the daemon of this scope."""
+        return command if self.account is None else self.service.ask(command)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit of it is written."""
+        return any((self.folder / name).exists() for name in self.names)
+
+    def require_own(self, verb: str) -> None:
+        """Refuse a person's scope without a unit where the machine has a service that was probably meant."""
+        if self.account is not None or self.has_units:
+            return
+        if (other := of_machine(self.machine.environment, self.machine.system_units)) is not None:
+            hint = f"sudo handoffd service {verb} --system --user {other.account}"
+            raise Refused(f"you have no service of your own; {other.unit} is the machine's", hint=hint)
+
+    def require_systemd(self, hint: str | None) -> None:
+        """Refuse where no systemd runs."""
+        if not self.machine.systemd.is_dir():
+            raise Refused(f"no systemd runs here ({self.machine.systemd} is missing)", hint=hint)
+
+
+def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
+    """Let the person's units run without a login, or say why that is not to be."""
+    name = _person(scope)
+    argv = ("loginctl", "enable-linger", name)
+    if dry_run:
+        return {"enabled": None, "command": list(argv)}
+    if lingers(scope):
+        return {"enabled": True, "command": None}
+    done = scope.commands.run(argv)
+    if done.code == 0:
+        return {"enabled": True, "command": list(argv)}
+    return {"enabled": False, "command": list(argv), "why": done.why, "hint": f"sudo {' '.join(argv)}"}
+
+
+def lingers(scope: Scope) -> bool | None:
+    """Return whether the person's units outlive the last logout; None: nobody can tell."""
+    return systemctl.lingers(scope.commands, _person(scope))
+
+
+def _person(scope: Scope) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return scope.machine.environment.get("USER", str(os.getuid()))
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()

@@ -1,0 +1,240 @@
+"""`handoffd rehearse`: a story on a copy of a project, with the rehearsal in place of an agent.
+
+People try their own rules, checks and notifications with it before they pay for a run. The project
+itself is not touched. What is wrong with it is said before anything is copied: afterwards the hints
+would lead to the copy.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from handoffd.api.init_project import SETTINGS, prepare_project
+from handoffd.cli.asking import json_option
+from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError, remedies
+from handoffd.files.rooted import read_project_file, write_project_file
+from handoffd.protocol.yamltext import MAX_BYTES
+
+if TYPE_CHECKING:
+    from handoffd.protocol.rules import RuleBook
+
+
+_MOST_BYTES = 1024 * 1024
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), default=".")
+@click.option("--story", default="US-001", show_default=True, help="The story's id.")
+@click.option(
+    "--script",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="JSON that tells the rehearsal how to misbehave (docs/operations.md).",
+)
+@click.option("--yes", is_flag=True, help="Approve at human steps instead of asking.")
+@json_option
+def rehearse(path: Path, story: str, script: Path | None, yes: bool, as_json: bool) -> None:
+    """Run a story on a copy of PATH without an agent: no token is spent."""
+    from handoffd.cli.story.player import play, progress, tell
+
+    _require(path, story, yes=yes)
+    source = path.resolve()
+    acts = None if script is None else _checked_script(script)
+    rules, settings = _rules_of(source), _settings()
+    with _new_folder() as base:
+        copy_project(source, base / source.name, acts)
+        skipped = skip_tests(base / source.name, story)
+        unmeasured = _unmeasured(base / source.name, rules)
+    project = str(base / source.name)
+    progress.print(f"Rehearsing [bold]{story}[/] in a copy: {project}\n")
+    if skipped is not None:
+        progress.print(f"The story's tests are skipped: {skipped}\n", soft_wrap=True, markup=False)
+    approved_by = "--yes was given" if yes else None
+    played = play(project, story, base=base, settings=settings, approved_by=approved_by, by="rehearse")
+    tell(replace(played, unmeasured=unmeasured, skipped=skipped), as_json=as_json)
+    if not as_json:
+        click.echo(f"\nThe copy: {project}\nThe daemon's log: {played.log}")
+
+
+def _require(path: Path, story: str, *, yes: bool) -> None:
+    """Refuse what cannot be rehearsed before anything is copied. Raises HandoffdError."""
+    from handoffd.cli.story.reviewer import can_ask
+    from handoffd.protocol.story import check_story_id
+
+    check_story_id(story, hint=f"handoffd rehearse {quote(str(path))} --story US-001")
+    if not yes and not can_ask():
+        raise HandoffdError(
+            "human steps ask a person, and there is no terminal",
+            hint=f"handoffd rehearse {quote(str(path))} --yes",
+        )
+    if not path.is_dir():
+        raise NotFound(f"{path} is no folder", hint=f"ls {quote(str(path.absolute().parent))}")
+
+
+def _checked_script(file: Path) -> str:
+    """Return the text of a script that the rehearsal will understand. Raises InvalidFile."""
+    from handoffd.rehearsal.script import BadScript, parse
+
+    name = str(file.absolute())
+    with remedies("/"):
+        try:
+            with file.open("rb") as opened:  # once: it may be a pipe
+                text = opened.read(_MOST_BYTES).decode("utf-8", "replace")
+            parse(text, name)
+        except OSError as error:
+            raise InvalidFile((Problem(file=name, message=f"cannot be read ({error.strerror})"),)) from error
+        except BadScript as bad:
+            problem = Problem(
+                file=bad.file, line=bad.line, key=bad.key, message=bad.message, allowed=bad.allowed
+            )
+            raise InvalidFile((problem,)) from None
+    return text
+
+
+def _rules_of(source: Path) -> RuleBook:
+    """Return the project's step table.
+
+    Raises InvalidFile for that, or for settings that are wrong, and StoreError for what cannot be read.
+    """
+    from handoffd.inspection.own_files import table_of
+
+    try:
+        with remedies(str(source)):
+            return table_of(str(source))
+    except StoreError as error:
+        look = f"ls -la {quote(str(source / '.ai'))}"
+        raise StoreError(error.message, code=error.code, hint=look) from error
+
+
+@contextmanager
+def _new_folder() -> Iterator[Path]:
+    """Lend a folder that stays, unless what is done in it first fails."""
+    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
+    try:
+        yield base
+    except BaseException:
+        shutil.rmtree(base, ignore_errors=True)
+        raise
+
+
+def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
+    """Return the steps whose tests would be run, if there were a command for that."""
+    from handoffd.inspection.own_files import settings_of
+
+    if settings_of(str(project)).test.command is not None:
+        return frozenset()
+    return frozenset(name for name, rule in rules.steps.items() if rule.tests is not None)
+
+
+def _settings() -> dict[str, Any]:
+    """Return the person's own settings, as far as they matter here: who is told, in which language."""
+    from handoffd.settings.loading import load
+
+    with remedies("/"):
+        settings = load().settings
+    wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
+    free = {"min_free_memory_mb": 0}  # a rehearsal takes next to none
+    return {**wanted, "executor": "rehearsal", "schedule": {"poll_s": 1}, "scheduling": free}
+
+
+# --- the copy -----------------------------------------------------------------------------------------
+# As the project is, without its story in flight. Nothing in it may lead back: links are copied as links, and
+# the copy's own files are written like those of any project, which refuses to follow one.
+SCRIPT = ".ai/rehearsal.json"
+
+_LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "CHECKLIST.md")
+"""Of `.ai`: what belongs to the story in flight, which the rehearsal does not take up."""
+
+
+def copy_project(source: Path, target: Path, script: str | None) -> None:
+    """Make a copy of a project that rehearses: initialised, and with the rehearsal as its executor.
+
+    `script` is the text that tells the rehearsal how to misbehave. The project's settings must be
+    valid. Raises HandoffdError; what was copied until then stays.
+    """
+    try:
+        shutil.copytree(source, target, symlinks=True, ignore=_left_out_of(source, target))
+    except OSError as error:  # shutil's own error is one, too
+        file, why = _first_failure(error, source)
+        raise HandoffdError(
+            f"{source} cannot be copied: {file}: {why}", code="NOT_COPIED", hint=f"ls -ld {quote(file)}"
+        ) from error
+    prepare_project(str(target))  # it detects the tests only while there are no settings
+    _choose_rehearsal(target)
+    if script is not None:
+        write_project_file(target, SCRIPT, script)
+
+
+def skip_tests(copy: Path, story: str) -> str | None:
+    """Have the tests of a copy not measured where the rehearsal writes none; return why, in words.
+
+    Measured all the same, no step that is to add failing tests would ever pass.
+    """
+    from handoffd.rehearsal.assignment import Assignment
+    from handoffd.rehearsal.coding import plan_for
+    from handoffd.rehearsal.workspace import Workspace
+
+    why = plan_for(Workspace(str(copy)), Assignment("scaffold", story, 1, None, ""))
+    if not isinstance(why, str) or not _changed(copy, lambda document: document.pop("test", None)):
+        return None
+    return why
+
+
+def _left_out_of(source: Path, target: Path) -> Any:
+    """Return what `copytree` asks: the story in flight, special files, and the copy itself."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        special = {name for name in names if not _is_ordinary(os.path.join(folder, name))}
+        in_flight = set(names) & set(_LEFT_OUT) if Path(folder) == source / ".ai" else set()
+        return special | in_flight | {name for name in names if Path(folder, name) == target.parent}
+
+    return left_out
+
+
+def _is_ordinary(path: str) -> bool:
+    """Tell files, folders and links from pipes and devices; `copytree` complains of what cannot be seen."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _first_failure(error: OSError, source: Path) -> tuple[str, str]:
+    """Return the file that could not be copied, and why; `copytree` goes on and collects them."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        file, _, why = error.args[0][0]
+        return str(file), str(why)
+    return str(error.filename or source), error.strerror or str(error)
+
+
+def _choose_rehearsal(project: Path) -> None:
+    """Set `executor: rehearsal` in a project's settings, leaving everything else as it is."""
+    _changed(project, lambda document: document.update(executor="rehearsal"))
+
+
+def _changed(project: Path, change: Callable[[Any], Any]) -> Any:
+    """Have `change` work on a project's settings as they are written; return what it returns."""
+    from ruamel.yaml import YAML
+
+    seen = read_project_file(project, SETTINGS, MAX_BYTES)
+    yaml = YAML(typ="rt")
+    document: Any = yaml.load(seen.content.decode("utf-8-sig")) if seen is not None else None
+    if document is None:
+        document = {}
+    result = change(document)
+    output = io.StringIO()
+    yaml.dump(document, output)
+    write_project_file(project, SETTINGS, output.getvalue())
+    return result

@@ -1,0 +1,133 @@
+"""The copy that a rehearsal works on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from handoffd.cli.story.rehearse import copy_project, skip_tests
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.rehearsal.sample import create
+from handoffd.settings.loading import load_project
+from handoffd.settings.model import ProjectSettings
+
+
+def settings_of(project: Path) -> ProjectSettings:
+    """Return the settings that lie in a project."""
+    return load_project((project / ".ai/handoffd.yaml").read_text(), "handoffd.yaml")
+
+
+def test_no_story_in_flight_is_taken_up_and_the_settings_stay(tmp_path: Path) -> None:
+    """What belongs to a run is left out; everything else of the settings stays, comments too."""
+    project = create(tmp_path / "shop")
+    (project / ".ai/handoffd.yaml").write_text("# ours\nexecutor: claude\nlanguage: zh-TW\n")
+    (project / ".ai/STATE.json").write_text("{}")
+    (project / ".ai/runs").mkdir()
+    copy = tmp_path / "copy"
+
+    copy_project(project, copy, '{"impl": "crash"}')
+
+    assert not (copy / ".ai/STATE.json").exists()
+    assert not (copy / ".ai/runs").exists()
+    assert "# ours\nexecutor: rehearsal\nlanguage: zh-TW\n" == (copy / ".ai/handoffd.yaml").read_text()
+    assert '{"impl": "crash"}' == (copy / ".ai/rehearsal.json").read_text()
+
+
+def test_a_project_that_was_never_initialised_is_measured_all_the_same(tmp_path: Path) -> None:
+    """The copy is initialised first, so its tests are found; the project has no settings after it, either."""
+    project = create(tmp_path / "shop", settings=False)
+
+    copy_project(project, tmp_path / "copy", None)
+
+    found = settings_of(tmp_path / "copy")
+    assert ("rehearsal", "junit") == (found.executor, found.test.report)
+    assert "pytest" in (found.test.command or ())
+    assert not (project / ".ai").exists()
+
+
+def test_tests_that_the_rehearsal_cannot_add_to_are_not_measured(tmp_path: Path) -> None:
+    """Else no step that is to add failing ones would pass; everything else of the settings stays."""
+    for name, text in {
+        "java": "test: {command: [mvn, test]}\nlanguage: zh-TW\n",
+        "notes": "language: en\n",
+        "shop": "test: {command: [python3, -m, pytest]}\n",
+    }.items():
+        (tmp_path / name / ".ai").mkdir(parents=True)
+        (tmp_path / name / ".ai/handoffd.yaml").write_text(text)
+        copy_project(tmp_path / name, tmp_path / f"copy of {name}", None)
+
+    why = {name: skip_tests(tmp_path / f"copy of {name}", "US-001") for name in ("java", "notes", "shop")}
+
+    assert why["java"] is not None
+    assert "this project's are run with mvn" in why["java"]
+    assert (None, None) == (why["notes"], why["shop"])
+    assert (None, "zh-TW") == (
+        settings_of(tmp_path / "copy of java").test.command, settings_of(tmp_path / "copy of java").language
+    )  # fmt: skip
+    assert settings_of(tmp_path / "copy of shop").test.command
+
+
+def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
+    """Reading one would wait for ever; links are copied as links."""
+    project = create(tmp_path / "shop")
+    os.mkfifo(project / "pipe")
+    os.mkfifo(project / "docs/pipe")
+    (project / "link").symlink_to("nowhere")
+
+    copy_project(project, tmp_path / "copy", None)
+
+    assert not (tmp_path / "copy/pipe").exists()
+    assert not (tmp_path / "copy/docs/pipe").exists()
+    assert (tmp_path / "copy/link").is_symlink()
+
+
+def test_a_copy_inside_of_what_is_copied_is_not_copied_itself(tmp_path: Path) -> None:
+    """`rehearse /tmp` would never end."""
+    (tmp_path / "file").touch()
+    (tmp_path / "base").mkdir()
+
+    copy_project(tmp_path, tmp_path / "base/copy", None)
+
+    assert (tmp_path / "base/copy/file").exists()
+    assert not (tmp_path / "base/copy/base").exists()
+
+
+def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+    """With a look at it as the next command. Here the copy's paths are longer than a path may be."""
+    project = tmp_path / "shop"
+    folder = project
+    while len(str(folder)) < 3500:
+        folder /= "d" * 200
+    folder.mkdir(parents=True)
+    (folder / "file").touch()
+
+    with pytest.raises(HandoffdError) as caught:
+        copy_project(project, tmp_path / ("c" * 255) / ("c" * 255) / ("c" * 255), None)
+
+    assert "NOT_COPIED" == caught.value.code
+    assert caught.value.message.startswith(f"{project} cannot be copied: {project}/ddd")
+    assert (caught.value.hint or "").startswith(f"ls -ld {project}/ddd")
+
+
+def test_a_copy_that_cannot_begin_is_told_too(tmp_path: Path) -> None:
+    """An error of the system, before any single file."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(HandoffdError) as caught:
+        copy_project(create(tmp_path / "shop"), tmp_path / "file/copy", None)
+
+    assert "Not a directory" in caught.value.message
+
+
+def test_a_link_that_leads_back_is_not_written_through(tmp_path: Path) -> None:
+    """The copy of a link is a link: writing settings would change the project itself."""
+    project = create(tmp_path / "shop", settings=False)
+    (tmp_path / "elsewhere").mkdir()
+    (project / ".ai").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StoreError):
+        copy_project(project, tmp_path / "copy", None)
+
+    assert [] == list((tmp_path / "elsewhere").iterdir())
