@@ -29,6 +29,7 @@ from tests.benchmarks.measures import summary
 from tests.benchmarks.rows import Row, ratio
 
 from handoffd.app.logs import configure_logging
+from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
@@ -48,7 +49,6 @@ from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
-from handoffd.supervise.postbox import Postbox
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.committed_state import Standing
 from handoffd.track.reach import follow as follow_threads

@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from handoffd.app import daemon, parts
+from handoffd.app import daemon, wiring
 from handoffd.cli.daemon import _reap_without_threads
 from handoffd.clock import SystemClock
 from handoffd.metrics.counters import Counted
@@ -91,7 +91,7 @@ class Observed(daemon.Daemon):
 async def _serve(settings: Settings) -> int:
     daemon._allow_files()
     counted = Counted(SystemClock())
-    async with parts.parts(settings, daemon.LOCK_S) as services:
+    async with wiring.parts(settings, daemon.LOCK_S) as services:
         return await Observed(settings, replace(services, recorder=counted), counted).run()
 
 

@@ -22,7 +22,7 @@ MODULES = sorted(
     [
         *(PACKAGE / "cli").glob("*.py"),
         *(PACKAGE / "api").rglob("*.py"),
-        PACKAGE / "supervise" / "naming.py",
+        PACKAGE / "fleet" / "membership.py",
         PACKAGE / "project" / "status.py",
     ]
 )
@@ -52,6 +52,9 @@ def hints(module: Path) -> Iterator[tuple[str, ast.expr]]:
             if isinstance(node, ast.keyword) and node.arg == "hint":
                 value = node.value
                 known = names.get(value.id, value) if isinstance(value, ast.Name) else value
+                for part in ast.walk(known):
+                    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name):
+                        part.value = names.get(part.value.id, part.value)
                 yield f"{module.name}:{node.value.lineno}", known
 
 
@@ -80,6 +83,8 @@ def _part(node: ast.expr) -> str:
             return "python3"
         case ast.Call(func=ast.Name(id="join")):
             return "env x"  # a whole command of another program
+        case ast.Call(func=ast.Name(id="command_for")):
+            return next(texts(node.value))
     return SAMPLE
 
 

@@ -19,12 +19,15 @@ from typing import Any
 import anyio
 from tests.support.runs import end_processes
 
+from handoffd.app.wiring import Postbox
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.runqueue import Bid
 from handoffd.capacity.slots import Slots
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
+from handoffd.fleet.loops import REST_AFTER_S
+from handoffd.fleet.roster import Roster
 from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier, terms_of
@@ -32,9 +35,6 @@ from handoffd.protocol.handoff import HandoffMark
 from handoffd.protocol.state import State, Status
 from handoffd.settings.model import CapSettings, ExecuteSettings, SchedulingSettings, Settings
 from handoffd.settings.notify import NotifySettings
-from handoffd.supervise.loops import REST_AFTER_S
-from handoffd.supervise.postbox import Postbox
-from handoffd.supervise.roster import Roster
 from handoffd.track.services import Services
 
 NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)

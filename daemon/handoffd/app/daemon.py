@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import resource
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -22,11 +23,17 @@ from handoffd.api.http.server import ControlServer
 from handoffd.api.peer import inside_executor
 from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
-from handoffd.app.memory import GIVE_BACK_EVERY_S, give_back, share_heaps
-from handoffd.app.parts import door_of, parts
+from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
+from handoffd.app.wiring import door_of, parts
 from handoffd.capacity.machine import Machine
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError
+from handoffd.fleet.enrolment import Enrolling
+from handoffd.fleet.gauges import gauges
+from handoffd.fleet.housekeeping import Housekeeping
+from handoffd.fleet.reloading import Reloading, Renewal
+from handoffd.fleet.roster import Roster
+from handoffd.fleet.timetable import LOOK_EVERY_S, Timetable
 from handoffd.inspection.own_files import warmed
 from handoffd.metrics.counters import Counted
 from handoffd.metrics.prometheus import exposition
@@ -34,16 +41,6 @@ from handoffd.schedule.poller import Scheduler, follow_lag
 from handoffd.settings.loading import Given
 from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
-from handoffd.supervise.enrolling import Enrolling
-from handoffd.supervise.gauges import gauges
-from handoffd.supervise.heartbeats import POLL, beats_of, stuck
-from handoffd.supervise.housekeeping import Housekeeping
-from handoffd.supervise.reloading import Reloading
-from handoffd.supervise.renewal import Renewal
-from handoffd.supervise.roster import Roster
-from handoffd.supervise.sdnotify import ServiceManager
-from handoffd.supervise.statusline import overview_of, status_line
-from handoffd.supervise.timetable import LOOK_EVERY_S, Timetable
 from handoffd.track.reach import Reach
 from handoffd.track.reach import follow as follow_threads
 from handoffd.track.services import Services
@@ -173,7 +170,7 @@ class Daemon:
             for name, work in self._lasting(server):
                 tasks.start_soon(work, name=name)
             await server.started.wait()
-            self._roster.heartbeats.beat(POLL)
+            self._roster.got_on()
             self._manager.ready(self._summary())
             socket, port = str(self._settings.control_socket), server.tcp_port
             log.info("ready", projects=self._roster.count, socket=socket, tcp_port=port)
@@ -259,9 +256,8 @@ class Daemon:
 
     def _stuck(self) -> str | None:
         services = self._services
-        beats = beats_of(
-            self._roster.heartbeats, services.journal.waiting_since, services.settings.schedule.poll_s
-        )
+        poll_s = services.settings.schedule.poll_s
+        beats = beats_of(services.journal.waiting_since, self._roster.polled, poll_s)
         return stuck(beats, services.clock.monotonic())
 
     async def _look_at_machine(self) -> None:
@@ -272,7 +268,7 @@ class Daemon:
 
     def _summary(self) -> str:
         overview = replace(
-            overview_of(self._services, self._roster, self._roster.count),
+            overview_of(self._services, self._roster.conditions(), self._roster.running),
             gates=self._gates, trouble=self._machine.trouble, settings=self._renewal.trouble,
         )  # fmt: skip
         return status_line(overview)
@@ -293,3 +289,35 @@ class Daemon:
             log.warning("a notice may be told twice: its sink was cut short", waited_s=FINISH_S)
         if not self._manager.present:
             await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended
+
+
+# --- the C library's heaps; with another one than glibc, or an old one, nothing happens -----------------
+GIVE_BACK_EVERY_S: Final = 60.0
+"""How often. A look at forty megabytes takes a few milliseconds, of which others wait for memory."""
+
+_LARGE_BYTES: Final = 128 * 1024
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+"""Of glibc's malloc.h."""
+
+
+def share_heaps() -> None:
+    """Have all threads use one heap, whose gaps anybody fills, and keep what is large out of it.
+
+    Large texts have pages of their own, which go back when they go. By itself glibc moves that limit up to
+    the largest it ever freed, so that one long list has all later ones tear holes into the heap.
+    """
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, 1)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def give_back() -> None:
+    """Return to the system what is free in the heaps, in whole pages. For a worker thread.
+
+    A daemon that lives for weeks makes and drops texts of all sizes. What is free between two that stay is
+    still the process's: it looks as if it grew, by some megabytes an hour.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

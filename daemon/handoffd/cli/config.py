@@ -30,7 +30,7 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
 
     What can be used and does not do what it seems to is a warning.
     """
-    from handoffd.supervise.mentioned import misfits
+    from handoffd.fleet.name_checks import misfits
 
     loaded = _load(place if given is None else Place(config=given, environ=place.environ), misfits)
     file = str(loaded.file) if loaded.file is not None else None

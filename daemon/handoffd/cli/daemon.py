@@ -68,8 +68,8 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
 
 def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
     """Return what the settings are read by, and what was read. Raises ConfigurationError."""
+    from handoffd.fleet.name_checks import misfits
     from handoffd.settings.loading import Given
-    from handoffd.supervise.mentioned import misfits
 
     dotted = {name.replace("log_", "log."): value for name, value in flags.items()}
     given = Given(flags={"config": place.config, **dotted}, environ=place.environ)

@@ -52,8 +52,8 @@ def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
 
 def _subject(place: Place) -> Subject:
     from handoffd.doctor.examination import Subject
+    from handoffd.fleet.name_checks import misfits
     from handoffd.settings.loading import Given
-    from handoffd.supervise.mentioned import misfits
 
     given = Given(flags={"config": place.config}, environ=place.environ)
     # With one that names nobody, much can be looked at.

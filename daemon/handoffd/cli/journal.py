@@ -21,8 +21,8 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
 from handoffd.entrance.requests import account as person
 from handoffd.errors import Locked, NotFound
+from handoffd.fleet.restore import Restoration
 from handoffd.journal.backup import Copy, Repaired
-from handoffd.supervise.restoring import Restoration
 
 if TYPE_CHECKING:
     from handoffd.engine.track import TrackKey
@@ -208,9 +208,9 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.api.verification import Verification
     from handoffd.clock import SystemClock
     from handoffd.files.locks import acquire, daemon_lock_path
+    from handoffd.fleet import restore
     from handoffd.journal.backup import repair as repair_journal
     from handoffd.journal.replay import Recordings
-    from handoffd.supervise import restoring
 
     settings = place.settings()
     try:
@@ -226,7 +226,7 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
         restored = max((int(one["after"]) for one in source.restored()), default=0)
         late = {key for key in done.made if made[key].seq <= restored}
         _quiet()
-        paused = anyio.run(restoring.catch_up, settings, late, account(), SystemClock()) if late else ()
+        paused = anyio.run(restore.catch_up, settings, late, account(), SystemClock()) if late else ()
     if as_json:
         told = {"made": _by_track(done.made), "left": _by_track(done.left), "paused": paused}
         print_json({"type": "repaired", **told})
@@ -275,12 +275,12 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
     import anyio
 
     from handoffd.clock import SystemClock
-    from handoffd.supervise import restoring
+    from handoffd.fleet import restore
 
     _quiet()
-    request = restoring.Request(file=file.absolute(), by=account(), end_executors=end_executors)
+    request = restore.Request(file=file.absolute(), by=account(), end_executors=end_executors)
     with _progress("copying") as tell:
-        done = anyio.run(restoring.restore, place.settings(), request, SystemClock(), tell)
+        done = anyio.run(restore.restore, place.settings(), request, SystemClock(), tell)
     if as_json:
         print_json({"type": "restored", **asdict(done)})
     else:

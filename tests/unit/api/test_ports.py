@@ -8,7 +8,7 @@ import pytest
 from tests.support.supervision import MemorySupervision
 
 from handoffd.api.ports import Supervision
-from handoffd.supervise.roster import Roster
+from handoffd.fleet.roster import Roster
 
 _ASKED = [name for name, _ in inspect.getmembers(Supervision, inspect.isfunction) if not name.startswith("_")]
 

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 from pathlib import Path
-from handoffd.app.memory import give_back, share_heaps
+from handoffd.app.daemon import give_back, share_heaps
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1])

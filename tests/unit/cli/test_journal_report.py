@@ -5,8 +5,8 @@ from __future__ import annotations
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.journal import backed_up, restored, verified
 from handoffd.engine.replay import Difference
+from handoffd.fleet.restore import Omitted, Restoration
 from handoffd.journal.backup import Copy
-from handoffd.supervise.restoring import Omitted, Restoration
 
 
 def test_a_verification_ends_with_what_it_comes_to() -> None:

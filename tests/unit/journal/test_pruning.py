@@ -19,11 +19,11 @@ from handoffd.api.verification import Report, Verification
 from handoffd.engine.events import Event
 from handoffd.engine.requests import Approved, Initialised, Noted
 from handoffd.engine.track import TrackKey
+from handoffd.fleet.housekeeping import standing_after
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import LeftOut
 from handoffd.journal.replay import Recordings
 from handoffd.journal.retention import Old
-from handoffd.supervise.compaction import standing_after
 
 LATER = timedelta(days=400)
 

@@ -17,7 +17,7 @@ from handoffd.engine.requests import (
     LevelChosen,
     Started,
 )
-from handoffd.supervise.roster import Roster
+from handoffd.fleet.roster import Roster
 
 ONE_STEP = "pipelines: {story: {first: bdd}}\nsteps: {bdd: {next_on_pass: done}}\n"
 """A pipeline of one step, so that a story is over at once."""

@@ -29,10 +29,10 @@ from handoffd.engine.ends import POLICIES, End
 from handoffd.engine.events import Advanced, DispatchFailed, Event
 from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Resumed, Skipped, Started
 from handoffd.engine.views import TrackView
+from handoffd.fleet.roster import Roster
 from handoffd.project.project import Project
 from handoffd.project.status import peek_of, view_of
 from handoffd.protocol.state import Status
-from handoffd.supervise.roster import Roster
 
 
 @asynccontextmanager

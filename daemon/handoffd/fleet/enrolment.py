@@ -1,0 +1,359 @@
+"""Keeps the supervised projects in step with what the settings mean: paths, patterns and workspaces.
+
+It looks when it begins, when it is asked to (a reload), and every `roster.scan_s`. Each entry is looked up
+by a thread of its own: a disk that hangs delays neither the daemon nor the other entries, and is asked no
+second time before it has answered.
+
+A project goes that was brought by the settings and is meant by them no more. A folder that is not there is
+still meant, and while the place is gone that an entry names, nothing goes that came by this entry: an
+unmounted disk is no edit of the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.commands import command_for
+from handoffd.engine.usage import counted
+from handoffd.errors import HandoffdError, StoreError
+from handoffd.fleet.membership import LetGo
+from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of
+from handoffd.track.reach import Reach
+from handoffd.track.services import Services
+
+log = structlog.get_logger(__name__)
+
+WALK_S = 60.0
+"""How long a walk below one folder is waited for; what it finds after that counts at the next look."""
+LEAVING_S = 1.0
+"""How often projects that are to leave are asked whether their last run has ended."""
+_NAMED = 3
+"""At most so many projects are named in one line."""
+
+
+class Members(Protocol):
+    """What is known of the projects, and how they come and go; `Membership` for one."""
+
+    brought_by: dict[str, str]
+    kept_out: set[str]
+
+    async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
+        """Supervise what was found, untrusted; return what is new."""
+
+    async def let_go(self, roots: frozenset[str]) -> LetGo:
+        """Supervise no longer what the settings have brought."""
+
+    def refused(self, root: str) -> str | None:
+        """Return why a folder that was found cannot be supervised; None: it can."""
+
+    def keep(self, roots: frozenset[str]) -> None:
+        """Cancel pending removals."""
+
+
+class Projects(Protocol):
+    """The roster, as far as it is asked here."""
+
+    @property
+    def membership(self) -> Members:
+        """Who came by the settings."""
+
+    def roots(self) -> frozenset[str]:
+        """Return the roots of all projects."""
+
+    async def enrol(self, root: str, entry: str) -> str | None:
+        """Supervise a project that is named outright; None: it is, or a person does not want it."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One entry of the settings between two looks."""
+
+    wanted: Wanted
+    place: Reach
+    walk: Reach
+    base: str | None = None
+    misplaced: tuple[str, ...] = ()
+    """Why it has no base, in words."""
+    notes: tuple[str, ...] = ()
+    """What the latest look below its base could not do; that of before stays until another one is over."""
+    offered: tuple[str, ...] = ()
+    """What was found and is only to be named."""
+    folders: int = 0
+    """How many the walk has seen that goes on."""
+    late: Discovered | None = None
+    """What a walk has found at whose end nobody waited for it any more."""
+
+
+class Enrolling:
+    """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
+
+    def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:
+        self._services = services
+        self._projects = projects
+        self._walk_s = walk_s
+        self._entries: dict[Wanted, _Entry] = {}
+        self._judged_by: tuple[Placed, ...] = ()
+        self._meant: set[str] = set()
+        """The roots of which it is known that those entries mean them."""
+        self._leaving: frozenset[str] = frozenset()
+        self._asked = anyio.Event()
+        self._looked = anyio.Event()
+        self._begun = self._done = 0
+        """Numbers of the latest look of `run` that began, and of the latest that is over."""
+        self._one_look = anyio.Lock()
+        self.brought = 0
+        """How many projects the settings have brought since the daemon began."""
+        self.gone = 0
+        """How many of them were let go."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not go as the settings would have it, in words."""
+        return tuple(note for entry in self._entries.values() for note in self._notes_of(entry))
+
+    def _notes_of(self, entry: _Entry) -> Iterator[str]:
+        yield from (*entry.misplaced, *entry.notes)
+        members = self._projects.membership
+        if entry.offered and (new := arrivals(entry.offered, self._projects.roots(), members.kept_out)):
+            waits = "waits" if len(new) == 1 else "wait"
+            yield f"workspaces: {_some(new)} {waits} to be added: `{entry.wanted.scan('--add')}`"
+
+    async def run(self) -> None:
+        """Look for new projects until cancelled."""
+        while True:
+            self._asked = anyio.Event()
+            self._begun += 1
+            await self._contained()
+            self._done = self._begun
+            self._looked.set()
+            self._looked = anyio.Event()
+            await self._rest()
+
+    async def look_now(self, within_s: float) -> bool:
+        """Have `run` look at once; return whether it was through within so long."""
+        wanted = self._begun + 1  # one that has begun may not have seen what there is to see now
+        self._asked.set()
+        with anyio.move_on_after(within_s):
+            while self._done < wanted:
+                await self._looked.wait()
+        return self._done >= wanted
+
+    async def named(self) -> None:
+        """See to what needs no walk: roots that are written out, and what is meant no more."""
+        async with self._one_look:
+            await self._place()
+            await self._depart()
+            known = self._projects.roots()
+            async with anyio.create_task_group() as tasks:  # one that does not answer delays no other one
+                for entry in self._entries.values():
+                    if entry.wanted.kind != "path":
+                        continue
+                    if entry.base in known:
+                        entry.notes = ()
+                    else:
+                        tasks.start_soon(self._enrol, entry)
+
+    async def _contained(self) -> None:
+        try:
+            await self.named()
+            async with self._one_look, anyio.create_task_group() as tasks:
+                for entry in self._entries.values():
+                    if entry.wanted.kind != "path" and entry.base is not None:
+                        tasks.start_soon(self._find, entry, entry.base)
+        except Exception:
+            log.exception("projects not looked for")
+
+    async def _rest(self) -> None:
+        """Wait until it is time for the next look; those that leave are looked after meanwhile."""
+        with anyio.move_on_after(self._services.settings.roster.scan_s):
+            while not self._asked.is_set():
+                with anyio.move_on_after(LEAVING_S if self._leaving else None):
+                    await self._asked.wait()
+                if self._leaving:
+                    await self._part(self._leaving)
+
+    # --- where the entries lie ---------------------------------------------------------------------
+    async def _place(self) -> None:
+        wanted = wanted_of(self._services.settings)
+        self._entries = {one: self._entries.get(one) or self._entry(one) for one in wanted}
+        async with anyio.create_task_group() as tasks:
+            for entry in self._entries.values():
+                if entry.wanted.kind == "path" and entry.wanted.text in self._projects.membership.brought_by:
+                    entry.base, entry.misplaced = entry.wanted.text, ()  # how it stands, its own look says
+                else:
+                    tasks.start_soon(self._look_up, entry)
+
+    def _entry(self, wanted: Wanted) -> _Entry:
+        base = wanted.base
+        asking = self._services.asking
+        return _Entry(wanted, Reach(base, asking), Reach(base, asking))
+
+    async def _look_up(self, entry: _Entry) -> None:
+        wanted = entry.wanted
+        try:
+            entry.base = await entry.place.asked(partial(resolved_base, wanted))
+        except HandoffdError as error:
+            entry.base, why = None, error.message
+        else:
+            why = f"{wanted.base} is no folder; it is looked for again"
+        entry.misplaced = () if entry.base is not None else (f"{wanted.section}: {why}",)
+        if entry.base is None:
+            entry.notes = entry.offered = ()
+
+    # --- those that go -----------------------------------------------------------------------------
+    async def _depart(self) -> None:
+        brought = self._projects.membership.brought_by
+        placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
+        if placed != self._judged_by:
+            self._judged_by, self._meant = placed, set()
+        # One that comes is looked at alone: ten thousand others are meant as they were.
+        new = {root: entry for root, entry in brought.items() if root not in self._meant}
+        leaving = await to_thread.run_sync(departures, new, placed) if new else frozenset()
+        self._meant.update(new.keys() - leaving)
+        self._projects.membership.keep(self._leaving - leaving)
+        self._leaving = leaving
+        if leaving:
+            await self._part(leaving)
+
+    async def _part(self, leaving: frozenset[str]) -> None:
+        try:
+            parted = await self._projects.membership.let_go(leaving)
+        except HandoffdError as error:
+            log.warning("projects not let go", count=len(leaving), error=error.message)
+            self._leaving = leaving
+            return
+        if parted.gone:
+            self.gone += len(parted.gone)
+            log.info("projects let go", count=len(parted.gone), projects=_some(sorted(parted.gone)))
+        self._leaving = parted.busy
+
+    # --- those that come ---------------------------------------------------------------------------
+    async def _enrol(self, entry: _Entry) -> None:
+        wanted, note = entry.wanted, None
+        if entry.base is None:
+            return
+        if entry.base in self._projects.membership.kept_out:
+            note = f"was removed by a person; to have it back: `{command_for(entry.base, 'add')}`"
+        else:
+            try:
+                root = await self._projects.enrol(entry.base, wanted.text)
+            except HandoffdError as error:  # one project's fault is not the daemon's
+                log.warning("project not added", project=wanted.text, error=error.message)
+                note = f"is not supervised: {error.message}"
+            else:
+                self._tell_of(() if root is None else (root,), wanted)
+        entry.notes = () if note is None else (f"projects: {wanted.text} {note}",)
+
+    async def _find(self, entry: _Entry, base: str) -> None:
+        try:
+            found = await self._walked(entry, base)
+            if found is None:
+                return
+            entry.offered = tuple(found.roots) if entry.wanted.ask else ()
+            brought = await self._bring(() if entry.wanted.ask else found.roots, entry.wanted)
+        except HandoffdError as error:
+            entry.notes = (f"{entry.wanted.section}: {error.message}",)
+            return
+        entry.notes = _noted(entry.wanted, found, self._projects.membership.refused)
+        self._tell_of(brought, entry.wanted)
+
+    async def _walked(self, entry: _Entry, base: str) -> Discovered | None:
+        """Return what lies below a base; None while a walk goes on that takes long, which is noted."""
+        found, entry.late = entry.late, None
+        if found is not None and found.base == base:
+            return found
+        try:
+            found = await entry.walk.asked(partial(_walk, entry, base, self._projects.roots()), self._walk_s)
+        except StoreError:  # the base was there a moment ago
+            so_far = f"{counted(entry.folders, 'folder')} so far"
+            entry.notes = (f"{entry.wanted.section}: {base} is still being looked through ({so_far})",)
+            return None
+        entry.late = None
+        return found
+
+    async def _bring(self, found: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+        members = self._projects.membership
+        new = arrivals(found, self._projects.roots(), members.kept_out)
+        return await members.bring(dict.fromkeys(new, wanted.text))
+
+    def _tell_of(self, brought: Sequence[str], wanted: Wanted) -> None:
+        if brought:
+            self.brought += len(brought)
+            log.info("projects found", count=len(brought), projects=_some(brought), entry=wanted.text)
+
+
+def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
+    """Return what a walk finds, and leave it for whoever comes when nobody waits for it any more."""
+
+    def progress(found: Discovered) -> None:
+        entry.folders = found.folders
+
+    entry.folders = 0
+    entry.late = found = discover(entry.wanted, base, known, progress)
+    return found
+
+
+def _noted(wanted: Wanted, found: Discovered, refused: Callable[[str], str | None]) -> tuple[str, ...]:
+    """Return what a walk could not see."""
+    notes = []
+    if found.unread:
+        notes.append(f"{wanted.section}: {_some(found.unread)} cannot be listed")
+    if found.stopped:
+        notes.append(
+            f"{wanted.section}: {wanted.text} holds more folders than are looked through; be narrower"
+        )
+    for root in found.roots:
+        if (why := refused(root)) is not None:
+            notes.append(
+                f"{wanted.section}: {root if root.isprintable() else ascii(root)} is not supervised: {why}"
+            )
+            break
+    return tuple(notes)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+# --- who comes and who goes ---------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An entry of the settings, and where its base lies at the moment; `base` None: nowhere, or silent."""
+
+    wanted: Wanted
+    base: str | None
+
+    @property
+    def bases(self) -> frozenset[str]:
+        """Where its base lies, as it is written and as it is."""
+        return frozenset((self.wanted.base, self.base or self.wanted.base))
+
+    def covers(self, root: str) -> bool:
+        """Return whether it means `root`: as it is written, or where its base leads to."""
+        return self.wanted.covers(root, self.bases)
+
+
+def departures(brought_by: Mapping[str, str], placed: Sequence[Placed]) -> frozenset[str]:
+    """Return the roots that the settings have brought and mean no more."""
+    lost = {entry.wanted.text for entry in placed if entry.base is None}
+    # Thousands may be written out: a root is looked up among them, and compared with the others only.
+    written = {base for entry in placed if entry.wanted.kind == "path" for base in entry.bases}
+    wide = [entry for entry in placed if entry.wanted.kind != "path"]
+    return frozenset(
+        root
+        for root, text in brought_by.items()
+        if text not in lost and root not in written and not any(entry.covers(root) for entry in wide)
+    )
+
+
+def arrivals(found: Iterable[str], known: Collection[str], kept_out: Collection[str]) -> tuple[str, ...]:
+    """Return the roots of `found` that are new, in their order, without those a person has removed."""
+    return tuple(root for root in found if root not in known and root not in kept_out)

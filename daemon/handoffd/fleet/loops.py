@@ -1,0 +1,466 @@
+"""The loops of all projects: each one's crash is its own, and it is made anew from the journal.
+
+What a project had in memory when it crashed is worth nothing: a commit may have been waited for and not
+heard of. So another one takes its place, built from what was recorded, after a pause. People are told.
+
+A project that rests has no loop, and is made in the same way when it is needed. A hint about it costs one
+visit of its folder in a thread. What that finds is compared with what the row says was there; only where it
+differs, or cannot be had, is the project made and told to look for itself. A hint that comes during a visit
+counts from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import structlog
+from anyio import to_thread
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+
+from handoffd.engine.commands import command_for
+from handoffd.engine.events import Event
+from handoffd.engine.usage import Usage
+from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
+from handoffd.fleet.register import Register
+from handoffd.fleet.startup import by_project, survey
+from handoffd.inspection.own_files import Texts
+from handoffd.journal.records import PendingEffect
+from handoffd.notify.notices import crash_notice, settle
+from handoffd.project.files import ProjectFiles, Trusted
+from handoffd.project.folder import Found, visit
+from handoffd.project.project import Project
+from handoffd.project.rest import Row, states_in, stays_up, trace_in
+from handoffd.track.inbox import Bell, given_up
+from handoffd.track.services import Services
+
+log = structlog.get_logger(__name__)
+
+BACK_OFF_S = (1.0, 5.0, 30.0, 60.0)
+STEADY_S = 600.0
+"""A project that ran for so long crashes for the first time again."""
+
+_HINTED_AT_ONCE = 100
+
+END_LIMIT_S = 30.0
+"""How long the end of one loop is waited for: a thread may hang in the project's folder."""
+
+
+REST_AFTER_S = 2.0
+"""How long a project is to be calm before it rests: a verb seldom comes alone."""
+
+
+class Watching(Protocol):
+    """What tells the roster to look: the watcher and the sweep behind it."""
+
+    def add(self, root: str) -> None:
+        """Hint about this root from now on."""
+
+    def remove(self, root: str) -> None:
+        """Hint about it no more."""
+
+    @property
+    def degraded(self) -> Mapping[str, str]:
+        """The roots that are only looked at now and then, each with the reason."""
+
+
+@dataclass(slots=True)
+class _Loop:
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    gone: Bell = field(default_factory=Bell)
+
+
+class Loops:
+    """Runs every project of `register` that is up, and decides who is: crashed ones are replaced."""
+
+    def __init__(self, services: Services, register: Register, after_s: float = REST_AFTER_S) -> None:
+        self._services = services
+        self._register = register
+        self.after_s = after_s
+        self._loops: dict[str, _Loop] = {}
+        self._tasks: TaskGroup | None = None
+        self._watching: Watching | None = None
+        self._waking: dict[str, anyio.Event] = {}
+        self._over = False
+        self.rounds = Rounds(services, register, self.awake)
+        self.ending = False
+        """Whether executors are being ended: a project that gets up now starts none."""
+        self.crashes = 0
+
+    @property
+    def run_here(self) -> bool:
+        """Whether this is a daemon, and not a verb given without one."""
+        return self._tasks is not None
+
+    def swept(self, root: str) -> str | None:
+        """Return why changes of a project are not seen at once; None when they are."""
+        return self._watching.degraded.get(root) if self._watching is not None else None
+
+    def unwatched(self, root: str) -> str | None:
+        """Return the same as a warning."""
+        why, every_s = self.swept(root), self._services.settings.watch.sweep_s
+        return why and f"changes are seen by the sweep every {every_s:g} s, not at once: {why}"
+
+    async def run(self, watching: Watching) -> None:
+        """Give every project that is up its loop, and follow hints about the others, until cancelled."""
+        pending = by_project(await self._services.journal.pending_effects())
+        try:
+            async with anyio.create_task_group() as tasks:
+                await survey(tuple(self._register.awake.values()))
+                self._tasks, self._watching = tasks, watching
+                for root in tuple(self._register.awake):
+                    self.begin(root, pending.get(root, ()))
+                for number, root in enumerate(tuple(self._register.resting)):
+                    self.visit(root)
+                    if number % _HINTED_AT_ONCE == 0:
+                        await checkpoint()  # the control API begins now, too
+                tasks.start_soon(self.rounds.run, name="rounds")
+                await anyio.sleep_forever()
+        finally:
+            self._tasks, self._watching, self._over = None, None, True
+
+    # --- resting ---------------------------------------------------------------------------------
+    def take_in(self, project: Project) -> bool:
+        """Have a project rest that has nothing to do; return whether it does.
+
+        Nothing is waited for between the question and the row: a hint or a verb comes before, and
+        keeps it up, or after, and finds the row.
+        """
+        root, register = project.root, self._register
+        if register.awake.get(root) is not project or stays_up(project.activity(register.guests(root))):
+            return False
+        register.lay_down(root, project.lie_down(register.name_of(root)))
+        log.debug("project rests", project=root)
+        return True
+
+    def visit(self, root: str) -> None:
+        """Have a project that rests watched from now on, and looked at soon."""
+        if self._watching is not None and root in self._register.resting:
+            self._watching.add(root)
+            self.rounds.hint(root)
+
+    def leave(self, root: str) -> None:
+        """Let go of a project that rests."""
+        row = self._register.resting.get(root)
+        if row is not None:
+            self._services.claims.drop(row.folder, root)
+        self._register.forget(root)
+        if self._watching is not None:
+            self._watching.remove(root)
+
+    def stay(self, root: str, row: Row) -> None:
+        """Take a project back that was let go a moment ago."""
+        if row.folder is not None:
+            self._services.claims.take(row.folder, root)
+        self._register.lay_down(root, row)
+        self.visit(root)
+
+    async def awake(self, root: str) -> Project:
+        """Return a project, up: made from the journal if it rests. Its loop may be about to begin.
+
+        Raises NotFound for one that is not supervised, StoreError when the journal cannot be read, and
+        Refused when the daemon stops.
+        """
+        while (project := self._register.awake.get(root)) is None:
+            if root not in self._register.resting:
+                raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
+            if root in self._waking:
+                await self._waking[root].wait()  # whoever makes it sets that, also when it fails
+                continue
+            made = self._waking[root] = anyio.Event()
+            try:
+                await self._get_up(root)
+            finally:
+                del self._waking[root]
+                made.set()
+        return project
+
+    async def _get_up(self, root: str) -> None:
+        if self._over:
+            raise given_up()
+        if (before := self._loops.get(root)) is not None:
+            await before.gone.wait()  # it lies down at this moment, and still has the lock
+        project, pending = await self.recorded(root)
+        row = self._register.resting.get(root)
+        if row is None or self._over:
+            return  # removed meanwhile
+        project.get_up(row)
+        project.ending = self.ending
+        self._register.get_up(root, project)
+        self.begin(root, pending)
+
+    def tell(self, root: str, track: str, event: Event) -> None:
+        """Hand a fact to a track, whether its project is up or not."""
+        project = self._register.awake.get(root)
+        if project is not None:
+            project.post(track, event)
+        elif root in self._register.resting and self._tasks is not None:
+            self._tasks.start_soon(self._tell, root, track, event)
+
+    async def _tell(self, root: str, track: str, event: Event) -> None:
+        try:
+            (await self.awake(root)).post(track, event)
+        except HandoffdError as error:
+            log.warning("fact not told", project=root, fact=event.kind, error=error.message)
+
+    # --- loops -----------------------------------------------------------------------------------
+    def begin(self, root: str, pending: tuple[PendingEffect, ...] | None = ()) -> None:
+        """Give a project its loop, with the orders that are not done; without a daemon it needs none.
+
+        With `pending` None it is made anew from the journal first.
+        """
+        if self._tasks is None or self._watching is None:
+            return
+        self._watching.add(root)
+        loop = self._loops[root] = _Loop()
+        self._tasks.start_soon(self._contain, root, loop, pending, name=f"project {root}")
+
+    async def end(self, root: str) -> None:
+        """End the loop of a project, if it has one."""
+        loop = self._loops.pop(root, None)
+        if loop is None:
+            return
+        if self._watching is not None:
+            self._watching.remove(root)
+        loop.scope.cancel()
+        with anyio.move_on_after(END_LIMIT_S) as limit:
+            await loop.gone.wait()
+        if limit.cancelled_caught:
+            log.warning("project does not end", project=root, waited_s=END_LIMIT_S)
+
+    async def recorded(self, root: str) -> tuple[Project, tuple[PendingEffect, ...]]:
+        """Return a project as the journal knows it, with the orders that are not done."""
+        journal = self._services.journal
+        stored, pending = await journal.tracks([root]), await journal.pending_effects(root)
+        project, before = Project(root, self._services, stored), self._register.awake.get(root)
+        unheard = project.spent - before.spent if before is not None else Usage()
+        self._services.budgets.recorded(root, project.dispatches, unheard)
+        return project, pending
+
+    async def _contain(self, root: str, loop: _Loop, pending: tuple[PendingEffect, ...] | None) -> None:
+        """Restart a crashed project with back-off, until one rests; let cancellation through."""
+        clock, crashes = self._services.clock, 0
+        try:
+            with loop.scope:
+                while True:
+                    if pending is None:
+                        pending = await self._made_anew(root, crashes)
+                    began = clock.monotonic()
+                    error = await self._run(self._register.awake[root], pending)
+                    if error is None:
+                        return
+                    crashes = 1 if clock.monotonic() - began > STEADY_S else crashes + 1
+                    self._crashed(root, error, crashes)
+                    pending = error = None  # whose traceback would hold the project that is worth nothing
+        finally:
+            loop.gone.ring()
+            if self._loops.get(root) is loop:
+                del self._loops[root]
+
+    async def _run(self, project: Project, pending: tuple[PendingEffect, ...]) -> Exception | None:
+        """Run a project until it rests; return what made it crash before that."""
+        try:
+            await project.run(pending, self)
+        except Exception as error:
+            log.exception("project crashed", project=project.root)
+            if self._register.awake.get(project.root) is project:
+                return error
+        return None
+
+    def _crashed(self, root: str, error: Exception, crashes: int) -> None:
+        self.crashes += 1
+        self._services.recorder.crashed()
+        project = self._register.awake[root]
+        project.dismiss()
+        project.crash = f"its supervision failed and is started again ({_innermost(error)!r})"
+        if crashes == 1:
+            self._services.notifier.send(crash_notice(root, project.crash, self._services.clock))
+
+    async def _made_anew(self, root: str, crashes: int) -> tuple[PendingEffect, ...]:
+        while True:
+            await anyio.sleep(BACK_OFF_S[max(min(crashes, len(BACK_OFF_S)) - 1, 0)])
+            try:
+                project, pending = await self.recorded(root)
+            except HandoffdError as error:
+                log.warning("project not made anew", project=root, error=error.message)
+                continue
+            project.crash = self._register.awake[root].crash
+            project.ending = self._register.awake[root].ending
+            project.leaving = self._register.awake[root].leaving
+            self._register.awake[root] = project
+            return pending
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+# --- hints about projects at rest ---------------------------------------------------------------------
+VISIT_LIMIT_S = 0.5
+"""How long projects that are visited at once may take; else each of them looks for itself."""
+VISITED_AT_ONCE = 50
+WOKEN_AT_ONCE = 8
+RETRY_S = 5.0
+"""How long a project that could not be made waits for the next try."""
+
+Wake = Callable[[str], Awaitable[object]]
+
+
+class Rounds:
+    """Visits the folders of resting projects that were hinted of. `wake` makes a project of a row."""
+
+    def __init__(self, services: Services, register: Register, wake: Wake, retry_s: float = RETRY_S) -> None:
+        self._services = services
+        self._register = register
+        self._wake = wake
+        self._retry_s = retry_s
+        self._hinted: dict[str, None] = {}
+        self._filled = Bell()
+        self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
+        self.been = anyio.Event()
+        """Set when there was nobody left who had to be visited."""
+
+    def hint(self, root: str) -> None:
+        """Have a project visited soon."""
+        row = self._register.resting.get(root)
+        if row is not None:
+            row.forget_view()
+            self._hinted[root] = None
+            self._filled.ring()
+
+    async def run(self) -> None:
+        """Follow hints until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                if not self._hinted:
+                    self.been.set()
+                    self._filled.hush()
+                    await self._filled.wait()
+                for root in await self._changed_of(self._taken()):
+                    await self._waking.acquire()
+                    tasks.start_soon(self._get_up, root, name=f"wake {root}")
+
+    async def visit_all(self) -> None:
+        """Visit every project at rest now, and wake those that have changed."""
+        roots = tuple(self._register.resting)
+        for begin in range(0, len(roots), VISITED_AT_ONCE):
+            for root in await self._changed(roots[begin : begin + VISITED_AT_ONCE]):
+                await self._waking.acquire()
+                await self._get_up(root)
+
+    async def _changed_of(self, roots: Sequence[str]) -> list[str]:
+        try:
+            return await self._changed(roots)
+        except StoreError as error:
+            log.warning("hints not followed", projects=len(roots), error=error.message, retry_s=self._retry_s)
+        await anyio.sleep(self._retry_s)
+        for root in roots:
+            self.hint(root)
+        return []
+
+    def _taken(self) -> Sequence[str]:
+        some = tuple(islice(self._hinted, VISITED_AT_ONCE))
+        for root in some:
+            del self._hinted[root]
+        return some
+
+    async def _get_up(self, root: str) -> None:
+        try:
+            await self._wake(root)
+        except NotFound:
+            return  # removed meanwhile
+        except HandoffdError as error:
+            log.warning("project not woken", project=root, error=error.message, retry_s=self._retry_s)
+            await anyio.sleep(self._retry_s)
+            self.hint(root)
+        finally:
+            self._waking.release()
+
+    # --- what a visit means ------------------------------------------------------------------------
+    async def _changed(self, roots: Collection[str]) -> list[str]:
+        """Return the projects among these whose folder is not as it was."""
+        resting = self._register.resting
+        rows = {root: resting[root] for root in roots if root in resting}
+        found = await self._visited(rows)
+        fresh = {
+            root: row for root, row in rows.items() if row.trace is None and _as_told(row, found.get(root))
+        }
+        usual = await self._usual({root: found[root].texts or {} for root in fresh}, fresh)
+        return [
+            root
+            for root, row in rows.items()
+            if resting.get(root) is row and not self._is_as_it_was(root, row, found.get(root), root in usual)
+        ]
+
+    async def _visited(self, rows: Mapping[str, Row]) -> Mapping[str, Found]:
+        """Return what lies in the folders, but for those that are gone or do not answer."""
+        state_dir = self._services.settings.state_dir
+        visits = {
+            root: partial(visit, state_dir, Path(root), row.tracks, texts=True, first=row.trace is None)
+            for root, row in rows.items()
+        }
+        with anyio.move_on_after(VISIT_LIMIT_S):
+            alone = anyio.CapacityLimiter(1)  # a thread that hangs takes none away from those that work
+            return await to_thread.run_sync(_all_of, visits, abandon_on_cancel=True, limiter=alone)
+        return {}
+
+    def _is_as_it_was(self, root: str, row: Row, found: Found | None, usual: bool) -> bool:
+        """Return whether there is nothing to look at; a row that was not visited before takes it down."""
+        trace = None if found is None else trace_in(found)
+        if found is None or trace is None:
+            return False
+        if row.trace is not None or not usual:
+            return row.trace == trace
+        try:
+            self._services.claims.take(found.lock.name, root)
+        except Locked:
+            return False  # it says so itself
+        row.trace, row.folder, row.states = trace, found.lock.name, None
+        settle(self._services.notifier, root)  # what an earlier life told of waits no more
+        return True
+
+    async def _usual(self, texts: Mapping[str, Texts], rows: Mapping[str, Row]) -> Collection[str]:
+        """Return the projects whose own files, as they are now, are in force and ask for nothing."""
+        if not rows:
+            return ()
+        trusted = await self._services.journal.trusted(*rows)
+        journal, clock = self._services.journal, self._services.clock
+        plain, judge = [], {}
+        for root, row in rows.items():
+            known = trusted.get(root, {})
+            if any(texts[root].values()) or any(known.values()):
+                files = ProjectFiles(root, journal, clock)
+                judge[root] = partial(_asks_nothing, files, texts[root], known, row)
+            else:
+                plain.append(root)
+        return {*plain, *(await to_thread.run_sync(_those, judge) if judge else ())}
+
+
+def _as_told(row: Row, found: Found | None) -> bool:
+    return found is not None and states_in(found) == row.states
+
+
+def _asks_nothing(files: ProjectFiles, texts: Texts, trusted: Trusted, row: Row) -> bool:
+    settings, _, problems, held = files.judged(texts, trusted)
+    return not problems and not held and (row.automatic or not settings.auto)
+
+
+def _those(judge: Mapping[str, Callable[[], bool]]) -> list[str]:
+    return [root for root, fits in judge.items() if fits()]
+
+
+def _all_of(visits: Mapping[str, Callable[[], Found]]) -> Mapping[str, Found]:
+    found = {}
+    for root, one in visits.items():
+        with suppress(StoreError):  # its own look says why
+            found[root] = one()
+    return found

@@ -1,0 +1,426 @@
+"""Projects that come and go, many at a time: how each came, who may send it away, and how people call it.
+
+A person's word outranks the settings: what a person added stays when the settings do not mean it any more,
+and what a person removed is not brought back by them. A project that a person names (on the command line, or
+by a path that is written out in the settings) is trusted as its files are now. What the settings find below
+a folder is supervised without being trusted: no person has looked at its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import checkpoint
+
+from handoffd.engine.commands import command_for, mending
+from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, StoreError, remedies
+from handoffd.files.locks import Holder
+from handoffd.files.ownership import leave
+from handoffd.fleet.loops import Loops
+from handoffd.fleet.register import Register, name_of
+from handoffd.fleet.startup import by_project, enter
+from handoffd.inspection.discovery import unfit
+from handoffd.inspection.own_files import RULES, SETTINGS
+from handoffd.journal.database import supervised_elsewhere
+from handoffd.journal.projects import checked_path
+from handoffd.journal.records import Newcomer, StoredTrack
+from handoffd.notify.notices import settle
+from handoffd.project.project import Project
+from handoffd.track.reach import resolved
+from handoffd.track.services import Services
+
+# --- what the settings bring --------------------------------------------------------------------------
+_BROUGHT_AT_ONCE = 200
+"""So many are recorded in one transaction, and made before others have a turn."""
+_ENDS_AT_ONCE = 64
+_LEAVE_LIMIT_S = 5.0
+
+UNTRUSTED: Mapping[str, str] = {SETTINGS: "", RULES: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGo:
+    """Projects that the settings brought and that are gone, and those that go when their run has ended."""
+
+    gone: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Membership:
+    """Changes `register`, one change at a time."""
+
+    services: Services
+    register: Register
+    loops: Loops
+    changing: anyio.Lock
+    brought_by: dict[str, str] = field(default_factory=dict)
+    """The entry of the settings that brought a project, by root."""
+    kept_out: set[str] = field(default_factory=set)
+    """The roots that a person has removed."""
+
+    async def load(self) -> None:
+        """Learn from the journal how the projects came."""
+        origins = await self.services.journal.origins()
+        self.brought_by.update(origins.brought_by)
+        self.kept_out.update(origins.kept_out)
+
+    def of_a_person(self, root: str, *, removed: bool = False) -> bool:
+        """Take a person's word about a project; return whether only the settings had brought it."""
+        self.kept_out.discard(root)
+        if removed:
+            self.kept_out.add(root)
+        return self.brought_by.pop(root, None) is not None
+
+    async def bring(self, found: Mapping[str, str]) -> tuple[str, ...]:
+        """Supervise what the settings have found, untrusted; return the roots that are new.
+
+        `found` has the entry that means each root. One that is `refused` is left out.
+        """
+        async with self.changing:
+            new = [
+                Newcomer(root=root, name=Path(root).name, brought_by=entry)
+                for root, entry in found.items()
+                if root not in self.register and root not in self.kept_out and self.refused(root) is None
+            ]
+            for start in range(0, len(new), _BROUGHT_AT_ONCE):
+                await self._bring(new[start : start + _BROUGHT_AT_ONCE])
+        return tuple(one.root for one in new)
+
+    def refused(self, root: str) -> str | None:
+        """Return why a folder that was found cannot be supervised; None: it can."""
+        if not _is_recordable(root):
+            return "its name is not UTF-8"
+        return unfit(root, self.services.settings.state_dir)
+
+    async def _bring(self, newcomers: Sequence[Newcomer]) -> None:
+        now = self.services.clock.now()
+        await self.services.journal.add_projects(newcomers, now, untrusted=tuple(UNTRUSTED))
+        self.brought_by.update((one.root, one.brought_by or "") for one in newcomers)
+        for root in await enter([one.root for one in newcomers], self.register, self.services):
+            self.loops.begin(root, await self.services.journal.pending_effects(root))
+        for one in newcomers:
+            self.loops.visit(one.root)
+        await checkpoint()
+
+    async def let_go(self, roots: Collection[str]) -> LetGo:
+        """Supervise projects no longer that the settings have brought; those that run go on, and go later."""
+        async with self.changing, AsyncExitStack() as guests:
+            mine = [root for root in roots if root in self.register and root in self.brought_by]
+            for root in mine:  # nobody lies down meanwhile
+                guests.enter_context(self.register.guest(root))
+            busy = {root for root, project in self._up(mine) if await project.has_processes()}
+            for _, project in self._up(busy):
+                project.leaving = True
+            leaving = [root for root in mine if root not in busy]
+            if not leaving:
+                return LetGo(busy=frozenset(busy))
+            rows = {root: row for root in leaving if (row := self.register.resting.get(root)) is not None}
+            for root in rows:  # from now on nobody can make them get up
+                self.loops.leave(root)
+            try:
+                await self._end([root for root in leaving if root not in rows])
+                begun = await self._let_go(leaving)
+            except BaseException:
+                for root, row in rows.items():
+                    self.loops.stay(root, row)
+                for root in leaving:
+                    if root in self.register.awake:
+                        self.loops.begin(root, None)
+                raise
+            return LetGo(gone=frozenset(leaving) - begun, busy=frozenset(busy | begun))
+
+    def _up(self, roots: Collection[str]) -> list[tuple[str, Project]]:
+        up = self.register.awake
+        return [(root, up[root]) for root in roots if root in up]
+
+    def keep(self, roots: Collection[str]) -> None:
+        """Cancel pending removals: the settings mean these projects again."""
+        for _, project in self._up(roots):
+            if project.leaving:
+                project.leaving = False
+                project.touched()
+
+    async def _end(self, roots: Sequence[str]) -> None:
+        """End the loops of projects; one that hangs keeps no other one waiting."""
+        limit = anyio.CapacityLimiter(_ENDS_AT_ONCE)
+
+        async def end(root: str) -> None:
+            async with limit:
+                await self.loops.end(root)
+                self.register.awake[root].dismiss()
+
+        async with anyio.create_task_group() as tasks:
+            for root in roots:
+                tasks.start_soon(end, root)
+
+    async def _let_go(self, roots: Sequence[str]) -> frozenset[str]:
+        """Have the journal let go of projects that have no loop; return those that began to run before."""
+        up = [root for root, _ in self._up(roots)]
+        stored = by_project(await self.services.journal.tracks(up)) if up else {}
+        begun = frozenset(root for root in up if any(map(_in_flight, stored.get(root, ()))))
+        gone = [root for root in roots if root not in begun]
+        await self.services.journal.let_go(gone, self.services.clock.now())
+        for root in begun:
+            self.loops.begin(root, None)
+        for root in gone:
+            self.register.forget(root)
+            del self.brought_by[root]
+        await self.leave(gone)
+        return begun
+
+    async def leave(self, roots: Sequence[str]) -> None:
+        """Let go of folders: their notices wait no more, and others may have them.
+
+        A disk that hangs is not waited for.
+        """
+        for root in roots:
+            settle(self.services.notifier, root)
+        with anyio.move_on_after(_LEAVE_LIMIT_S):
+            alone = anyio.CapacityLimiter(1)  # a thread that hangs takes none away from those that work
+            left = partial(leave, roots, self.services.settings.state_dir)
+            await to_thread.run_sync(left, abandon_on_cancel=True, limiter=alone)
+
+
+def _is_recordable(root: str) -> bool:
+    """Return whether the journal can hold a path: it is UTF-8."""
+    try:
+        checked_path(root)
+    except StoreError:
+        return False
+    return True
+
+
+def _in_flight(stored: StoredTrack) -> bool:
+    return stored.track.ledger.dispatch is not None
+
+
+# --- what a person adds -------------------------------------------------------------------------------
+_T = TypeVar("_T")
+
+Outcome = Mapping[str, str | HandoffdError]
+"""Where each project lies, by the root that was asked for, or why it is not supervised."""
+
+_ASKED_AT_ONCE = 32
+"""So many folders are looked at, and trusted, at once."""
+_RECORDED_AT_ONCE = 200
+
+
+class Joining:
+    """Takes projects in on a person's word, beside what the settings bring."""
+
+    def __init__(self, members: Membership) -> None:
+        self._members = members
+        self._register = members.register
+
+    async def add(self, root: str, *, take: bool = False) -> str:
+        """Supervise a project, and return where it lies. Raises HandoffdError.
+
+        One that only the settings had brought is the person's from now on, and trusted. One that belongs
+        to another daemon is refused, unless the person says to `take` it.
+        """
+        outcome = await self.add_many((root,), take=take)
+        added = outcome[root]
+        if isinstance(added, HandoffdError):
+            raise added
+        return added
+
+    async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
+        """Supervise projects; return where each lies, or why it is not supervised."""
+        outcome: dict[str, str | HandoffdError] = {}
+        places = await _each(dict.fromkeys(roots), self._place, outcome)
+        async with self._members.changing:  # asked for twice at once, it is one project all the same
+            known = {root: at for root, at in places.items() if at in self._register}
+            await _each(known, lambda root: self._adopt(known[root], take=take), outcome)
+            new = {at: root for root, at in places.items() if at not in self._register}
+            fresh = {root: at for at, root in new.items()}  # two names of one folder are one project
+            others = await self._of_others() if fresh and not take else {}
+            lock = partial(_lock, take=take, others=others)
+            made = await _each(fresh, lambda root: self._made(fresh[root], lock), outcome)
+            await self._record(made, outcome, None)
+        return {root: outcome.get(root, places.get(root, root)) for root in roots}
+
+    async def enrol(self, root: str, entry: str) -> str | None:
+        """Supervise a project that the settings name outright; return its root.
+
+        None when it is supervised already, or a person has removed it. Raises HandoffdError.
+        """
+        root = await self._place(root)
+        async with self._members.changing:
+            if root in self._register or root in self._members.kept_out:
+                return None
+            outcome: dict[str, str | HandoffdError] = {}
+            await self._record({root: await self._made(root)}, outcome, entry)
+            for error in outcome.values():
+                assert isinstance(error, HandoffdError)
+                raise error
+        return root
+
+    async def _place(self, root: str) -> str:
+        if root in self._register:
+            return root
+        place = await resolved(root)
+        if (why := unfit(place, self._members.services.settings.state_dir)) is not None:
+            raise Refused(
+                f"{place} can be no project: {why}", code="BAD_ARGUMENT", hint="handoffd add PROJECT"
+            )
+        return place
+
+    async def _of_others(self) -> Mapping[str, Holder]:
+        """Return what the daemons that run here beside this one supervise, by root."""
+        return await to_thread.run_sync(supervised_elsewhere, self._members.services.settings.journal)
+
+    async def _made(self, root: str, lock: Callable[[Project], Awaitable[None]] | None = None) -> Project:
+        """Return a project with its files trusted, not yet supervised; with `lock`, locked before.
+
+        Where the settings bring it, its first look tells whether it can be had.
+        """
+        members = self._members
+        stored = await members.services.journal.tracks([root])
+        project = Project(root, members.services, stored)
+        try:
+            if lock is not None:
+                await lock(project)
+            with remedies(root):
+                await project.admit()
+        except BaseException:
+            project.dismiss()
+            raise
+        return project
+
+    async def _record(
+        self, made: Mapping[str, Project], outcome: dict[str, str | HandoffdError], entry: str | None
+    ) -> None:
+        """Have the journal know of projects, and supervise them."""
+        members, waiting = self._members, {project.root: given for given, project in made.items()}
+        projects = {project.root: project for project in made.values()}
+        for some in _in_turn(projects.values()):
+            newcomers = [Newcomer(root=one.root, name=name_of(one), brought_by=entry) for one in some]
+            try:
+                await members.services.journal.add_projects(newcomers, members.services.clock.now())
+            except HandoffdError as error:
+                outcome.update((waiting[one.root], error) for one in some)
+                for one in some:
+                    one.dismiss()
+                continue
+            for one in some:
+                self._take(one, entry)
+
+    def _take(self, project: Project, entry: str | None) -> None:
+        if entry is None:
+            self._members.of_a_person(project.root)
+        else:
+            self._members.brought_by[project.root] = entry
+        self._register.awake[project.root] = project
+        self._members.loops.begin(project.root)
+
+    async def _adopt(self, root: str, *, take: bool) -> None:
+        """Make a project a person's own that the settings have brought: trusted, and not let go by them."""
+        services, brought = self._members.services, root in self._members.brought_by
+        up = self._register.awake.get(root)
+        locked = up is not None and up.condition == "locked"
+        if not (brought or take or locked):
+            return
+        with self._register.guest(root):
+            project = await self._members.loops.awake(root)
+            if take or locked:
+                await _lock(project, take=take)
+                await project.look()
+            if not brought:
+                return
+            with remedies(root):
+                await project.trust()
+            await services.journal.add_project(root, name_of(project), services.clock.now())
+            self._members.of_a_person(root)
+            self._members.keep((root,))
+            project.touched()
+
+
+async def _lock(project: Project, *, take: bool, others: Mapping[str, Holder] | None = None) -> None:
+    """Lock a project for a person who adds it. Raises Locked when it is another one's, but for `take`."""
+    taking = command_for(project.root, "add", "--take")
+    if others is not None and (holder := others.get(project.root)) is not None:
+        hint = f"{taking}  # has it here; or say there: {command_for(project.root, 'remove')}"
+        raise Foreign(f"the project {project.root} is supervised by {holder}", hint=hint)
+    try:
+        await project.lock(take=take)
+    except Locked as locked:
+        if locked.hint != mending(project.root, "locked"):
+            raise
+        raise Locked(locked.message, hint=f"{taking}  # when that process has ended") from locked
+
+
+async def _each(
+    roots: Iterable[str],
+    work: Callable[[str], Awaitable[_T]],
+    outcome: dict[str, str | HandoffdError],
+) -> dict[str, _T]:
+    """Return what `work` returns of each, a few at once; what it raises goes into `outcome`."""
+    found: dict[str, _T] = {}
+    limit = anyio.CapacityLimiter(_ASKED_AT_ONCE)
+
+    async def one(root: str) -> None:
+        async with limit:
+            try:
+                found[root] = await work(root)
+            except HandoffdError as error:
+                outcome[root] = error
+
+    async with anyio.create_task_group() as tasks:
+        for root in roots:
+            tasks.start_soon(one, root)
+    return {root: found[root] for root in roots if root in found}
+
+
+def _in_turn(projects: Iterable[Project]) -> Iterable[Sequence[Project]]:
+    all_of_them = tuple(projects)
+    return (all_of_them[at : at + _RECORDED_AT_ONCE] for at in range(0, len(all_of_them), _RECORDED_AT_ONCE))
+
+
+# --- how people call a project ------------------------------------------------------------------------
+MOST_NAMES = 20
+"""At most so many names are listed in an error."""
+
+
+def root_called(name: str, register: Register) -> str:
+    """Return the root of the project called, or lying at (or above), `name`.
+
+    Raises NotFound, naming those there are, and Refused, with their roots, when a name fits several.
+    """
+    if name in register:
+        return name  # without a look at the disk, which may not answer
+    path = Path(name)
+    resolved = _resolved(path)
+    for folder in (resolved, *resolved.parents) if resolved else ():
+        if str(folder) in register:
+            return str(folder)
+    called = register.called(name)
+    if len(called) == 1:
+        return called[0]
+    if called:
+        message = f"{name} is the name of several projects; give a path: {_listed(called, len(called))}"
+        raise Refused(message, hint="handoffd projects")
+    known = _listed(nsmallest(MOST_NAMES, map(register.name_of, register)), len(register))
+    message = f"no supervised project is called or lies at {name} (known: {known})"
+    raise NotFound(message, hint=command_for(name, "add") if path.is_absolute() else "handoffd projects")
+
+
+def _resolved(path: Path) -> Path | None:
+    """Return where a path leads; None for a name: it means nothing relative to wherever the daemon runs."""
+    try:
+        return path.resolve() if path.is_absolute() else None
+    except (OSError, RuntimeError, ValueError):  # links in a circle, and characters that no path can have
+        return None
+
+
+def _listed(names: list[str], count: int) -> str:
+    more = f" and {count - MOST_NAMES} more" if count > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more if names else "none yet"

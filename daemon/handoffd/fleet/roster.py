@@ -1,0 +1,400 @@
+"""All supervised projects, and what may be asked of them.
+
+The roster is what the control layer talks to. In the daemon every project that is up has its loop, and
+one at rest gets up when something is asked of it; without a daemon the same objects carry out a single
+verb.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+
+import anyio
+import anyio.lowlevel
+import structlog
+from anyio import to_thread
+
+from handoffd.capacity.accounts import lift
+from handoffd.engine.commands import command_for
+from handoffd.engine.decision import Result
+from handoffd.engine.events import CauseEnded, NoticeGivenUp, PostCheck
+from handoffd.engine.requests import LevelChosen, LimitLifted, Verb
+from handoffd.engine.track import TrackKey
+from handoffd.engine.usage import Usage
+from handoffd.engine.views import (
+    AccountView,
+    Applied,
+    BacklogView,
+    Lifted,
+    Peek,
+    ProjectView,
+    SlotsView,
+    Tried,
+)
+from handoffd.errors import Refused, StoreError, remedies
+from handoffd.execute.registry import AUTO
+from handoffd.files.projection import MAIN
+from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
+from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
+from handoffd.fleet.register import Register
+from handoffd.fleet.startup import load, make
+from handoffd.fleet.status import Viewing
+from handoffd.notify.sink_workers import GivenUp
+from handoffd.project.manual import Manual
+from handoffd.project.project import Project
+from handoffd.project.status import backlog_of, peek_of
+from handoffd.track.executor_choice import SIGNS, installed_names, shared_sign, worked
+from handoffd.track.services import Services
+
+log = structlog.get_logger(__name__)
+
+BEGIN_LIMIT_S = 10.0
+"""How long a verb waits for a project that was just added, or that crashed."""
+
+END_LIMIT_S = 60.0
+"""How long `stop --executors` waits for the last process; the shims go on ending them after that."""
+RECORD_LIMIT_S = 5.0
+"""How long it waits for their ends to be recorded; else the next daemon finds them."""
+
+
+class Roster:
+    """The supervised projects, by root."""
+
+    def __init__(self, services: Services, *, rest_after_s: float = REST_AFTER_S) -> None:
+        self._services = services
+        self._register = Register()
+        self._loops = Loops(services, self._register, rest_after_s)
+        self._changing = anyio.Lock()
+        self.membership = Membership(services, self._register, self._loops, self._changing)
+        """Which projects the settings brought, and how projects come and go."""
+        self.polled: float | None = None
+        """When the poll got on last, by the monotonic clock; None: it is not waited for yet."""
+        self._viewing = Viewing(services, self._register, self._loops, self.membership)
+        self._joining = Joining(self.membership)
+
+    # --- life ------------------------------------------------------------------------------------
+    async def load(self) -> None:
+        """Enter every project of the journal; make those that have something to do, without their loops."""
+        await load(self._register, self._services)
+        await self.membership.load()
+
+    async def inspect(self, silent: Container[str] = ()) -> None:
+        """Find out how every project stands, changing nothing; instead of `run`.
+
+        The folders of `silent` roots are left alone: they are known not to answer.
+        """
+        await make(tuple(self._register.resting), self._register, self._services)
+        for root, project in self._register.awake.items():
+            if root not in silent:
+                await project.inspect()
+
+    async def run(self, watching: Watching) -> None:
+        """Give every project its loop, until cancelled."""
+        try:
+            await self._loops.run(watching)
+        finally:
+            self.close()
+
+    async def begun(self) -> None:
+        """Return when every project there is now has been looked at; never, if one cannot be."""
+        for project in tuple(self._register.awake.values()):
+            await project.begun.wait()  # no limit: the caller knows how long is too long
+        if self._register.resting:
+            await self._loops.rounds.been.wait()
+
+    def touched(self, root: str) -> None:
+        """Pass a hint on to the project it is about."""
+        project = self._register.awake.get(root)
+        if project is not None:
+            project.touched()
+        else:
+            self._loops.rounds.hint(root)
+
+    def notice_given_up(self, lost: GivenUp) -> None:
+        """Have it remembered in its track's history that people could not be told of something."""
+        event = NoticeGivenUp(sink=lost.sink, count=lost.count, first=lost.first, why=lost.why)
+        self._loops.tell(lost.project, lost.track or MAIN, event)
+
+    async def poll(self) -> None:
+        """Have every project that is up look at its clock; what is wrong with one is only its business."""
+        for project in tuple(self._register.awake.values()):
+            try:
+                with self._register.guest(project.root):
+                    await project.poll()
+            except Exception:
+                log.exception("poll failed", project=project.root)
+            self.got_on()
+        await self._look_at_faults()
+        self.got_on()
+
+    def got_on(self) -> None:
+        """Note that the poll gets on."""
+        self.polled = self._services.clock.monotonic()
+
+    async def _look_at_faults(self) -> None:
+        """Wake projects at rest whose executor could not be used, and can be tried again."""
+        waiting = {root: row.faults for root, row in self._register.resting.items() if row.faults}
+        if not waiting:
+            return
+        named = {fault.executor for faults in waiting.values() for _, fault in faults}
+        signs = await to_thread.run_sync(lambda: {name: shared_sign(name, self._services) for name in named})
+        now = self._services.clock.now()
+        for root, faults in waiting.items():
+            for track, fault in faults:
+                if signs[fault.executor] != fault.sign.partition(SIGNS)[0]:
+                    self._loops.tell(root, track, CauseEnded(executors=(fault.executor,)))
+                elif fault.is_due(now, worked(fault, self._services)):
+                    self._loops.tell(root, track, CauseEnded(executors=(fault.executor,), trial=True))
+
+    @property
+    def crashes(self) -> int:
+        """How often the supervision of a project has failed."""
+        return self._loops.crashes
+
+    @property
+    def running(self) -> int:
+        """How many attempts of ours are in flight."""
+        return sum(project.running for project in self._register.awake.values())
+
+    def roots(self) -> frozenset[str]:
+        """Return the roots of all projects."""
+        return frozenset(self._register)
+
+    @property
+    def count(self) -> int:
+        """How many projects are supervised."""
+        return len(self._register)
+
+    def conditions(self) -> Mapping[str, int]:
+        """Return how many projects are in which condition."""
+        up = Counter(project.condition for project in self._register.awake.values())
+        return up + Counter(ok=self.resting)
+
+    @property
+    def resting(self) -> int:
+        """How many of them are at rest."""
+        return len(self._register.resting)
+
+    async def end_executors(self, by: str) -> None:
+        """End every executor as an interruption by us, which costs no attempt, and wait for their end."""
+        self._loops.ending = True
+        projects = tuple(self._register.awake.values())
+        for project in projects:
+            project.ending = True  # all of them first: a slot that is given back starts nothing
+        with anyio.move_on_after(END_LIMIT_S):
+            async with anyio.create_task_group() as tasks:  # one that hangs keeps no other one's alive
+                for project in projects:
+                    tasks.start_soon(project.end_executors, by)
+            # Processes end without telling the roster, so it looks.
+            while any(project.live_runs for project in projects):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+            with anyio.move_on_after(RECORD_LIMIT_S):
+                while any(project.executing for project in projects):  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+
+    # --- for the control layer -------------------------------------------------------------------
+    def find(self, name: str) -> str:
+        """Return the root of the project called, or lying at (or above), `name`."""
+        return root_called(name, self._register)
+
+    def names(self) -> Mapping[str, str]:
+        """Return, by root, what each project is called by in a command."""
+        return self._register.names()
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Return what each run that is followed here has used so far."""
+        return self._services.meters.usage()
+
+    async def views(self) -> tuple[ProjectView, ...]:
+        """Return every project, by root."""
+        return await self._viewing.all()
+
+    def forget_views(self) -> None:
+        """Have everything that is told looked up anew: the daemon's settings have changed."""
+        self._viewing.forget()
+
+    async def view(self, project: str) -> ProjectView:
+        """Return one project."""
+        return await self._viewing.one(project)
+
+    async def add(self, root: str, *, take: bool = False) -> ProjectView:
+        """Supervise one more project, trusting its files as they are; `take` it from another daemon, too."""
+        return await self.view(await self._joining.add(root, take=take))
+
+    async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
+        """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
+        return await self._joining.add_many(roots, take=take)
+
+    async def enrol(self, root: str, entry: str) -> str | None:
+        """Supervise a project that an entry of the settings names outright, unless it is not wished."""
+        return await self._joining.enrol(root, entry)
+
+    async def remove(self, project: str) -> ProjectView:
+        """Stop supervising a project; its files and its history stay.
+
+        Raises Refused while it runs, also when it began to only while it was being asked to leave.
+        """
+        async with self._changing:
+            with self._register.guest(project):
+                found = await self._loops.awake(project)
+                if await found.has_processes():
+                    raise _runs(project)
+                view = await self.view(project)
+                await self._loops.end(project)
+                found.dismiss()
+                try:
+                    await self._retire(project, idle=not found.running)
+                except BaseException:
+                    self._loops.begin(project, None)
+                    raise
+                self._register.awake[project].dismiss()
+                self._register.forget(project)
+                await self.membership.leave([project])
+                self.membership.of_a_person(project, removed=True)
+                return view
+
+    async def _retire(self, root: str, *, idle: bool) -> None:
+        """Have the journal let go of a project, now that nothing of it moves."""
+        self._register.awake[root], _ = await self._loops.recorded(root)
+        if idle and self._register.awake[root].running:
+            raise _runs(root)
+        await self._services.journal.remove_project(root, self._services.clock.now())
+
+    async def give(self, project: str, verb: Verb, request: str | None = None) -> Result:
+        """Put a verb before the engine, after a look at the disk, and return what it said.
+
+        `request` is the key it came with.
+
+        Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
+        file that waits to be mended, or be judged by rules that nobody has read.
+        """
+        with self._register.guest(project):
+            found = await self._workable(project)
+            if isinstance(verb, LevelChosen) and verb.level == 1 and found.files.settings.auto:
+                message = f"`auto: true` in {project}/.ai/handoffd.yaml makes it level 2 again"
+                raise Refused(
+                    message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
+                )
+            return (await found.main.give(verb, request)).result
+
+    async def hand_out(self, project: str, by: str) -> tuple[Result, str | None]:
+        """Give the next attempt away; return its prompt if there is one."""
+        with remedies(project), self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).hand_out(by)
+
+    async def apply(self, project: str, within_s: float | None) -> Applied:
+        """Hear the hand-off that lies there for an attempt of others."""
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).apply(within_s)
+
+    async def post_check(self, project: str, by: str) -> tuple[str | None, PostCheck | None]:
+        """Run the current step's post_check; return its command and how it ended, if it has one."""
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).post_check(by)
+
+    async def try_tests(self, project: str) -> Tried:
+        """Run the project's tests once, for no story, and return how that went."""
+        with self._register.guest(project):
+            return await Manual(await self._workable(project), self._services).try_tests()
+
+    async def _workable(self, project: str) -> Project:
+        found = await (self._begun(project) if self._loops.run_here else self._loops.awake(project))
+        await found.look()
+        if found.condition == "locked":
+            raise found.lockout
+        if found.unsound is not None:
+            raise found.unsound
+        if found.condition == "invalid_state" or not found.files.loaded:
+            raise StoreError(found.detail or found.condition, hint=command_for(project, "status"))
+        return found
+
+    def executors(self) -> tuple[str, ...]:
+        """Return what may be chosen as an executor."""
+        return (AUTO, *self._services.executors.names)
+
+    async def installed(self) -> tuple[str, ...]:
+        """Return the executors whose programs are there, and `auto` where an agent is."""
+        return await to_thread.run_sync(installed_names, self._services)
+
+    def limits(self) -> tuple[AccountView, ...]:
+        """Return the accounts that are limited."""
+        return self._services.accounts.views(self._services.clock.now())
+
+    def slots(self) -> SlotsView:
+        """Return who may run, who does, and who waits."""
+        return self._services.slots.view()
+
+    async def lift_limit(self, account: str, by: str) -> Lifted:
+        """Have nobody wait for an account any more; return the projects that had met its limit.
+
+        Raises NotFound when it is not limited, HandoffdError when it is only on record, because no daemon
+        runs, and that can be changed nowhere.
+        """
+        accounts, now = self._services.accounts, self._services.clock.now()
+        return await lift(accounts, account, by, now, self._recorded_in, daemon=self._loops.run_here)
+
+    async def _recorded_in(self, key: TrackKey, event: LimitLifted) -> None:
+        if key.project in self._register:
+            with self._register.guest(key.project):
+                found = await self._workable(key.project)
+                await found.tracks[key.track].give(event)
+
+    async def look_at_accounts(self) -> None:
+        """Wake tracks whose account may be tried again."""
+        self._services.accounts.look(self._services.clock.now())
+
+    async def _begun(self, root: str) -> Project:
+        """Wait for a project's loop: beside one that is just beginning, nobody else may decide."""
+        found = await self._loops.awake(root)
+        with anyio.move_on_after(BEGIN_LIMIT_S):
+            # It looks again, because another project takes the place of one that crashed.
+            while not found.begun.rung and found.condition in {"ok", "invalid_rules"}:
+                with anyio.move_on_after(0.02):
+                    await found.begun.wait()
+                found = await self._loops.awake(root)
+            return found
+        raise Refused(
+            f"{root} is being started again after a crash",
+            code="RESTARTING",
+            hint=command_for(root, "status"),
+        )
+
+    async def peek(self, project: str, *, bootstrapped: bool) -> Peek:
+        """Return what the next turn would do."""
+        with remedies(project), self._register.guest(project):
+            found = await self._loops.awake(project)
+            await found.look()
+            return await peek_of(found, bootstrapped=bootstrapped)
+
+    async def backlog(self, project: str) -> BacklogView:
+        """Return the stories that wait in a project."""
+        with self._register.guest(project):
+            return backlog_of(await self._loops.awake(project))
+
+    async def trust(self, project: str) -> tuple[str, ...]:
+        """Put held settings and rules into force; return what changed, as dotted keys."""
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with remedies(found.root):
+                keys = await found.trust()
+            await found.look()
+            return keys
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read every project's files again; return what is wrong with them."""
+        await self._loops.rounds.visit_all()
+        projects = tuple(self._register.awake.values())
+        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+            for project in projects:
+                tasks.start_soon(project.look)
+        return tuple(f"{one.root}: {problem}" for one in projects for problem in one.files.problems)
+
+    def close(self) -> None:
+        """Let go of every project for good."""
+        for project in self._register.awake.values():
+            project.dismiss()
+
+
+def _runs(root: str) -> Refused:
+    return Refused(f"{root} has an executor running", hint=command_for(root, "abort"))

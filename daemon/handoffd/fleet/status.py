@@ -1,0 +1,141 @@
+"""What `status` tells of all projects, without waking those at rest.
+
+The tracks of projects at rest are read from the journal and their own files from the folder, many at a time.
+That view stays with the row: while a project rests, nothing that is told of it can change. What one view
+says of a project is `project/status.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import checkpoint
+
+from handoffd.engine.commands import command_for
+from handoffd.engine.views import ProjectView
+from handoffd.errors import HandoffdError, NotFound
+from handoffd.fleet.loops import Loops
+from handoffd.fleet.membership import Membership
+from handoffd.fleet.register import Register
+from handoffd.fleet.startup import by_project
+from handoffd.inspection.own_files import Texts, read_texts
+from handoffd.project.project import Project
+from handoffd.project.rest import Row
+from handoffd.project.status import view_of
+from handoffd.track.services import Services
+
+_TOLD_AT_ONCE = 100
+"""After so many others have their turn."""
+
+
+class Viewing:
+    """Makes views: of projects that are up as they are now, of those at rest without making them get up."""
+
+    def __init__(self, services: Services, register: Register, loops: Loops, membership: Membership) -> None:
+        self._services = services
+        self._register = register
+        self._loops = loops
+        self._membership = membership
+
+    async def all(self) -> tuple[ProjectView, ...]:
+        """Return every project, by root. Raises StoreError."""
+        roots = sorted(self._register)
+        views: list[ProjectView] = []
+        for begin in range(0, len(roots), _TOLD_AT_ONCE):
+            views += await self._of(roots[begin : begin + _TOLD_AT_ONCE])
+            await checkpoint()
+        return tuple(views)
+
+    def forget(self) -> None:
+        """Forget what is kept of those at rest."""
+        for row in self._register.resting.values():
+            row.forget_view()
+
+    async def one(self, root: str) -> ProjectView:
+        """Return one project. Raises NotFound, StoreError."""
+        if found := await self._of([root]):
+            return found[0]
+        raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
+
+    async def _of(self, roots: Sequence[str]) -> list[ProjectView]:
+        views: dict[str, ProjectView] = {}
+        # One may get up or lie down while others are read.
+        while missing := [root for root in roots if root in self._register and root not in views]:
+            views |= await glimpse(missing, self._register, self._services)
+            for root in missing:
+                if (up := self._register.awake.get(root)) is not None:
+                    views[root] = await view_of(up, self._services.slots)
+        names = self._register.names()
+        return [self._told(views[root], names.get(root)) for root in roots if root in views]
+
+    def _told(self, view: ProjectView, called: str | None) -> ProjectView:
+        """Return a view with what is known beside it: its name in commands, its origin, how it is watched."""
+        view = replace(view, called=called, brought_by=self._membership.brought_by.get(view.project))
+        unwatched = self._loops.unwatched(view.project)
+        if not unwatched:
+            return view
+        swept = self._loops.swept(view.project)
+        return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
+
+
+# --- projects at rest ---------------------------------------------------------------------------------
+_READ_AT_ONCE = 20
+"""After so many others have their turn."""
+LIMIT_S = 0.5
+"""How long reading the files of one batch may take; then they are told of by the journal alone."""
+
+
+async def glimpse(roots: Sequence[str], register: Register, services: Services) -> Mapping[str, ProjectView]:
+    """Return the views of those of these projects that rest. Raises StoreError."""
+    views: dict[str, ProjectView] = {}
+    unseen: list[str] = []
+    for root in roots:
+        row = register.resting.get(root)
+        if row is not None and row.view is not None:
+            views[root] = row.view
+        elif row is not None:
+            unseen.append(root)
+    for begin in range(0, len(unseen), _READ_AT_ONCE):
+        some = unseen[begin : begin + _READ_AT_ONCE]
+        views |= await _glimpse(
+            {root: register.resting[root] for root in some if root in register.resting}, services
+        )
+    return views
+
+
+async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, ProjectView]:
+    hints = {root: row.hints for root, row in rows.items()}
+    stored = by_project(await services.journal.tracks(tuple(rows)))
+    trusted = await services.journal.trusted(*rows)
+    texts = await _texts_of(tuple(rows))
+    views = {}
+    for root, row in rows.items():
+        project = Project(root, services, stored.get(root, ()), trusted.get(root, {}))
+        if root in texts:
+            await project.files.take(texts[root])
+        views[root] = await view_of(project, services.slots)
+        if row.hints == hints[root]:  # else what was read may be of before that
+            row.view = views[root]
+    await checkpoint()
+    return views
+
+
+async def _texts_of(roots: Sequence[str]) -> Mapping[str, Texts]:
+    with anyio.move_on_after(LIMIT_S):
+        alone = anyio.CapacityLimiter(1)
+        return await to_thread.run_sync(_read, roots, abandon_on_cancel=True, limiter=alone)
+    return {}
+
+
+def _read(roots: Sequence[str]) -> Mapping[str, Texts]:
+    found = {}
+    for root in roots:
+        try:
+            found[root] = read_texts(Path(root))
+        except HandoffdError:  # its own look says why
+            continue
+    return found

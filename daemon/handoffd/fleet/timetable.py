@@ -1,0 +1,351 @@
+"""Starts by the clock: finds what is due, has it started once, and remembers what became of it.
+
+What has been dealt with is in the journal: a start in the very transaction of its event, anything else
+by itself. So this can be asked at any time, after any crash: it reckons from there. A project that cannot
+be worked on just now is tried again as long as its start would still be on time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from handoffd.engine.decision import Refusal, Result
+from handoffd.engine.requests import Started
+from handoffd.engine.views import IdleSchedule, ScheduleView
+from handoffd.errors import HandoffdError, InvalidFile, Locked, NotFound, StoreError
+from handoffd.inspection.own_files import SETTINGS
+from handoffd.journal.schedules import Fire, FireOutcome, StoredSchedule
+from handoffd.schedule.cron import FireTimes
+from handoffd.schedule.plan import OWN, Due, Lateness, Missed, Planned, due, planned
+from handoffd.settings.loading import load_project
+from handoffd.settings.schedule import ScheduledStart, SharedStart
+from handoffd.track.services import Services
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+"""How late something may be started on an idle machine."""
+
+PLAN_EVERY: Final = timedelta(seconds=5)
+"""How late a project that came or went is noticed."""
+
+NAME_EVERY: Final = timedelta(seconds=60)
+"""How late it is noticed that a project is called otherwise."""
+
+AGAIN: Final = timedelta(seconds=15)
+"""After so long a start is tried again that could not be put before its project."""
+
+GIVE_LIMIT_S: Final = 30.0
+AT_ONCE: Final = 32
+"""Starts that are put before their projects at the same time."""
+
+Key = tuple[str, str]
+Begin = Callable[[str, Started], Awaitable[Result]]
+"""Starts a story in the project at a root. Raises HandoffdError when the project cannot be asked."""
+
+
+class Supervised(Protocol):
+    """The projects there are."""
+
+    def names(self) -> Mapping[str, str]:
+        """Return what each project is called, by root."""
+
+
+class Timetable:
+    """The schedules of all projects. `begin` is set before `look` is called; for `views` it need not be."""
+
+    def __init__(self, services: Services, supervised: Supervised) -> None:
+        self._services = services
+        self._supervised = supervised
+        self.begin: Begin | None = None
+        self._seen: object = None
+        self._known: frozenset[str] = frozenset()
+        self._named_at: datetime | None = None
+        self._trusted_read = False
+        self._planned_at: datetime | None = None
+        self._held_until_s = 0.0
+        """Until then the journal is not asked again, which did not answer."""
+        self._entries: dict[Key, Planned] = {}
+        self._stored: dict[Key, StoredSchedule] = {}
+        self._times: dict[str, FireTimes] = {}
+        self._coming: list[tuple[datetime, Key]] = []
+        self._problems: dict[Key, str] = {}
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def look(self) -> None:
+        """Start what is due by now."""
+        now = self._services.clock.now()
+        try:
+            if self._must_plan(now):
+                await self._plan(now)
+        except StoreError as error:
+            log.warning("schedules not read", error=error.message)
+            self._held_until_s = self._services.clock.monotonic() + AGAIN.total_seconds()
+        ready = []
+        while self._coming and self._coming[0][0] <= now:
+            ready.append(heapq.heappop(self._coming)[1])
+        async with anyio.create_task_group() as tasks:  # one that does not answer keeps no other one waiting
+            for key in ready:
+                tasks.start_soon(self._attend, self._entries[key], now)
+
+    # --- which there are -------------------------------------------------------------------------
+    def _must_plan(self, now: datetime) -> bool:
+        if self._services.clock.monotonic() < self._held_until_s:
+            return False
+        if self._planned_at is None or self._seen != self._wanted:
+            return True
+        due = now < self._planned_at or now - self._planned_at >= PLAN_EVERY  # or the clock was set back
+        return (self._some or bool(self._entries)) and due
+
+    async def _plan(self, now: datetime) -> None:
+        """Find out which schedules there are, have the journal know them, and reckon when each is due."""
+        await self._read_trusted()
+        seen, roots = self._wanted, self._roots()
+        old = self._named_at is None or abs(now - self._named_at) >= NAME_EVERY
+        back = (
+            self._planned_at is not None and now < self._planned_at
+        )  # what is known since later, is since now
+        if seen != self._seen or old or back or roots != self._known:
+            names = self._names()
+            # In a thread: a pattern may mean thousands of projects.
+            entries = await to_thread.run_sync(self._all, names)
+            if seen != self._seen or back or entries != self._entries:
+                await self._enter(entries, roots, now)
+            self._named_at = now
+        self._seen, self._known, self._planned_at = seen, roots, now
+
+    async def _enter(self, entries: dict[Key, Planned], roots: frozenset[str], now: datetime) -> None:
+        """Take over which schedules there are. What is gone is forgotten: it begins anew if it comes back."""
+        schedules = self._services.journal.schedules
+        left = [key for one in await schedules.all() if (key := (one.project, one.schedule)) not in entries]
+        if left:  # a project that is being made anew is not gone
+            away = {one.root for one in await self._services.journal.projects()} - roots
+            await schedules.forget([key for key in left if key[0] not in away])
+        await schedules.arm([(*key, one.start.fingerprint) for key, one in entries.items()], now)
+        self._stored = {(one.project, one.schedule): one for one in await schedules.all()}
+        before, self._entries = self._entries, entries
+        starts = self._services.settings.schedule.starts
+        for one in set(idle(starts, entries)) - set(idle(starts, before) if before else ()):
+            log.warning("schedule concerns no project", schedule=one.schedule, projects=list(one.projects))
+        self._problems = {key: why for key, why in self._problems.items() if key in entries}
+        self._coming = await to_thread.run_sync(self._reckoned)
+
+    @property
+    def _wanted(self) -> object:
+        """What the settings say, to be compared."""
+        settings = self._services.settings
+        return settings.schedule.starts, settings.scheduling, self._services.own_schedules.revision
+
+    async def _read_trusted(self) -> None:
+        """Know what projects want at whose settings nobody has looked yet: what a person trusted of them."""
+        if self._trusted_read:
+            return
+        for root, text in (await self._services.journal.schedules.trusted_in(SETTINGS)).items():
+            starts = await to_thread.run_sync(own_starts, text)
+            self._services.own_schedules.learn(root, starts)
+        self._trusted_read = True
+
+    @property
+    def _some(self) -> bool:
+        """Whether there is anything to start; else nobody needs to know what projects there are."""
+        return bool(self._services.settings.schedule.starts or self._services.own_schedules.starts)
+
+    def _roots(self) -> frozenset[str]:
+        return frozenset(self._supervised.names()) if self._some else frozenset()
+
+    def _names(self) -> dict[str, str]:
+        """Return what projects are called, as it is now."""
+        return dict(self._supervised.names()) if self._some else {}
+
+    def _all(self, names: Mapping[str, str]) -> dict[Key, Planned]:
+        settings, own = self._services.settings, self._services.own_schedules
+        groups = settings.scheduling.group_of
+        return {one.key: one for one in planned(settings.schedule.starts, own.starts, names, groups)}
+
+    def _reckoned(self) -> list[tuple[datetime, Key]]:
+        """Return when each schedule is to be looked at, as a heap."""
+        reckoned: dict[tuple[str, datetime], datetime | None] = {}  # a pattern may mean thousands of projects
+        coming = []
+        for key, one in self._entries.items():
+            handled = self._stored[key].handled
+            at = (one.start.fingerprint, handled)
+            if at not in reckoned:
+                reckoned[at] = self._times_of(one).after(handled)
+            if (following := reckoned[at]) is not None:
+                coming.append((following + one.jitter, key))
+        heapq.heapify(coming)
+        return coming
+
+    def _times_of(self, one: Planned) -> FireTimes:
+        fingerprint = one.start.fingerprint
+        if fingerprint not in self._times:
+            self._times[fingerprint] = FireTimes(one.start.cron, one.start.timezone)
+        return self._times[fingerprint]
+
+    # --- what is due -----------------------------------------------------------------------------
+    async def _attend(self, one: Planned, now: datetime) -> None:
+        """Do what is to be done about a schedule, and reckon when it is due again."""
+        again: datetime | None = now + AGAIN
+        try:
+            async with self._limit:
+                again = await self._settle(one, now)
+        except StoreError as error:  # what became of it could not be written: it is asked for again
+            self._postpone(one, error.message)
+        except Exception:  # nobody else's start is lost with it
+            log.exception("schedule not attended to", project=one.root, schedule=one.schedule)
+            self._postpone(one, "its start failed; the log of the daemon says more")
+        if again is not None and one.key in self._entries:
+            heapq.heappush(self._coming, (again, one.key))
+
+    async def _settle(self, one: Planned, now: datetime) -> datetime | None:
+        """Return when to look at the schedule again."""
+        lateness = Lateness(
+            catch_up=one.start.catch_up == "one",
+            at_most=timedelta(hours=one.start.catch_up_h),
+            jitter=one.jitter,
+        )
+        found = due(self._times_of(one).latest, self._stored[one.key].handled, now, lateness)
+        if isinstance(found, Missed):
+            why = self._problems.get(one.key, "no daemon was running, or the machine slept")
+            await self._remember(one, found.at, "missed", why, None)
+        if isinstance(found, Due) and not await self._start(one, found):
+            return now + AGAIN
+        self._problems.pop(one.key, None)
+        following = self._times_of(one).after(self._stored[one.key].handled)
+        return None if following is None else following + one.jitter
+
+    async def _start(self, one: Planned, found: Due) -> bool:
+        """Put a start before its project; return whether it is dealt with."""
+        assert self.begin is not None
+        event = started(one, found.at.astimezone(self._times_of(one).zone))
+        try:
+            with anyio.fail_after(GIVE_LIMIT_S):
+                result = await self.begin(one.root, event)
+        except (HandoffdError, TimeoutError) as error:
+            return await self._not_put(one, found, error)
+        if isinstance(result, Refusal):
+            await self._remember(one, found.at, "skipped", result.message, event.story)
+        else:
+            await self._recall(one)
+            last = self._stored[one.key].last
+            story = event.story if last is None else last.story
+            log.info("started by schedule", project=one.root, schedule=one.schedule, story=story)
+        return True
+
+    async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:
+        """Return whether a start is dealt with that nobody has answered for; else it is tried again."""
+        await self._recall(one)
+        if self._stored[one.key].handled >= found.at:
+            return True  # it was committed all the same
+        message = error.message if isinstance(error, HandoffdError) else "the project does not answer"
+        passing = (
+            isinstance(error, StoreError | Locked | NotFound | TimeoutError) or error.code == "RESTARTING"
+        )
+        if not passing:
+            await self._remember(one, found.at, "skipped", message, None)
+            return True
+        self._postpone(one, message)
+        return False
+
+    def _postpone(self, one: Planned, message: str) -> None:
+        if self._problems.get(one.key) != message:
+            log.warning("schedule waits", project=one.root, schedule=one.schedule, why=message)
+        self._problems[one.key] = message
+
+    async def _remember(
+        self, one: Planned, at: datetime, outcome: FireOutcome, why: str, story: str | None
+    ) -> None:
+        """Keep what became of a schedule that was due `at`, and started nothing."""
+        fire = Fire(
+            project=one.root, schedule=one.schedule, due=at, at=self._services.clock.now(), outcome=outcome,
+            story=story, why=why,
+        )  # fmt: skip
+        await self._services.journal.schedules.settle(fire)
+        self._stored[one.key] = replace(self._stored[one.key], last=fire)
+        log.info("schedule passed over", project=one.root, schedule=one.schedule, outcome=outcome, why=why)
+
+    async def _recall(self, one: Planned) -> None:
+        """Take over what the journal knows of a schedule by now."""
+        found = await self._services.journal.schedules.of(*one.key)
+        if found is not None:
+            self._stored[one.key] = found
+
+    # --- for whoever looks -----------------------------------------------------------------------
+    async def told(
+        self, root: str | None = None
+    ) -> tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]:
+        """Return what `views` does, and the schedules of the settings that concern no project."""
+        await self._read_trusted()
+        return await self.views(root), idle(self._services.settings.schedule.starts, self._shown())
+
+    def _shown(self) -> Mapping[Key, Planned]:
+        """Return the schedules as they were last looked up; at first as they are."""
+        return self._entries if self._planned_at is not None else self._all(self._names())
+
+    async def views(self, root: str | None = None) -> tuple[ScheduleView, ...]:
+        """Return the schedules of every project, or of one, by project and name."""
+        await self._read_trusted()
+        entries = self._shown()
+        stored = {(one.project, one.schedule): one for one in await self._services.journal.schedules.all()}
+        now = self._services.clock.now()
+        return tuple(
+            schedule_view(one, self._times_of(one), stored.get(key), now, self._problems.get(key))
+            for key, one in sorted(entries.items())
+            if root in (None, one.root)
+        )
+
+
+# --- schedules as values ------------------------------------------------------------------------------
+def own_starts(text: str) -> tuple[ScheduledStart, ...]:
+    """Return the schedules in the settings of a project; none where nothing can be made of these."""
+    try:
+        return load_project(text, SETTINGS).schedule
+    except InvalidFile:  # of another release; whoever looks at the project next tells of it
+        return ()
+
+
+def started(one: Planned, due: datetime) -> Started:
+    """Return the fact that a schedule asks for its story, because it is `due`; in its own time zone."""
+    start = one.start
+    return Started(
+        story=start.story(due), task_type="story" if start.custom is None else "custom",
+        instruction=start.custom, agent_teams=start.agent_teams, executor=start.executor,
+        priority=start.priority, complexity=start.complexity, queue=start.overlap == "queue",
+        schedule=one.schedule, due=due, by=f"schedule {one.schedule}",
+    )  # fmt: skip
+
+
+def idle(starts: Iterable[SharedStart], planned: Collection[tuple[str, str]]) -> tuple[IdleSchedule, ...]:
+    """Return which schedules of the settings are among no project's (root, name), `planned`."""
+    concern = {schedule for _, schedule in planned}
+    return tuple(
+        IdleSchedule(schedule=one.name, projects=one.projects) for one in starts if one.name not in concern
+    )
+
+
+def schedule_view(
+    one: Planned, times: FireTimes, stored: StoredSchedule | None, now: datetime, problem: str | None
+) -> ScheduleView:
+    """Return a schedule as it is told. `problem` is why its start waits, if it does."""
+    start = one.start
+    handled = now if stored is None else stored.handled
+    due = times.after(handled)
+    local = None if due is None else due.astimezone(times.zone)
+    last = None if stored is None else stored.last
+    return ScheduleView(
+        project=one.root, schedule=one.schedule, own=one.schedule.startswith(OWN), cron=start.cron,
+        timezone=str(times.zone), story=None if local is None else start.story(local), custom=start.custom,
+        overlap=start.overlap, catch_up=start.catch_up,
+        next_at=None if local is None else local + one.jitter, waits_for=problem,
+        last_due=None if last is None else last.due.astimezone(times.zone),
+        last_outcome=None if last is None else last.outcome,
+        last_story=None if last is None else last.story, last_why=None if last is None else last.why,
+    )  # fmt: skip

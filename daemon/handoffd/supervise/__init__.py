@@ -1,1 +1,0 @@
-"""One consumer per track, and the interpreter of what the engine orders."""

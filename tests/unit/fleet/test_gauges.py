@@ -1,0 +1,62 @@
+"""How things stand, read from the real parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.support.eventually import eventually
+from tests.support.house import NoWatch, daemon, house, make_project
+
+from handoffd.engine.requests import Initialised, Started
+from handoffd.fleet.gauges import gauges
+from handoffd.metrics.recorder import Gauge
+from handoffd.settings.model import SchedulingSettings
+
+
+def values(found: tuple[Gauge, ...], name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of a series."""
+    [one] = [gauge for gauge in found if gauge.name == name]
+    return one.values
+
+
+async def test_what_a_scrape_finds(tmp_path: Path) -> None:
+    """A story at its gate, the slot given back, the journal written, nothing in the machine's way."""
+    async with house(tmp_path) as lent, daemon(lent) as roster:
+        root = make_project(tmp_path)
+        await roster.add(root)
+        await roster.give(root, Initialised(project="shop"))
+        await roster.give(root, Started(story="US-001", automatic=True))
+
+        await eventually(lambda: roster.running == 0 and lent.told.notices)  # at its gate, and people know
+        lent.clock.ahead_s = 90_000
+        limited = SchedulingSettings(per_executor={"claude": 2})
+        lent.services.slots.configure(lent.services.slots.total, limited)
+        found = await gauges(lent.services, roster, NoWatch(), None)
+
+    assert {(): 1} == values(found, "waiting_for_people")
+    assert 90_000 <= values(found, "waiting_longest_seconds")[()] < 90_300
+    assert {(): 0} == values(found, "backlog_stories")
+    assert {("ok",): 1} == values(found, "projects")
+    assert {("review", "needs_human"): 1} == values(found, "tracks")
+    assert {(): 4} == values(found, "slots")
+    assert {(): 0} == values(found, "slots_in_use") == values(found, "slots_queue")
+    assert {("executor", "claude"): 2} == values(found, "pool_slots")
+    assert {("executor", "claude"): 0} == values(found, "pool_slots_in_use")
+    assert values(found, "journal_events")[()] > 3
+    assert {(): 1} == values(found, "journal_writable") == values(found, "starting")
+    assert values(found, "state_free_bytes")[()] > 0
+
+
+async def test_what_is_wrong_is_a_number(tmp_path: Path) -> None:
+    """A trouble of the machine, and a folder that is not watched."""
+
+    class Deaf(NoWatch):
+        degraded = MappingProxyType({"/srv/shop": "no watch is left"})
+
+    async with house(tmp_path) as lent, daemon(lent) as roster:
+        found = await gauges(lent.services, roster, Deaf(), "the journal cannot be written")
+
+    assert ({(): 0}, {(): 1}) == (values(found, "starting"), values(found, "watch_degraded"))
+    assert {(): 0} == values(found, "waiting_longest_seconds")
+    assert {} == values(found, "tracks")

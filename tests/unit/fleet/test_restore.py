@@ -1,0 +1,206 @@
+"""What a restore means for projects that have gone on since the backup."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.support.playbook import DISPATCH, dispatched, track_at
+from tests.unit.journal.making import opened, record
+
+from handoffd.clock import SystemClock
+from handoffd.engine.track import Ledger, Track, TrackKey
+from handoffd.errors import Locked, Refused
+from handoffd.execute.base import CLAIM, Claim
+from handoffd.execute.runner import proc
+from handoffd.files.locks import acquire, daemon_lock_path
+from handoffd.files.projection import write_state
+from handoffd.fleet.restore import Request, Restoration, restore
+from handoffd.journal.backup import back_up, inspect
+from handoffd.protocol.state import Status
+from handoffd.protocol.state_file import render_state
+from handoffd.settings.model import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A state directory with its runs."""
+    made = Settings(state_dir=tmp_path / "state", runtime_dir=tmp_path / "run")
+    for folder in (made.state_dir, made.runs_dir):
+        folder.mkdir(mode=0o700)
+    return made
+
+
+@pytest.fixture
+def monday(tmp_path: Path) -> Path:
+    """Where the backup is."""
+    return tmp_path / "monday.db"
+
+
+def key_of(base: Path, name: str = "shop") -> TrackKey:
+    """Return the main track of a project that exists."""
+    root = base / name
+    root.mkdir(exist_ok=True)
+    return TrackKey(str(root))
+
+
+async def backed_up(settings: Settings, monday: Path, key: TrackKey, track: Track) -> None:
+    """Record a track, show its STATE.json, and back the journal up."""
+    assert track.state is not None
+    text = render_state(track.state)
+    async with opened(settings.journal) as journal:
+        await journal.commit(record(key=key, after=track, text=text))
+    write_state(Path(key.project), key.track, text)
+    back_up(settings.journal, monday)
+
+
+async def restored(settings: Settings, monday: Path, **request: bool) -> Restoration:
+    """Put the backup back."""
+    return await restore(settings, Request(file=monday, by="eve", **request), SystemClock())
+
+
+async def track_in(settings: Settings, key: TrackKey) -> Track:
+    """Return a track as the journal has it now."""
+    async with opened(settings.journal) as journal:
+        return {one.key: one.track for one in await journal.tracks()}[key]
+
+
+@contextmanager
+def a_run(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Lend a process that has claimed a run."""
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        claim = Claim(pid=process.pid, started=proc.started(process.pid), boot_id=proc.boot_id())
+        folder = settings.runs_dir / name
+        folder.mkdir(exist_ok=True)
+        (folder / CLAIM).symlink_to(claim.to_text())
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_a_project_stands_still_until_a_person_resumes_it(
+    settings: Settings, monday: Path, tmp_path: Path
+) -> None:
+    """Who restored is named, and the projects are."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, track_at("impl"))
+
+    done = await restored(settings, monday)
+
+    assert ((key.project,), (), (), ()) == (done.paused, done.kept, done.overtaken, done.ended)
+    assert "eve (journal restore)" == (await track_in(settings, key)).ledger.paused_by
+    assert (1, str(settings.journal)) == (done.newest, done.journal)
+    assert done.replaced is not None
+    assert 1 == inspect(Path(done.replaced)).newest
+
+
+async def test_what_is_driven_by_hand_is_left_alone(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """Nothing of it is dispatched anyhow."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, track_at("impl", ledger=Ledger()))
+
+    assert () == (await restored(settings, monday)).paused
+    assert None is (await track_in(settings, key)).ledger.paused_by
+
+
+async def test_an_attempt_that_is_still_the_latest_is_kept(
+    settings: Settings, monday: Path, tmp_path: Path
+) -> None:
+    """STATE.json is as it was at the backup: the daemon will adopt the run, or read how it ended."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, dispatched("impl"))
+
+    with a_run(settings, DISPATCH) as process:
+        done = await restored(settings, monday)
+        assert None is process.poll()
+
+    assert ((DISPATCH,), ()) == (done.kept, done.overtaken)
+    kept = await track_in(settings, key)
+    assert kept.ledger.dispatch is not None
+    assert kept.ledger.paused_by is not None
+
+
+@pytest.mark.parametrize("change", ["state", "runs", "project"])
+async def test_an_attempt_that_was_overtaken_is_let_go(
+    settings: Settings, monday: Path, tmp_path: Path, change: str
+) -> None:
+    """The story went on; its records are gone; or the project is, and nothing can be told."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, dispatched("impl"))
+    (settings.runs_dir / DISPATCH).mkdir()
+    if change == "state":
+        (tmp_path / "shop/.ai/STATE.json").write_text("{}", encoding="utf-8")
+    elif change == "runs":
+        (settings.runs_dir / DISPATCH).rmdir()
+    else:
+        (tmp_path / "shop").rename(tmp_path / "elsewhere")
+
+    done = await restored(settings, monday)
+
+    assert ((), (DISPATCH,)) == (done.kept, done.overtaken)
+    track = await track_in(settings, key)
+    assert None is track.ledger.dispatch
+    assert track.state is not None
+    assert (Status.PENDING, 1) == (track.state.status, track.state.attempt)
+
+
+async def test_executors_that_the_backup_does_not_know_keep_it_from_being_restored(
+    settings: Settings, monday: Path, tmp_path: Path
+) -> None:
+    """Else another one would be started beside them; nothing has changed then."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, track_at("impl"))
+    async with opened(settings.journal) as journal:
+        await journal.commit(record(key=key))
+
+    with a_run(settings, "20260131T230000-deadbeef") as process:
+        with pytest.raises(Refused, match="20260131T230000-deadbeef") as caught:
+            await restored(settings, monday)
+        assert None is process.poll()
+
+    assert "EXECUTORS_RUN" == caught.value.code
+    assert "--end-executors" in (caught.value.hint or "")
+    assert 2 == inspect(settings.journal).newest
+    assert [] == [path.name for path in settings.state_dir.glob("*restoring*")]
+
+
+async def test_they_are_ended_when_a_person_says_so(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """Checks of an attempt are runs as well."""
+    await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
+
+    with a_run(settings, "20260131T230000-deadbeef.tests") as process:
+        done = await restored(settings, monday, end_executors=True)
+        assert -15 == process.wait(60)
+
+    assert ("20260131T230000-deadbeef.tests",) == done.ended
+
+
+async def test_a_daemon_keeps_its_journal(settings: Settings, monday: Path, tmp_path: Path) -> None:
+    """Two writers would end in a mixture."""
+    await backed_up(settings, monday, key_of(tmp_path), track_at("impl"))
+
+    with acquire(daemon_lock_path(settings.state_dir), "a test"), pytest.raises(Locked) as caught:
+        await restored(settings, monday)
+
+    assert (caught.value.hint or "").startswith("handoffd stop")
+
+
+async def test_a_restored_journal_tells_what_was_decided(
+    settings: Settings, monday: Path, tmp_path: Path
+) -> None:
+    """The restore itself is an event of the track, with its own number and time."""
+    key = key_of(tmp_path)
+    await backed_up(settings, monday, key, track_at("impl"))
+    before = datetime.now(UTC)  # noqa: TID251  (compared with the machine's clock)
+
+    await restored(settings, monday)
+
+    async with opened(settings.journal) as journal:
+        last = (await journal.events())[-1]
+    assert ("restored", 2, True) == (last.kind, last.seq, last.at >= before)

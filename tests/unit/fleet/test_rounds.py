@@ -1,0 +1,196 @@
+"""Hints about projects at rest: who is visited, what is seen there, and who is woken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+from tests.support.eventually import eventually
+from tests.support.house import NOW, House, at, daemon, house, make_project
+
+from handoffd.engine.requests import Initialised
+from handoffd.errors import NotFound, StoreError
+from handoffd.fleet.loops import VISITED_AT_ONCE, Rounds
+from handoffd.fleet.register import Register
+from handoffd.fleet.startup import load
+from handoffd.project.rest import Row
+
+
+class Woken:
+    """Keeps who was woken; with an `error`, nobody can be."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.roots: list[str] = []
+        self.error = error
+
+    async def __call__(self, root: str) -> None:
+        """Wake somebody."""
+        self.roots.append(root)
+        if self.error is not None:
+            raise self.error
+
+
+class Walk:
+    """Rounds in a house, and whom they have woken."""
+
+    def __init__(self, here: House, error: Exception | None = None) -> None:
+        self.register = Register()
+        self.woken = Woken(error)
+        self.rounds = Rounds(here.services, self.register, self.woken, retry_s=0.01)
+        self._here = here
+
+    async def load(self) -> None:
+        """Let everybody rest whom the journal knows, as a new daemon does."""
+        await load(self.register, self._here.services)
+
+    async def look(self, *roots: str) -> list[str]:
+        """Hint at these; return who was woken for that."""
+        self.woken.roots.clear()
+        async with anyio.create_task_group() as tasks:
+            for root in roots:
+                self.rounds.hint(root)
+            self.rounds.been = anyio.Event()
+            tasks.start_soon(self.rounds.run)
+            await self.rounds.been.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        return self.woken.roots
+
+
+async def known(here: House, *roots: str) -> None:
+    """Have the journal know projects that are initialised."""
+    async with daemon(here) as roster:
+        for root in roots:
+            await roster.add(root)
+            await roster.give(root, Initialised(project=root[-6]))
+
+
+async def test_the_first_visit_of_a_life_takes_down_what_is_there(tmp_path: Path) -> None:
+    """From then on that is compared with what a visit finds; nobody gets up for it."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path / "a")
+        await known(here, root)
+        walk = Walk(here)
+        await walk.load()
+
+        assert [] == await walk.look(root)
+        row = walk.register.resting[root]
+        assert (True, None) == (row.trace is not None, row.states)
+        assert row.folder is not None
+        assert row.folder.endswith(".lock")
+        assert [] == await walk.look(root)
+
+        at(root, ".ai/STATE.json").write_text("{}")
+        assert [root] == await walk.look(root)
+
+
+async def test_what_happened_between_two_lives_wakes(tmp_path: Path) -> None:
+    """An edit, a file that is gone, half a write, a project that is not there."""
+    async with house(tmp_path) as here:
+        edited, bare, half, gone, same = (make_project(tmp_path / name) for name in "abcde")
+        await known(here, edited, bare, half, gone, same)
+        at(edited, ".ai/STATE.json").write_text("{}")
+        at(bare, ".ai/STATE.json").unlink()
+        at(half, ".ai/.STATE.json.x.tmp~").write_text("{")
+        at(gone, ".").rename(tmp_path / "moved")
+        walk = Walk(here)
+        await walk.load()
+
+        assert {edited, bare, gone} <= set(await walk.look(edited, bare, half, gone, same))
+        assert walk.register.resting[same].trace is not None
+
+
+async def test_files_that_ask_for_something_wake(tmp_path: Path) -> None:
+    """Those that are in force as they lie there do not; so a start need not make their projects."""
+    async with house(tmp_path) as here:
+        plain = make_project(tmp_path / "a", settings="language: zh-TW\n")
+        broken = make_project(tmp_path / "b")
+        auto = make_project(tmp_path / "c")
+        held = make_project(tmp_path / "d")
+        await known(here, plain, broken, auto, held)
+        at(held, ".ai/handoffd.yaml").write_text("test: {command: [make]}\n")
+        at(broken, ".ai/handoffd.yaml").write_text("tset: {}\n")
+        for name in (".ai/handoffd.yaml",):
+            at(auto, name).write_text("auto: true\n")
+            await here.journal.trust(auto, name, "auto: true\n", NOW)
+        walk = Walk(here)
+        await walk.load()
+
+        assert {broken, auto, held} == set(await walk.look(plain, broken, auto, held))
+
+
+async def test_two_paths_to_one_folder_are_one_project(tmp_path: Path) -> None:
+    """The second one gets up to say so."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path / "a", rules=None)
+        other = tmp_path / "other"
+        other.symlink_to(root)
+        walk = Walk(here)
+        for path in (root, str(other)):
+            walk.register.lay_down(
+                path, Row(name="x", automatic=True, tracks=("main",), states={"main": None})
+            )
+
+        assert [str(other)] == await walk.look(root, str(other))
+
+
+async def test_strangers_and_those_that_are_up_are_not_visited(tmp_path: Path) -> None:
+    """A hint may be late."""
+    async with house(tmp_path) as here:
+        assert [] == await Walk(here).look("/srv/gone")
+
+
+async def test_many_are_visited_in_turns(tmp_path: Path) -> None:
+    """Each once."""
+    async with house(tmp_path) as here:
+        walk = Walk(here)
+        roots = [f"/srv/gone/{number}" for number in range(2 * VISITED_AT_ONCE + 1)]
+        for root in roots:
+            row = Row(name=root, automatic=True, tracks=("main",), states={"main": None})
+            walk.register.lay_down(root, row)
+
+        assert sorted(roots) == sorted(await walk.look(*roots))
+        walk.woken.roots.clear()
+        await walk.rounds.visit_all()
+        assert sorted(roots) == sorted(walk.woken.roots)
+
+
+async def test_a_hint_makes_a_view_old(tmp_path: Path) -> None:
+    """What was read before it may not be so any more."""
+    async with house(tmp_path) as here:
+        walk = Walk(here)
+        row = Row(name="x", automatic=True, tracks=("main",), states=None, trace=b"")
+        walk.register.lay_down("/a", row)
+        walk.rounds.hint("/a")
+        assert (None, 1) == (row.view, row.hints)
+
+
+async def test_who_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+    """One that was removed meanwhile is not."""
+    async with house(tmp_path) as here:
+        for error, tries in ((StoreError("the journal cannot be read"), 3), (NotFound("gone"), 1)):
+            walk = Walk(here, error)
+            row = Row(name="x", automatic=True, tracks=("main",), states={"main": "d"})
+            walk.register.lay_down("/srv/gone", row)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(walk.rounds.run)
+                walk.rounds.hint("/srv/gone")
+                await eventually(lambda: len(walk.woken.roots) >= tries)  # noqa: B023
+                await walk.rounds.been.wait()
+                tasks.cancel_scope.cancel()
+            assert ["/srv/gone"] == walk.woken.roots or tries > 1
+
+
+async def test_hints_wait_for_a_journal_that_cannot_be_read(tmp_path: Path) -> None:
+    """They are followed when it can."""
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path)
+        walk = Walk(here)
+        walk.register.lay_down(root, Row(name="x", automatic=True, tracks=("main",), states={"main": None}))
+        await here.journal.close()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(walk.rounds.run)
+            walk.rounds.hint(root)
+            await eventually(lambda: walk.register.resting[root].hints > 2)
+            tasks.cancel_scope.cancel()
+        assert (None, []) == (walk.register.resting[root].trace, walk.woken.roots)
