@@ -140,8 +140,8 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
     Without NAME, of all that are installed, and of those that the settings choose. Exit code 1 when
     there is anything to say.
     """
+    from handoffd.doctor.executors import check_executor as findings_of
     from handoffd.doctor.finding import as_json as told
-    from handoffd.doctor.installation import check as findings_of
     from handoffd.execute.registry import names_in
 
     settings, book = _book(place)
@@ -176,7 +176,7 @@ def _book(place: Place) -> tuple[Settings, ExecutorBook]:
 
 def _looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str, Installation]:
     """Return how executors are found, at once; one whose folders or program are silent is left out."""
-    from handoffd.doctor.patience import answers
+    from handoffd.doctor.finding import answers
     from handoffd.execute.environment import child_environment
     from handoffd.execute.registry import look
 
@@ -249,17 +249,17 @@ def _summary(findings: Sequence[Finding]) -> str:
 def try_tests(place: Place, project: str) -> Finding:
     """Return what came of it, or why it was not done. Raises NotFound for what is no project."""
     from handoffd.doctor.finding import warning
+    from handoffd.doctor.projects import TESTS, Terminal, judge_tests
     from handoffd.doctor.service import installed, service_of
-    from handoffd.doctor.tests import CHECK, Terminal, judge
 
     try:
         tried = _tried(place, project)
     except NotFound:
         raise
     except HandoffdError as error:
-        return warning(CHECK, f"the tests were not tried: {error.message}", None, error.hint)
+        return warning(TESTS, f"the tests were not tried: {error.message}", None, error.hint)
     service = service_of(_pid(place), installed(place.environ, place.config))
-    return judge(tried, Terminal(path=place.environ.get("PATH", "")), service)
+    return judge_tests(tried, Terminal(path=place.environ.get("PATH", "")), service)
 
 
 def _tried(place: Place, project: str) -> Json:

@@ -14,38 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import handoffd
-from handoffd.doctor import (
-    account,
-    daemon,
-    descriptors,
-    executors,
-    git,
-    hooks,
-    inotify,
-    notices,
-    patience,
-    projects,
-    runlimits,
-    sandbox,
-    settings_file,
-    state,
-    supervision,
-    tests,
-    watches,
-)
-from handoffd.doctor.finding import Finding
-from handoffd.doctor.openness import open_to_others
-from handoffd.doctor.patience import Begun
+from handoffd.doctor import executors, finding, installation, machine, projects, supervision
+from handoffd.doctor.finding import Begun, Finding
+from handoffd.doctor.installation import open_to_others
 from handoffd.doctor.service import (
     Service,
+    Unit,
+    ends_at_logout,
     installed,
     membership,
     of_machine,
     path_in,
     service_of,
     unit_file_of,
+    units_of,
 )
-from handoffd.doctor.unit import Unit, ends_at_logout, units_of
 from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
 from handoffd.execute.registry import VERSION_S, ExecutorBook, Layer, load_book, shipped_layer
@@ -102,10 +85,10 @@ class _Looks:
     """What is being looked at, at once: programs that tell their version, sinks, git, others' hooks."""
 
     executors: Begun[executors.Chosen]
-    notices: Begun[notices.SinkFacts]
-    git: Begun[git.GitFacts]
-    hooks: Begun[hooks.HookFacts]
-    tests: Begun[tuple[tests.Lack, ...]]
+    notices: Begun[installation.SinkFacts]
+    git: Begun[projects.GitFacts]
+    hooks: Begun[projects.HookFacts]
+    tests: Begun[tuple[projects.Lack, ...]]
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
@@ -118,8 +101,8 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
         *_settings(subject, asked),
         *_daemon(subject, asked, service, units),
         *_rest(subject, asked, facts, service),
-        *supervision.check(
-            supervision.gather(
+        *supervision.check_supervision(
+            supervision.supervision_facts(
                 asked.pid, service, there, units, fleeting=ends_at_logout(there, subject.environ)
             )
         ),
@@ -127,80 +110,78 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
     )
 
 
-def _settings(subject: Subject, asked: daemon.Asked) -> tuple[Finding, ...]:
+def _settings(subject: Subject, asked: supervision.Asked) -> tuple[Finding, ...]:
     invalid = [subject.invalid] if subject.invalid else []
     told = () if asked.status is None else asked.status.get("warnings", ())
     looks = {"secrets": partial(open_to_others, subject.secret_files)}
-    found = patience.answers(looks, FOLDER_S).get("secrets", ())
-    return settings_file.check(subject.file, invalid, told, found)
+    found = finding.answers(looks, FOLDER_S).get("secrets", ())
+    return installation.check_settings(subject.file, invalid, told, found)
 
 
 def _book(settings: Settings) -> ExecutorBook:
     return load_book(shipped_layer(), Layer(file="handoffd.yaml", definitions=settings.executors))
 
 
-def _first_looks(subject: Subject) -> tuple[daemon.Asked, state.StateFacts | OSError | None]:
+def _first_looks(subject: Subject) -> tuple[supervision.Asked, machine.StateFacts | OSError | None]:
     """Return what the daemon says, and how the state directory is (None: it is silent), asked at once."""
     looks: dict[str, Callable[[], Any]] = {}
     if subject.socket is not None:
-        looks["daemon"] = partial(daemon.ask, subject.socket, subject.answer_s)
+        looks["daemon"] = partial(supervision.ask_daemon, subject.socket, subject.answer_s)
     if subject.settings is not None:
         looks["state"] = partial(_state_facts, subject.settings)
-    found = patience.answers(looks, subject.answer_s + _GRACE_S)
+    found = finding.answers(looks, subject.answer_s + _GRACE_S)
     late = NoAnswer("the daemon does not answer", hint="handoffd status")
-    return found.get("daemon", daemon.Asked(error=late)), found.get("state")
+    return found.get("daemon", supervision.Asked(error=late)), found.get("state")
 
 
-def _state_facts(settings: Settings) -> state.StateFacts | OSError:
+def _state_facts(settings: Settings) -> machine.StateFacts | OSError:
     try:
-        return state.gather(settings.state_dir, settings.journal)
+        return machine.state_facts(settings.state_dir, settings.journal)
     except OSError as error:
         return error
 
 
 def _daemon(
-    subject: Subject, asked: daemon.Asked, service: Service, units: tuple[Unit, Unit] | None
+    subject: Subject, asked: supervision.Asked, service: Service, units: tuple[Unit, Unit] | None
 ) -> tuple[Finding, ...]:
     if subject.socket is None:
         return ()
     settings = subject.settings
-    facts = daemon.DaemonFacts(
+    facts = supervision.DaemonFacts(
         socket=str(subject.socket),
         asked=asked,
         own_version=handoffd.__version__,
         service=service,
-        entries=daemon.entries(subject.socket),
+        entries=supervision.socket_entries(subject.socket),
         holder=None if settings is None else _holder(settings),
         unit=None if units is None else units[0],
         other=None if service.unit is not None else of_machine(subject.environ),
     )
-    return daemon.check(facts)
+    return supervision.check_daemon(facts)
 
 
 def _holder(settings: Settings) -> int | None:
     path = daemon_lock_path(settings.state_dir)
-    found = patience.answers({"lock": partial(holder_of, path)}, FOLDER_S).get("lock")
+    found = finding.answers({"lock": partial(holder_of, path)}, FOLDER_S).get("lock")
     return None if found is None else found.pid
 
 
 def _rest(
-    subject: Subject, asked: daemon.Asked, facts: state.StateFacts | OSError | None, service: Service
+    subject: Subject, asked: supervision.Asked, facts: machine.StateFacts | OSError | None, service: Service
 ) -> Iterator[Finding]:
     settings = subject.settings
     if settings is None:
-        yield from projects.check(asked.status["projects"]) if asked.status else ()
+        yield from projects.check_projects(asked.status["projects"]) if asked.status else ()
         return
     yield from _state(settings, facts)
     seen = _seen(subject, settings, asked, facts)
     begun = _begin(subject, settings, seen, asked.pid)
     if seen.known:
-        yield from projects.check(seen.projects, seen.silent)
-    yield from watches.check(_watch_facts(settings, seen, asked.pid))
-    slots, most = settings.execute.slots, descriptors.most_files(asked.pid)
-    yield from descriptors.check(
-        descriptors.FileFacts(
-            projects=len(seen.projects), slots=slots, most=most, service=service, pid=asked.pid
-        )
+        yield from projects.check_projects(seen.projects, seen.silent)
+    yield from machine.check_watches(_watch_facts(settings, seen, asked.pid))
+    slots, most = settings.execute.slots, machine.most_files(asked.pid)
+    yield from machine.check_descriptors(
+        machine.FileFacts(projects=len(seen.projects), slots=slots, most=most, service=service, pid=asked.pid)
     )
     yield from _executors(begun, settings, seen, service)
     yield from _tests(begun, subject, seen, service)
@@ -209,21 +190,21 @@ def _rest(
 
 
 def _runs(
-    subject: Subject, asked: daemon.Asked, service: Service, units: tuple[Unit, Unit] | None
+    subject: Subject, asked: supervision.Asked, service: Service, units: tuple[Unit, Unit] | None
 ) -> Iterator[Finding]:
     """Yield what was found about limits of runs, and about what would end them."""
     settings = subject.settings
     if settings is None:
         return
     launcher = Witness(settings.launcher_socket, FOLDER_S).listener()
-    yield from runlimits.check(runlimits.gather(settings.execute, launcher, service))
+    yield from supervision.check_limits(supervision.limit_facts(settings.execute, launcher, service))
     if service.unit is None:
         return
     told = () if asked.status is None else asked.status["projects"]
-    looks = {"runs": partial(supervision.gather_runs, settings.runs_dir)}
+    looks = {"runs": partial(supervision.run_places, settings.runs_dir)}
     facts = supervision.PlaceFacts(
         service=service,
-        runs=patience.answers(looks, FOLDER_S).get("runs", ()),
+        runs=finding.answers(looks, FOLDER_S).get("runs", ()),
         launcher=None if launcher is None else membership(launcher),
         unit=None if units is None else units[1],
         names={one["project"]: one.get("called") or one["project"] for one in told},
@@ -239,10 +220,18 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
     home = default_home(subject.environ)
     return _Looks(
         executors=Begun(_executor_looks(subject, settings, seen, pid)),
-        notices=Begun({name: partial(notices.gather, name, sink, there) for name, sink in sinks.items()}),
-        git=Begun({"git": partial(git.gather, roots, subject.environ)}),
-        hooks=Begun({"hooks": partial(hooks.gather, home, roots)}),
-        tests=Begun({"tests": partial(tests.gather, _test_commands(seen), _path(subject, settings, pid))}),
+        notices=Begun(
+            {name: partial(installation.sink_facts, name, sink, there) for name, sink in sinks.items()}
+        ),
+        git=Begun({"git": partial(projects.git_facts, roots, subject.environ)}),
+        hooks=Begun({"hooks": partial(projects.hook_facts, home, roots)}),
+        tests=Begun(
+            {
+                "tests": partial(
+                    projects.missing_for_tests, _test_commands(seen), _path(subject, settings, pid)
+                )
+            }
+        ),
     )
 
 
@@ -261,55 +250,57 @@ def _path(subject: Subject, settings: Settings, pid: int | None) -> str:
 
 def _tests(begun: _Looks, subject: Subject, seen: _Seen, service: Service) -> tuple[Finding, ...]:
     lacks = begun.tests.within(subject.answer_s).get("tests")
-    terminal = tests.Terminal(path=subject.environ.get("PATH", ""))
-    return () if lacks is None else tests.check(lacks, len(_test_commands(seen)), terminal, service)
+    terminal = projects.Terminal(path=subject.environ.get("PATH", ""))
+    return () if lacks is None else projects.check_tests(lacks, len(_test_commands(seen)), terminal, service)
 
 
 def _notices(begun: _Looks, settings: Settings) -> tuple[Finding, ...]:
-    found = begun.notices.within(notices.APPRISE_S + _GRACE_S)
-    facts = (found.get(name) or notices.silent(name) for name in settings.notify.named())
-    return notices.check(settings.notify, tuple(facts))
+    found = begun.notices.within(installation.APPRISE_S + _GRACE_S)
+    facts = (found.get(name) or installation.silent_sink(name) for name in settings.notify.named())
+    return installation.check_notices(settings.notify, tuple(facts))
 
 
 def _surroundings(begun: _Looks, subject: Subject, pid: int | None, service: Service) -> Iterator[Finding]:
     """Yield what was found about the machine and the account, and what agents could do to projects."""
     found = begun.git.within(subject.answer_s).get("git")
-    yield from git.check(found) if found is not None else ()
+    yield from projects.check_git(found) if found is not None else ()
     scan = begun.hooks.within(FOLDER_S).get("hooks")
-    yield from hooks.check(scan) if scan is not None else ()
+    yield from projects.check_hooks(scan) if scan is not None else ()
     if pid is not None and subject.settings is not None:
         yield from supervision.boots(pid, Witness(subject.settings.launcher_socket, FOLDER_S))
-    yield from account.check(account.gather(pid, service))
-    yield from sandbox.check(sandbox.gather(executors.environment_of(pid).get("PATH")))
+    yield from installation.check_account(installation.account_facts(pid, service))
+    yield from installation.check_sandbox(
+        installation.sandbox_facts(executors.environment_of(pid).get("PATH"))
+    )
 
 
-def _state(settings: Settings, facts: state.StateFacts | OSError | None) -> tuple[Finding, ...]:
+def _state(settings: Settings, facts: machine.StateFacts | OSError | None) -> tuple[Finding, ...]:
     folder = str(settings.state_dir)
     if facts is None:
-        return (state.silent(folder),)
+        return (machine.silent_state(folder),)
     if isinstance(facts, OSError):
-        return (state.unseen(folder, facts),)
-    return state.check(facts, settings.execute.min_free_mb)
+        return (machine.unseen_state(folder, facts),)
+    return machine.check_state(facts, settings.execute.min_free_mb)
 
 
 def _seen(
-    subject: Subject, settings: Settings, asked: daemon.Asked, facts: state.StateFacts | OSError | None
+    subject: Subject, settings: Settings, asked: supervision.Asked, facts: machine.StateFacts | OSError | None
 ) -> _Seen:
     """Return the projects, from the daemon, else from the journal; `known` is false when neither tells."""
     if asked.status is not None:
         return _Seen(projects=asked.status["projects"])
-    if not isinstance(facts, state.StateFacts) or facts.error is not None:
+    if not isinstance(facts, machine.StateFacts) or facts.error is not None:
         return _Seen(known=False)
     if not facts.roots:
         return _Seen(known=isinstance(asked.error, NoDaemon))
     listed = [{"project": root} for root in facts.roots]
     if not isinstance(asked.error, NoDaemon):
         return _Seen(projects=listed, known=False)
-    answered = patience.answers({root: partial(_touch, root) for root in facts.roots}, FOLDER_S)
+    answered = finding.answers({root: partial(_touch, root) for root in facts.roots}, FOLDER_S)
     silent = frozenset(facts.roots) - answered.keys()
     look = {"status": partial(subject.look, settings, silent)}
     try:
-        status = patience.answers(look, subject.answer_s).get("status")
+        status = finding.answers(look, subject.answer_s).get("status")
     except StoreError:
         status = None
     if status is None:
@@ -322,13 +313,13 @@ def _touch(root: str) -> bool:
     return os.path.lexists(os.path.join(root, ".ai", "STATE.json"))
 
 
-def _watch_facts(settings: Settings, seen: _Seen, pid: int | None) -> watches.WatchFacts:
-    held = patience.answers({"held": partial(inotify.holders, os.geteuid())}, FOLDER_S).get("held")
+def _watch_facts(settings: Settings, seen: _Seen, pid: int | None) -> machine.WatchFacts:
+    held = finding.answers({"held": partial(machine.watch_holders, os.geteuid())}, FOLDER_S).get("held")
     swept = {one["project"]: one["swept"] for one in seen.projects if one.get("swept")}
-    return watches.WatchFacts(
+    return machine.WatchFacts(
         projects=len(seen.projects),
         demand=demand(len(seen.projects), settings.watch),
-        limits=inotify.limits(),
+        limits=machine.watch_limits(),
         others=None if held is None else tuple(one for one in held if one.pid != pid),
         swept=swept,
         sweep_s=settings.watch.sweep_s,
@@ -353,6 +344,6 @@ def _executor_looks(
 
 def _executors(begun: _Looks, settings: Settings, seen: _Seen, service: Service) -> tuple[Finding, ...]:
     chosen = begun.executors.within(VERSION_S + _GRACE_S)
-    silent = tuple(executors.silent(name) for name in begun.executors.names if name not in chosen)
+    silent = tuple(executors.silent_executor(name) for name in begun.executors.names if name not in chosen)
     choices = executors.choices_of(settings.executor, seen.projects)
-    return (*executors.check(tuple(chosen.values()), service, choices), *silent)
+    return (*executors.check_executors(tuple(chosen.values()), service, choices), *silent)

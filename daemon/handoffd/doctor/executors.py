@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-from handoffd.doctor import installation
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
 from handoffd.engine.usage import counted
@@ -18,6 +17,7 @@ from handoffd.execute.executor import Executor
 from handoffd.execute.registry import (
     AUTO,
     ExecutorBook,
+    Installation,
     candidates_of,
     found_at,
     look,
@@ -27,7 +27,7 @@ from handoffd.execute.registry import (
 )
 from handoffd.settings.model import ExecutorChoice
 
-CHECK = "executors"
+EXECUTORS = "executors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def look_for(
         here=here,
         path=environment["PATH"],
         install=executor.install,
-        state=installation.check(executor, look(executor, environment)) if found is not None else (),
+        state=check_executor(executor, look(executor, environment)) if found is not None else (),
     )
 
 
@@ -121,7 +121,7 @@ def environment_of(pid: int | None) -> Mapping[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def check(
+def check_executors(
     chosen: Sequence[Chosen], service: Service, choices: Collection[Sequence[str]] = ()
 ) -> tuple[Finding, ...]:
     """Return which executors cannot be started, or have something amiss; nothing of none at all.
@@ -140,20 +140,20 @@ def check(
     ]
     amiss = [_amiss(state) for one in chosen for state in one.state if state.severity != "ok"]
     names = ", ".join(f"{one.name} ({_where(one)})" for one in chosen)
-    return (*missing, *amiss) or ((fine(CHECK, names),) if chosen else ())
+    return (*missing, *amiss) or ((fine(EXECUTORS, names),) if chosen else ())
 
 
-def silent(name: str) -> Finding:
+def silent_executor(name: str) -> Finding:
     """Return that an executor could not be looked at in time."""
     why = "its program, or a disk that it is on, does not answer"
     return warning(
-        CHECK, f"{name}: nothing could be found out", why, f"handoffd executors check {quote(name)}"
+        EXECUTORS, f"{name}: nothing could be found out", why, f"handoffd executors check {quote(name)}"
     )
 
 
 def _amiss(state: Finding) -> Finding:
     """Return what an executor's own check found, as one of this check's findings."""
-    return replace(state, check=CHECK, what=f"{state.check}: {state.what}")
+    return replace(state, check=EXECUTORS, what=f"{state.check}: {state.what}")
 
 
 def _where(one: Chosen) -> str:
@@ -169,14 +169,14 @@ def _missing(one: Chosen, service: Service, *, serious: bool) -> Finding:
     tell = fault if serious else warning
     users = f", which {_count(one.projects)}" if one.projects else ""
     if one.unknown is not None:
-        return tell(CHECK, f"there is no executor {one.name}{users}", one.unknown, "handoffd config show")
+        return tell(EXECUTORS, f"there is no executor {one.name}{users}", one.unknown, "handoffd config show")
     what = f"{one.program}, the program of the executor {one.name}{users}, is not found"
     if one.here is not None:
         why = f"it is {one.here} in this terminal; the daemon gives executors the PATH {one.path}"
-        return tell(CHECK, what, why, service.mend_path)
+        return tell(EXECUTORS, what, why, service.mend_path)
     why = f"no folder of the PATH that executors get has it: {one.path}"
     look = f"command -v {one.program} || handoffd config show  # install it, or choose another executor"
-    return tell(CHECK, what, why, one.install or look)
+    return tell(EXECUTORS, what, why, one.install or look)
 
 
 def _count(projects: Sequence[str]) -> str:
@@ -185,3 +185,39 @@ def _count(projects: Sequence[str]) -> str:
         if len(projects) == 1
         else counted(len(projects), "project uses", "projects use")
     )
+
+
+# --- one executor on this machine ---------------------------------------------------------------------
+def check_executor(executor: Executor, installation: Installation) -> tuple[Finding, ...]:
+    """Return what was found about one executor, under its name; one finding when all is well."""
+    found = tuple(_findings(executor, installation))
+    version = f" {installation.version}" if installation.version else ""
+    return found or (fine(executor.name, f"{installation.found}{version}"),)
+
+
+def _findings(executor: Executor, installation: Installation) -> Iterator[Finding]:
+    name, program = executor.name, installation.program
+    if installation.found is None:
+        why = f"no folder of the PATH that it gets has it: {installation.path}"
+        yield fault(name, f"{program} is not found", why, executor.install or f"command -v {quote(program)}")
+        return
+    if installation.version_error is not None:
+        call = " ".join(map(quote, executor.version or ()))
+        yield fault(name, f"`{call}` fails", installation.version_error, executor.install or call)
+    if installation.logged_in is False and executor.login is not None:
+        login = executor.login
+        why = f"none of these is there: {', '.join((*login.env, *login.files))}"
+        yield warning(name, "nobody seems to be logged in", why, login.command or f"{quote(program)} --help")
+    for path in installation.unwritable:
+        why = "it keeps its sessions and settings there"
+        yield fault(name, f"{path} cannot be written", why, f"ls -ld {_shown(path)}")
+    for variable in installation.empty:
+        why = "an agent may take that for a key, or for an address"
+        yield warning(name, f"{variable} is set, but empty", why, f"unset {variable}")
+
+
+def _shown(path: str) -> str:
+    """Return the folder that is written for a shell, which fills in its variables."""
+    folder = path.rpartition("/")[0] if path.endswith("*") else path
+    # Between quotes a shell takes ~ for itself.
+    return folder if folder.startswith("~") else '"' + folder.replace(":-~", ":-$HOME") + '"'

@@ -1,10 +1,17 @@
-"""What a check found out. The JSON is documented in docs/cli.md, and stable."""
+"""What a check found out, and looks that may never end.
+
+The JSON of findings is documented in docs/cli.md, and stable. A network mount that hangs keeps every
+thread that touches it: so each look is taken by a thread of its own, which is left behind when it is silent
+for too long, and which the end of the program does not wait for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 Severity = Literal["ok", "warning", "fault"]
 
@@ -44,3 +51,57 @@ def as_json(findings: Iterable[Finding]) -> dict[str, Any]:
     """Return findings as programs are told of them."""
     found = tuple(findings)
     return {"findings": [asdict(finding) for finding in found], "ok": is_sound(found)}
+
+
+# --- looks --------------------------------------------------------------------------------------------
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Look(Generic[_T]):
+    take: Callable[[], _T]
+    ended: threading.Event = field(default_factory=threading.Event)
+    found: list[_T] = field(default_factory=list)
+    error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.found.append(self.take())
+        except Exception as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+class Begun(Generic[_T]):
+    """Looks that are being taken, all at once, while their caller does something else."""
+
+    def __init__(self, looks: Mapping[str, Callable[[], _T]]) -> None:
+        self._began = time.monotonic()
+        self._looks = {name: _Look(take) for name, take in looks.items()}
+        for look in self._looks.values():
+            threading.Thread(target=look.run, name="look", daemon=True).start()
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the looks."""
+        return self._looks.keys()
+
+    def within(self, limit_s: float) -> dict[str, _T]:
+        """Return what the looks found that end within `limit_s` seconds of the beginning.
+
+        Raises what the first of them raised.
+        """
+        give_up_at = self._began + limit_s
+        found = {}
+        for name, look in self._looks.items():
+            if look.ended.wait(max(give_up_at - time.monotonic(), 0)):
+                if look.error is not None:
+                    raise look.error
+                found[name] = look.found[0]
+        return found
+
+
+def answers(looks: Mapping[str, Callable[[], _T]], limit_s: float) -> dict[str, _T]:
+    """Take all `looks` at once and return what they found within `limit_s` seconds; see `Begun.within`."""
+    return Begun(looks).within(limit_s)

@@ -1,45 +1,250 @@
-"""What keeps one executor from working on this machine, and what to type about it."""
+"""How handoffd was set up here: its settings and their secrets, sinks of notices, and the account of agents.
+
+Nothing is sent to anybody. There is no sandbox around agents: their account is their limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
 
+import anyio
+
 from handoffd.doctor.finding import Finding, fault, fine, warning
-from handoffd.execute.executor import Executor
-from handoffd.execute.registry import Installation
+from handoffd.doctor.service import Service
+from handoffd.errors import InvalidFile
+from handoffd.notify.apprise import AppriseSink
+from handoffd.notify.ports import Undelivered
+from handoffd.settings.notify import NotifySettings, SinkSettings
+
+# --- the settings, those that name executors included -------------------------------------------------
+SETTINGS = "settings"
 
 
-def check(executor: Executor, installation: Installation) -> tuple[Finding, ...]:
-    """Return what was found about one executor, under its name; one finding when all is well."""
-    found = tuple(_findings(executor, installation))
-    version = f" {installation.version}" if installation.version else ""
-    return found or (fine(executor.name, f"{installation.found}{version}"),)
+def check_settings(
+    file: Path | None,
+    invalid: Sequence[InvalidFile],
+    warnings: Sequence[str] = (),
+    open_files: Sequence[str] = (),
+) -> tuple[Finding, ...]:
+    """Return each problem of the settings, or which file they are from (None: there is none).
+
+    `warnings` is what a daemon that runs says of those it has in force; `open_files` are those with secrets
+    that others may read.
+    """
+    found = [
+        fault(SETTINGS, str(problem), "the daemon does not start with it", error.hint)
+        for error in invalid
+        for problem in error.problems
+    ]
+    told = [str(problem) for error in invalid for problem in error.problems]
+    found += [
+        warning(SETTINGS, one, "the daemon that runs says so", "handoffd reload")
+        for one in warnings
+        if not any(problem in one for problem in told)
+    ]
+    found += [too_open(SETTINGS, one) for one in open_files]
+    good = f"{file} can be used" if file is not None else "there is no settings file; the defaults hold"
+    return tuple(found) or (fine(SETTINGS, good),)
 
 
-def _findings(executor: Executor, installation: Installation) -> Iterator[Finding]:
-    name, program = executor.name, installation.program
-    if installation.found is None:
-        why = f"no folder of the PATH that it gets has it: {installation.path}"
-        yield fault(name, f"{program} is not found", why, executor.install or f"command -v {quote(program)}")
-        return
-    if installation.version_error is not None:
-        call = " ".join(map(quote, executor.version or ()))
-        yield fault(name, f"`{call}` fails", installation.version_error, executor.install or call)
-    if installation.logged_in is False and executor.login is not None:
-        login = executor.login
-        why = f"none of these is there: {', '.join((*login.env, *login.files))}"
-        yield warning(name, "nobody seems to be logged in", why, login.command or f"{quote(program)} --help")
-    for path in installation.unwritable:
-        why = "it keeps its sessions and settings there"
-        yield fault(name, f"{path} cannot be written", why, f"ls -ld {_shown(path)}")
-    for variable in installation.empty:
-        why = "an agent may take that for a key, or for an address"
-        yield warning(name, f"{variable} is set, but empty", why, f"unset {variable}")
+# --- files with secrets that more people may read than should -----------------------------------------
+def open_to_others(files: Iterable[Path]) -> tuple[str, ...]:
+    """Return those of some files that other accounts may read. Blocks on the disk."""
+    return tuple(str(file) for file in files if _is_open(file))
 
 
-def _shown(path: str) -> str:
-    """Return the folder that is written for a shell, which fills in its variables."""
-    folder = path.rpartition("/")[0] if path.endswith("*") else path
-    # Between quotes a shell takes ~ for itself.
-    return folder if folder.startswith("~") else '"' + folder.replace(":-~", ":-$HOME") + '"'
+def too_open(check: str, file: str) -> Finding:
+    """Return what is to be said of such a file."""
+    why = "it holds a secret, and other accounts may read it"
+    return warning(check, f"{file} is open to others", why, f"chmod 600 {quote(file)}")
+
+
+def _is_open(file: Path) -> bool:
+    try:
+        return bool(stat.S_IMODE(file.stat().st_mode) & 0o044)
+    except OSError:
+        return False
+
+
+# --- whether people would be told: every sink of the settings -----------------------------------------
+NOTICES = "notices"
+APPRISE_S = 30.0
+"""apprise reads a hundred plug-ins before it can say whether it knows an address."""
+
+_TRY = "handoffd notify test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFacts:
+    """What is wrong with one sink, and with the file that holds its addresses."""
+
+    name: str
+    problems: tuple[str, ...] = ()
+    open_files: tuple[str, ...] = ()
+    """Those that others may read."""
+
+
+def sink_facts(name: str, settings: SinkSettings, environ: Mapping[str, str]) -> SinkFacts:
+    """Return how one sink is. Blocks on the disk, and on the worker of apprise."""
+    file = None if settings.apprise is None else settings.apprise.config_file
+    problems = [f"{file} cannot be read"] if file is not None and not os.access(file, os.R_OK) else []
+    if settings.switched_off is not None:
+        problems.append(f"it is switched off: {settings.switched_off}")
+    if settings.command is not None and shutil.which(settings.command[0], path=environ.get("PATH")) is None:
+        problems.append(f"{settings.command[0]} is not found")
+    if settings.apprise is not None and not problems:
+        problems += anyio.run(_apprise, settings, environ)
+    return SinkFacts(name=name, problems=tuple(problems), open_files=open_to_others([file] if file else []))
+
+
+def silent_sink(name: str) -> SinkFacts:
+    """Return the facts of a sink that could not be looked at in time."""
+    return SinkFacts(name=name, problems=("it could not be looked at in time",))
+
+
+def check_notices(settings: NotifySettings, facts: tuple[SinkFacts, ...]) -> tuple[Finding, ...]:
+    """Return whether people would be told."""
+    if not facts:
+        why = "what waits for a person is in `handoffd status`, and nowhere else"
+        action = "handoffd config show  # then set `notify` in the file it names"
+        return (warning(NOTICES, "no notices are sent", why, action),)
+    found = [finding for one in facts for finding in _of(one)]
+    if not settings.events:
+        why = "`notify.events` names no kind of notice"
+        found.append(warning(NOTICES, "no notices are sent", why, "handoffd config show"))
+    names = ", ".join(one.name for one in facts)
+    return tuple(found) or (fine(NOTICES, f"people are told by {names} (nothing was sent: {_TRY})"),)
+
+
+def _of(facts: SinkFacts) -> list[Finding]:
+    found = []
+    if facts.problems:
+        why = "; ".join(facts.problems)
+        found.append(fault(NOTICES, f"nobody is told by {facts.name}", why, f"{_TRY} {facts.name}"))
+    return [*found, *(too_open(NOTICES, file) for file in facts.open_files)]
+
+
+async def _apprise(settings: SinkSettings, environ: Mapping[str, str]) -> list[str]:
+    assert settings.apprise is not None
+    sink = AppriseSink(settings.apprise, environ)
+    try:
+        with anyio.fail_after(APPRISE_S):
+            return await sink.check()
+    except Undelivered as failure:
+        return [failure.why]
+    except TimeoutError:
+        return [f"apprise did not answer within {APPRISE_S:g} s"]
+    finally:
+        sink.close()
+
+
+# --- with whose rights agents work: their account is their limit --------------------------------------
+ACCOUNT = "account"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFacts:
+    """The account that the daemon runs as, or would; `own`: it is a unit's, made for that."""
+
+    name: str
+    is_root: bool
+    own: bool
+
+
+def account_facts(pid: int | None, service: Service) -> AccountFacts:
+    """Return whose rights the daemon of process `pid` has; without one, those of whoever asks."""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid if pid is not None else os.geteuid()
+    except OSError:
+        uid = os.geteuid()
+    return AccountFacts(name=_name_of(uid), is_root=uid == 0, own=service.account is not None)
+
+
+def check_account(facts: AccountFacts) -> tuple[Finding, ...]:
+    """Return what agents could reach that they should not."""
+    if facts.is_root:
+        why = "there is no sandbox around agents: what root may do they may do; some refuse to work as root"
+        action = "sudo handoffd service install --system --user ACCOUNT"
+        return (warning(ACCOUNT, "agents work as root", why, action),)
+    if facts.own:
+        return (fine(ACCOUNT, f"agents work as {facts.name}, without a sandbox"),)
+    return (fine(ACCOUNT, f"agents work with all rights of {facts.name}: there is no sandbox around them"),)
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"account {uid}"
+
+
+# --- what a sandbox could be made of ------------------------------------------------------------------
+SANDBOX = "sandbox"
+
+_SYSCTL = Path("/proc/sys")
+_CREATE_RULESET = 444
+"""The system call `landlock_create_ruleset`; asked for its version (flag 1) it makes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxFacts:
+    """What a sandbox could be built from. `namespaces`: by the kernel's settings, without privileges.
+
+    `landlock` is the version of its interface, 0 without it; `bubblewrap` is where the program is.
+    """
+
+    namespaces: bool
+    landlock: int
+    bubblewrap: str | None
+
+
+def sandbox_facts(path: str | None, sysctl: Path = _SYSCTL) -> SandboxFacts:
+    """Return what the kernel offers, and what a PATH has."""
+    return SandboxFacts(
+        namespaces=_namespaces(sysctl), landlock=_landlock(), bubblewrap=shutil.which("bwrap", path=path)
+    )
+
+
+def check_sandbox(facts: SandboxFacts) -> tuple[Finding, ...]:
+    """Return that there is no sandbox, and from what one could be made.
+
+    What the kernel offers, or a program on the PATH, protects nothing by being there: no claim is made.
+    """
+    offered = [
+        "user namespaces without privileges" if facts.namespaces else None,
+        f"Landlock (version {facts.landlock})" if facts.landlock else None,
+        f"bubblewrap ({facts.bubblewrap})" if facts.bubblewrap else None,
+    ]
+    there = ", ".join(one for one in offered if one is not None)
+    offers = f"this machine offers {there}, unused" if there else "this machine offers nothing for one"
+    return (fine(SANDBOX, f"none is used around agents; {offers}"),)
+
+
+def _namespaces(sysctl: Path) -> bool:
+    """Return whether the settings of the kernel let anybody make user namespaces."""
+    most = _number(sysctl / "user/max_user_namespaces")
+    allowed = _number(sysctl / "kernel/unprivileged_userns_clone")
+    restricted = _number(sysctl / "kernel/apparmor_restrict_unprivileged_userns")
+    return bool(most) and allowed != 0 and not restricted
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _landlock() -> int:
+    if os.uname().sysname != "Linux":
+        return 0
+    version: int = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    return max(version, 0)

@@ -1,4 +1,4 @@
-"""What the machine offers for keeping agents together and the daemon alive: control groups, systemd.
+"""Whether a daemon runs and answers, and what keeps it and its agents alive: systemd, control groups.
 
 The launcher's unit is there so that agents outlive the daemon. While no launcher of that unit answers, the
 daemon starts one itself, and what that starts is in the daemon's unit for good: also when the launcher's
@@ -8,19 +8,175 @@ unit runs again.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
-from handoffd.doctor.finding import Finding, fine, warning
-from handoffd.doctor.service import Service, membership, unit_in
-from handoffd.doctor.unit import Unit
+from handoffd.api.client import Client
+from handoffd.doctor.finding import Finding, fault, fine, warning
+from handoffd.doctor.service import Service, Unit, membership, unit_in
 from handoffd.engine.usage import counted
+from handoffd.errors import HandoffdError, NoAnswer, NoDaemon
 from handoffd.execute.run import living
-from handoffd.execute.runner import proc
+from handoffd.execute.runner import cgroup, proc
 from handoffd.execute.witness import Witness
+from handoffd.settings.model import ExecuteSettings
 
-CHECK = "supervision"
+# --- the daemon: whether it answers and is of this version, and who else may speak to it --------------
+DAEMON = "daemon"
+
+_LONGEST_PATH = 90
+"""Bytes of a socket's path, a little below what the kernel allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the daemon said: its health and every project's status, or why there is no answer."""
+
+    version: str | None = None
+    pid: int | None = None
+    status: dict[str, Any] | None = None
+    error: HandoffdError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The socket or its folder as it lies there."""
+
+    path: str
+    mode: int
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFacts:
+    """What was asked and seen. `holder` is the process that holds the state directory, if one does."""
+
+    socket: str
+    asked: Asked
+    own_version: str
+    service: Service
+    entries: tuple[Entry, ...] = ()
+    holder: int | None = None
+    unit: Unit | None = None
+    """The daemon's, where one is installed."""
+    other: Service | None = None
+    """The machine's service, which is not the one that was asked."""
+
+
+def ask_daemon(socket: Path, answer_s: float) -> Asked:
+    """Return what the daemon at `socket` says; each answer is waited for `answer_s` seconds."""
+    client, pid, version = Client(socket, answer_s), None, None
+    try:
+        pid = client.daemon_pid()
+        version = str(client.get("/v1/health").get("version"))
+        status = client.get("/v1/status")
+    except HandoffdError as error:
+        return Asked(version=version, pid=pid, error=error)
+    if not isinstance(status.get("projects"), list):
+        stranger = HandoffdError("what answers on the socket is no handoffd", code="BAD_ANSWER")
+        return Asked(version=version, pid=pid, error=stranger)
+    return Asked(version=version, pid=pid, status=status)
+
+
+def socket_entries(socket: Path) -> tuple[Entry, ...]:
+    """Return the socket and its folder, as far as they are there."""
+    found = []
+    for path in (socket.parent, socket):
+        try:
+            seen = path.lstat()
+        except OSError:
+            continue
+        mode, owned = stat.S_IMODE(seen.st_mode), seen.st_uid == os.geteuid()
+        found.append(Entry(path=str(path), mode=mode, owned=owned))
+    return tuple(found)
+
+
+def check_daemon(facts: DaemonFacts) -> tuple[Finding, ...]:
+    """Return what is wrong with the daemon that runs, or how to start one."""
+    return (*_answer(facts), *_socket(facts))
+
+
+def _answer(facts: DaemonFacts) -> Iterator[Finding]:
+    asked = facts.asked
+    if isinstance(asked.error, NoDaemon):
+        yield _absent(facts)
+    elif asked.error is not None and _process(facts) is None:
+        yield fault(DAEMON, "the daemon cannot be spoken to", asked.error.message, asked.error.hint)
+    elif asked.error is not None:
+        what = f"the daemon (process {_process(facts)}) does not answer"
+        yield fault(DAEMON, what, asked.error.message, _woken(facts))
+    elif asked.version != facts.own_version:
+        what = f"the daemon is of version {asked.version}, this program of {facts.own_version}"
+        yield warning(DAEMON, what, "it was not started again after an upgrade", facts.service.restart)
+    else:
+        yield fine(DAEMON, f"runs (process {asked.pid}, version {asked.version})")
+
+
+def _absent(facts: DaemonFacts) -> Finding:
+    if facts.holder is None:
+        return _missing(facts)
+    why = f"nothing answers at {facts.socket}: it may have been started with another runtime directory"
+    what = f"process {facts.holder} holds the state directory, and cannot be asked"
+    if facts.unit is not None and facts.unit.runs and not facts.socket.startswith("/run/"):
+        silent = f"nothing answers at {facts.socket}: this shell has no session of its own"
+        return fault(DAEMON, what, silent, "export XDG_RUNTIME_DIR=/run/user/$(id -u)")
+    return fault(
+        DAEMON, what, why, f"ps -fp {facts.holder}; tr '\\0' '\\n' </proc/{facts.holder}/environ | grep DIR"
+    )
+
+
+def _missing(facts: DaemonFacts) -> Finding:
+    why = "nothing is dispatched without one"
+    if facts.unit is not None and (trouble := facts.unit.trouble):
+        return fault(DAEMON, f"no daemon runs: {trouble.what}", trouble.why, trouble.action)
+    if facts.unit is not None and facts.unit.starts:
+        return warning(DAEMON, "the daemon is being started", "it does not answer yet", "handoffd status")
+    if (other := facts.other) is not None:
+        return warning(DAEMON, "no daemon runs here", other.elsewhere, other.ask("handoffd doctor"))
+    return warning(DAEMON, "no daemon runs", why, facts.service.start)
+
+
+def _process(facts: DaemonFacts) -> int | None:
+    """Return the daemon's process; the lock tells it where so many wait for it that its socket does not."""
+    silent = isinstance(facts.asked.error, NoAnswer)
+    return facts.asked.pid or (facts.holder if silent else None)
+
+
+def _woken(facts: DaemonFacts) -> str:
+    """Return what has a daemon go on that was stopped; one that hangs is replaced."""
+    hint = facts.asked.error.hint if facts.asked.error is not None else None
+    return hint if hint is not None and hint.startswith("kill -CONT") else _replace(facts)
+
+
+def _replace(facts: DaemonFacts) -> str:
+    """Return what ends a daemon that hangs, and starts another one; executors go on."""
+    if facts.service.unit is not None:
+        return facts.service.restart
+    return f"kill -9 {_process(facts)} && handoffd run"
+
+
+def _socket(facts: DaemonFacts) -> Iterator[Finding]:
+    if len(os.fsencode(facts.socket)) > _LONGEST_PATH:
+        action = "export HANDOFFD_RUNTIME_DIR=/run/user/$(id -u)/handoffd"
+        why = f"a socket's path has at most {_LONGEST_PATH} bytes, and the daemon does not start"
+        yield fault(DAEMON, f"the socket's path is too long: {facts.socket}", why, action)
+    for entry in facts.entries:
+        place = quote(entry.path)
+        if not entry.owned:
+            why = "whoever owns it can take the daemon's place"
+            yield fault(DAEMON, f"{entry.path} belongs to another account", why, f"ls -ld {place}")
+        elif entry.mode & 0o077:
+            right = "600" if entry.path == facts.socket else "700"
+            why = f"its mode is {entry.mode:o}; strangers are refused all the same, by their account"
+            yield warning(DAEMON, f"{entry.path} is open to others", why, f"chmod {right} {place}")
+
+
+# --- what the machine offers, and how the daemon uses it ----------------------------------------------
+SUPERVISION = "supervision"
 
 _UNIFIED = "/sys/fs/cgroup/cgroup.controllers"
 _SYSTEMD = "/run/systemd/system"
@@ -45,7 +201,7 @@ class SupervisionFacts:
     fleeting: bool = False
 
 
-def gather(
+def supervision_facts(
     pid: int | None, service: Service, installed: Service, units: tuple[Unit, Unit] | None, *, fleeting: bool
 ) -> SupervisionFacts:
     """Return what this machine offers, and how the daemon of process `pid` uses it."""
@@ -60,24 +216,24 @@ def gather(
     )
 
 
-def check(facts: SupervisionFacts) -> tuple[Finding, ...]:
+def check_supervision(facts: SupervisionFacts) -> tuple[Finding, ...]:
     """Return what could be had and is not used, and what cannot be had."""
     groups = _groups(facts)
     if not facts.systemd:
         told = "no systemd: nobody starts the daemon again after a crash or a reboot"
-        return (fine(CHECK, f"{told}; {groups}"),)
+        return (fine(SUPERVISION, f"{told}; {groups}"),)
     if facts.runs and facts.service.unit is None:
         why = "nobody starts it again after a crash or a reboot, and runs get no control group"
         there = facts.installed
         action = there.install if there.unit is None else f"handoffd stop && {there.start}"
-        return (warning(CHECK, "the daemon is no unit of systemd", why, action),)
+        return (warning(SUPERVISION, "the daemon is no unit of systemd", why, action),)
     if found := tuple(_about_units(facts)):
         return found
     if not facts.unified:
         why = "a process that hides well can outlive its run when launcher and shim are both killed"
         action = "cat /proc/cmdline  # boot with systemd.unified_cgroup_hierarchy=1"
-        return (warning(CHECK, "control groups are of version 1", why, action),)
-    return (fine(CHECK, f"systemd; {groups}"),)
+        return (warning(SUPERVISION, "control groups are of version 1", why, action),)
+    return (fine(SUPERVISION, f"systemd; {groups}"),)
 
 
 def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
@@ -86,17 +242,17 @@ def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
     daemon, launcher = facts.units
     alone = "agents are started in the daemon's own unit then, and end with it"
     if trouble := launcher.trouble:
-        yield warning(CHECK, trouble.what, f"{trouble.why}; {alone}", trouble.action)
+        yield warning(SUPERVISION, trouble.what, f"{trouble.why}; {alone}", trouble.action)
     elif daemon.runs and not (launcher.runs or launcher.starts):
         start = f"{daemon.service.systemctl} start {launcher.name}"
-        yield warning(CHECK, f"{launcher.name} does not run", alone, start)
+        yield warning(SUPERVISION, f"{launcher.name} does not run", alone, start)
     if idle := [unit.name for unit in (launcher, daemon) if not unit.enabled]:
         names = " ".join(idle)
         action = f"{daemon.service.systemctl} enable {names}"
-        yield warning(CHECK, f"not enabled: {names}", "a reboot does not bring them back", action)
+        yield warning(SUPERVISION, f"not enabled: {names}", "a reboot does not bring them back", action)
     if facts.fleeting:
         why = "your last logout ends the daemon and its agents; they begin again at your next login"
-        yield warning(CHECK, "lingering is off", why, "loginctl enable-linger")
+        yield warning(SUPERVISION, "lingering is off", why, "loginctl enable-linger")
 
 
 def _groups(facts: SupervisionFacts) -> str:
@@ -111,7 +267,7 @@ def boots(pid: int, witness: Witness) -> tuple[Finding, ...]:
     if daemon is None or launcher is None or daemon == launcher:
         return ()
     told = f"the daemon's unit reads the boot id of the machine ({daemon}), the launcher another ({launcher})"
-    return (fine(CHECK, f"{told}, as a container may have; runs are known by either"),)
+    return (fine(SUPERVISION, f"{told}, as a container may have; runs are known by either"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +306,7 @@ class PlaceFacts:
         return self.service.unit is not None and unit_in(cgroup) == self.service
 
 
-def gather_runs(runs_dir: Path) -> tuple[RunPlace, ...]:
+def run_places(runs_dir: Path) -> tuple[RunPlace, ...]:
     """Return where the runs are whose records are in `runs_dir`, as far as that can be told."""
     return tuple(_places(runs_dir))
 
@@ -175,11 +331,11 @@ def check_runs(facts: PlaceFacts) -> tuple[Finding, ...]:
             f"{'it ends' if one else 'they end'} when {unit} is stopped or restarted, or the daemon crashes"
         )
         hold = f"  # and restart {unit} only when {'it has' if one else 'they have'} ended"
-        return (warning(CHECK, what + _listed(found, facts.names), why, _next(facts) + hold),)
+        return (warning(SUPERVISION, what + _listed(found, facts.names), why, _next(facts) + hold),)
     if facts.launcher is not None and not facts.kept and own is not None and own.runs:
         what = "agents are started in the daemon's own unit"
         why = f"a launcher of the daemon's own answers; they end when {unit} is stopped or restarted"
-        return (warning(CHECK, what, why, _launcher(own)),)
+        return (warning(SUPERVISION, what, why, _launcher(own)),)
     return ()
 
 
@@ -204,3 +360,72 @@ def _listed(runs: Sequence[RunPlace], names: Mapping[str, str]) -> str:
     ]
     more = [f"{len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
     return ", ".join((*shown, *more))
+
+
+# --- whether limits of memory and tasks that are set for runs can be enforced -------------------------
+CONTROLLERS = {"memory_max": "memory", "tasks_max": "pids"}
+"""Which controller of the kernel a setting needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitFacts:
+    """`limits` are the settings that are set; `launcher`: one runs, as `service` says.
+
+    `offered` are the controllers that runs below it could have, `on` those that they have.
+    """
+
+    limits: tuple[str, ...]
+    launcher: bool
+    service: Service
+    offered: frozenset[str] = frozenset()
+    on: frozenset[str] = frozenset()
+
+
+def limit_facts(settings: ExecuteSettings, launcher: int | None, service: Service) -> LimitFacts:
+    """Return which limits are set, and what the launcher, a process, can do with them.
+
+    One that the daemon has started itself is a finding of `supervision`, and none is here.
+    """
+    if launcher is not None and service.runs(launcher):
+        launcher = None
+    limits = tuple(name for name in CONTROLLERS if getattr(settings, name) is not None)
+    group = cgroup.of(launcher) if limits and launcher is not None else None
+    place = group.removesuffix(f"/{cgroup.LAUNCHERS}") if group is not None else None
+    return LimitFacts(
+        limits=limits,
+        launcher=launcher is not None,
+        service=service,
+        offered=_controllers(place, "cgroup.controllers"),
+        on=_controllers(place, "cgroup.subtree_control"),
+    )
+
+
+def check_limits(facts: LimitFacts) -> tuple[Finding, ...]:
+    """Return which limits are set and cannot be enforced, and why."""
+    if not facts.limits or not facts.launcher:
+        return ()
+    lacking = [name for name in facts.limits if CONTROLLERS[name] not in facts.on]
+    if not lacking:
+        return (fine(SUPERVISION, f"{_named(facts.limits)}: enforced for each run"),)
+    what = f"{_named(lacking)} cannot be enforced: agents run without"
+    if facts.service.unit is None:
+        why = "only under the service has each run a control group"
+        return (warning(SUPERVISION, what, why, "handoffd service install"),)
+    missing = [CONTROLLERS[name] for name in lacking if CONTROLLERS[name] not in facts.offered]
+    if missing:
+        why = f"the launcher's control group has no {' and no '.join(missing)} controller of version 2"
+        return (warning(SUPERVISION, what, why, "cat /proc/cgroups /sys/fs/cgroup/cgroup.controllers"),)
+    why = "the launcher's unit was written by a release without these limits"
+    return (warning(SUPERVISION, what, why, facts.service.install),)
+
+
+def _named(limits: tuple[str, ...] | list[str]) -> str:
+    return " and ".join(f"execute.{name}" for name in limits)
+
+
+def _controllers(place: str | None, name: str) -> frozenset[str]:
+    try:
+        text = "" if place is None else Path(place, name).read_text("ascii")
+    except OSError:
+        text = ""
+    return frozenset(text.split())

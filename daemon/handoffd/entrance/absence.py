@@ -25,8 +25,7 @@ class Absence:
 
 def absence(place: Place) -> Absence:
     """Return why no daemon answers, and what to type."""
-    from handoffd.doctor.service import installed, of_machine
-    from handoffd.doctor.unit import units_of
+    from handoffd.doctor.service import installed, of_machine, units_of
 
     service = installed(place.environ, place.config)
     if service.unit is None and (other := of_machine(place.environ)):

@@ -15,9 +15,8 @@ from tests.support.controlled import controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
 import handoffd
-from handoffd.doctor.daemon import Asked, DaemonFacts, Entry, ask, check, entries
-from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit
+from handoffd.doctor.service import Service, Unit
+from handoffd.doctor.supervision import Asked, DaemonFacts, Entry, ask_daemon, check_daemon, socket_entries
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, Refused
 
 LIMIT_S = 60.0
@@ -36,13 +35,13 @@ def well(**changes: Any) -> DaemonFacts:
 
 def test_one_that_answers() -> None:
     """Of our version."""
-    (found,) = check(well())
+    (found,) = check_daemon(well())
     assert ("ok", "runs (process 12, version 1.0)") == (found.severity, found.what)
 
 
 def test_one_of_another_version() -> None:
     """It works, and was not started again."""
-    (found,) = check(well(own_version="2.0"))
+    (found,) = check_daemon(well(own_version="2.0"))
     assert ("warning", "handoffd stop && handoffd run") == (found.severity, found.action)
     assert "the daemon is of version 1.0, this program of 2.0" == found.what
 
@@ -50,9 +49,9 @@ def test_one_of_another_version() -> None:
 def test_none_is_a_warning_with_the_command_that_starts_one() -> None:
     """As it is started here."""
     nobody = Asked(error=NoDaemon("no daemon answers"))
-    (found,) = check(facts(nobody))
+    (found,) = check_daemon(facts(nobody))
     assert ("warning", "no daemon runs", "handoffd run") == (found.severity, found.what, found.action)
-    (unit,) = check(facts(nobody, service=Service(unit="handoffd")))
+    (unit,) = check_daemon(facts(nobody, service=Service(unit="handoffd")))
     assert "systemctl --user start handoffd" == unit.action
 
 
@@ -61,7 +60,7 @@ def test_none_because_its_service_failed() -> None:
     service = Service(unit="handoffd")
     shown = {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "226", "NRestarts": "9"}
     unit = Unit(name="handoffd", service=service, shown=shown)
-    (found,) = check(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
+    (found,) = check_daemon(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
     what = "no daemon runs: handoffd failed after 9 restarts, and systemd has given up"
     assert ("fault", what) == (found.severity, found.what)
     assert "handoffd service install" == found.action
@@ -70,7 +69,7 @@ def test_none_because_its_service_failed() -> None:
 def test_none_where_the_account_has_a_service_of_the_machine() -> None:
     """A second daemon would be the wrong thing to start."""
     other = Service(unit="handoffd@build", account="build")
-    (found,) = check(facts(Asked(error=NoDaemon("none")), other=other))
+    (found,) = check_daemon(facts(Asked(error=NoDaemon("none")), other=other))
     assert ("warning", "no daemon runs here") == (found.severity, found.what)
     assert (other.elsewhere, other.ask("handoffd doctor")) == (found.why, found.action)
 
@@ -80,9 +79,11 @@ def test_a_shell_without_a_session_finds_no_socket() -> None:
     service = Service(unit="handoffd")
     unit = Unit(name="handoffd", service=service, shown={"ActiveState": "active"})
     asked = Asked(error=NoDaemon("none"))
-    (found,) = check(facts(asked, service=service, unit=unit, holder=77, socket="/home/a/run/control.sock"))
+    (found,) = check_daemon(
+        facts(asked, service=service, unit=unit, holder=77, socket="/home/a/run/control.sock")
+    )
     assert "export XDG_RUNTIME_DIR=/run/user/$(id -u)" == found.action
-    (inside,) = check(facts(asked, service=service, unit=unit, holder=77))
+    (inside,) = check_daemon(facts(asked, service=service, unit=unit, holder=77))
     assert (inside.action or "").startswith("ps -fp 77")
 
 
@@ -90,13 +91,13 @@ def test_one_that_is_just_being_started() -> None:
     """There is nothing to type but the question, once more."""
     service = Service(unit="handoffd")
     unit = Unit(name="handoffd", service=service, shown={"ActiveState": "activating", "NRestarts": "0"})
-    (found,) = check(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
+    (found,) = check_daemon(facts(Asked(error=NoDaemon("none")), service=service, unit=unit))
     assert ("the daemon is being started", "handoffd status") == (found.what, found.action)
 
 
 def test_none_that_answers_while_its_lock_is_held() -> None:
     """Commands are refused then, so it is a fault."""
-    (found,) = check(facts(Asked(error=NoDaemon("no daemon answers")), holder=77))
+    (found,) = check_daemon(facts(Asked(error=NoDaemon("no daemon answers")), holder=77))
     assert ("fault", "process 77 holds the state directory, and cannot be asked") == (
         found.severity,
         found.what,
@@ -107,19 +108,19 @@ def test_none_that_answers_while_its_lock_is_held() -> None:
 def test_one_that_hangs() -> None:
     """It is ended the hard way: executors go on, and nothing is lost."""
     late = Asked(pid=12, error=HandoffdError("the daemon does not answer", code="NO_ANSWER"))
-    (found,) = check(facts(late))
+    (found,) = check_daemon(facts(late))
     assert ("fault", "the daemon (process 12) does not answer") == (found.severity, found.what)
     assert "kill -9 12 && handoffd run" == found.action
-    (unit,) = check(facts(late, service=Service(unit="handoffd")))
+    (unit,) = check_daemon(facts(late, service=Service(unit="handoffd")))
     assert Service(unit="handoffd").restart == unit.action
 
 
 def test_one_that_was_stopped() -> None:
     """It is told to go on; where its socket does not say which process it is, the lock does."""
     stopped = NoAnswer("it is stopped (SIGSTOP)", hint="kill -CONT 12")
-    (found,) = check(facts(Asked(pid=12, error=stopped)))
+    (found,) = check_daemon(facts(Asked(pid=12, error=stopped)))
     assert "kill -CONT 12" == found.action
-    (crowded,) = check(facts(Asked(error=NoAnswer("no room", hint="handoffd doctor")), holder=77))
+    (crowded,) = check_daemon(facts(Asked(error=NoAnswer("no room", hint="handoffd doctor")), holder=77))
     assert ("the daemon (process 77) does not answer", "kill -9 77 && handoffd run") == (
         crowded.what, crowded.action,
     )  # fmt: skip
@@ -127,7 +128,7 @@ def test_one_that_was_stopped() -> None:
 
 def test_one_that_is_not_for_us() -> None:
     """With what the client advises."""
-    (found,) = check(
+    (found,) = check_daemon(
         facts(Asked(error=Refused("it belongs to another account", hint="sudo -u x handoffd status")))
     )
     assert ("fault", "it belongs to another account") == (found.severity, found.why)
@@ -140,23 +141,23 @@ def test_a_socket_that_others_can_reach() -> None:
         Entry(path="/run", mode=0o755, owned=True),
         Entry(path="/run/c.sock", mode=0o666, owned=True),
     )
-    _, folder, place = check(well(entries=open_to_all))
+    _, folder, place = check_daemon(well(entries=open_to_all))
     assert ("warning", "chmod 700 /run") == (folder.severity, folder.action)
     assert ("warning", "chmod 600 /run/c.sock") == (place.severity, place.action)
     closed = (Entry(path="/run", mode=0o700, owned=True), Entry(path="/run/c.sock", mode=0o600, owned=True))
-    assert ["ok"] == [found.severity for found in check(well(entries=closed))]
+    assert ["ok"] == [found.severity for found in check_daemon(well(entries=closed))]
 
 
 def test_a_socket_of_somebody_else() -> None:
     """Its owner can answer in the daemon's stead."""
-    _, found = check(well(entries=(Entry(path="/run/c.sock", mode=0o600, owned=False),)))
+    _, found = check_daemon(well(entries=(Entry(path="/run/c.sock", mode=0o600, owned=False),)))
     assert ("fault", "ls -ld /run/c.sock") == (found.severity, found.action)
 
 
 def test_a_path_that_no_socket_can_have() -> None:
     """In bytes, not in characters."""
-    assert ["ok"] == [found.severity for found in check(well(socket="/" + 89 * "a"))]
-    _, found = check(well(socket="/" + 45 * "ä"))
+    assert ["ok"] == [found.severity for found in check_daemon(well(socket="/" + 89 * "a"))]
+    _, found = check_daemon(well(socket="/" + 45 * "ä"))
     assert ("fault", "export HANDOFFD_RUNTIME_DIR=/run/user/$(id -u)/handoffd") == (
         found.severity,
         found.action,
@@ -166,8 +167,8 @@ def test_a_path_that_no_socket_can_have() -> None:
 def test_what_a_daemon_says() -> None:
     """Process, version and projects; its socket and folder are its own."""
     with controlled(MemorySupervision(project_view("/srv/shop", track_view()))) as lent:
-        asked = ask(lent.socket, LIMIT_S)
-        found = entries(lent.socket)
+        asked = ask_daemon(lent.socket, LIMIT_S)
+        found = socket_entries(lent.socket)
 
     assert (handoffd.__version__, os.getpid(), None) == (asked.version, asked.pid, asked.error)
     assert asked.status is not None
@@ -184,8 +185,8 @@ def folder() -> Iterator[Path]:
 
 def test_nobody_says_nothing(folder: Path) -> None:
     """And nothing lies there."""
-    assert isinstance(ask(folder / "none/c.sock", LIMIT_S).error, NoDaemon)
-    assert () == entries(folder / "none/c.sock")
+    assert isinstance(ask_daemon(folder / "none/c.sock", LIMIT_S).error, NoDaemon)
+    assert () == socket_entries(folder / "none/c.sock")
 
 
 def test_somebody_who_never_answers(folder: Path) -> None:
@@ -193,7 +194,7 @@ def test_somebody_who_never_answers(folder: Path) -> None:
     with closing(socket.socket(socket.AF_UNIX)) as listening:
         listening.bind(str(folder / "c.sock"))
         listening.listen()
-        asked = ask(folder / "c.sock", 0.1)
+        asked = ask_daemon(folder / "c.sock", 0.1)
 
     assert os.getpid() == asked.pid
     assert asked.error is not None

@@ -9,7 +9,7 @@ import subprocess
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
-from handoffd.doctor.descriptors import FileFacts, check, most_files
+from handoffd.doctor.machine import FileFacts, check_descriptors, most_files
 from handoffd.doctor.service import Service
 
 TERMINAL = Service(unit=None)
@@ -23,18 +23,18 @@ def facts(most: int | None, service: Service = TERMINAL) -> FileFacts:
 
 def test_each_project_needs_one_and_runs_some() -> None:
     """What is needed exactly is enough."""
-    (enough,), (none,) = check(facts(NEEDED)), check(facts(None))
+    (enough,), (none,) = check_descriptors(facts(NEEDED)), check_descriptors(facts(None))
     assert ("ok", f"{NEEDED} open files are enough, {NEEDED} are allowed") == (enough.severity, enough.what)
     assert ("ok", f"{NEEDED} open files are enough, no limit") == (none.severity, none.what)
 
 
 def test_too_few_is_a_fault() -> None:
     """With the command for the way in which the daemon is run."""
-    (found,) = check(facts(NEEDED - 1))
+    (found,) = check_descriptors(facts(NEEDED - 1))
     assert ("fault", f"the daemon may have only {NEEDED - 1} files open") == (found.severity, found.what)
     assert "1000 projects with 4 slots" in (found.why or "")
     assert "sudo prlimit --nofile=65536:65536 --pid 12" == found.action
-    (unit,) = check(facts(1, Service(unit="handoffd")))
+    (unit,) = check_descriptors(facts(1, Service(unit="handoffd")))
     assert "LimitNOFILE=65536" in (unit.action or "")
 
 

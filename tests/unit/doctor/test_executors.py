@@ -11,7 +11,15 @@ import pytest
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
-from handoffd.doctor.executors import Chosen, check, choices_of, environment_of, look_for, silent, users_of
+from handoffd.doctor.executors import (
+    Chosen,
+    check_executors,
+    choices_of,
+    environment_of,
+    look_for,
+    silent_executor,
+    users_of,
+)
 from handoffd.doctor.service import Service
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 
@@ -67,7 +75,7 @@ def test_an_executor_that_does_not_exist(book: ExecutorBook) -> None:
     """Is told with those that do."""
     found = look_for("cladue", ["/a"], book, ("PATH",), ({}, {}))
     assert "allowed: aider, claude, " in (found.unknown or "")
-    (told,) = check([found], TERMINAL)
+    (told,) = check_executors([found], TERMINAL)
     assert ("fault", "there is no executor cladue, which /a uses") == (told.severity, told.what)
     assert "handoffd config show" == told.action
 
@@ -82,8 +90,10 @@ def test_what_one_says_of_itself_is_told(tmp_path: Path) -> None:
     book = load_book(shipped_layer(), Layer(file="test", definitions=mine))
     here = {"PATH": str(tmp_path)}
 
-    (fine,) = check([look_for("mine", ["/a"], book, ("PATH",), ({**here, "MY_KEY": "k"}, here))], TERMINAL)
-    (amiss,) = check([look_for("mine", ["/a"], book, ("PATH",), (here, here))], TERMINAL)
+    (fine,) = check_executors(
+        [look_for("mine", ["/a"], book, ("PATH",), ({**here, "MY_KEY": "k"}, here))], TERMINAL
+    )
+    (amiss,) = check_executors([look_for("mine", ["/a"], book, ("PATH",), (here, here))], TERMINAL)
 
     assert ("ok", f"mine ({tool} mytool 1.2)") == (fine.severity, fine.what)
     assert ("warning", "mine: nobody seems to be logged in") == (amiss.severity, amiss.what)
@@ -92,20 +102,20 @@ def test_what_one_says_of_itself_is_told(tmp_path: Path) -> None:
 
 def test_one_that_does_not_answer_is_told_of() -> None:
     """With the command that finds out more when there is time."""
-    found = silent("my tool")
+    found = silent_executor("my tool")
     assert ("warning", "handoffd executors check 'my tool'") == (found.severity, found.action)
-    assert () == check([], TERMINAL)
+    assert () == check_executors([], TERMINAL)
 
 
 def test_all_are_there() -> None:
     """In one line, with their places."""
-    (found,) = check([missing(found="/bin/mytool"), missing(name="b", found="/bin/b")], TERMINAL)
+    (found,) = check_executors([missing(found="/bin/mytool"), missing(name="b", found="/bin/b")], TERMINAL)
     assert ("ok", "mine (/bin/mytool), b (/bin/b)") == (found.severity, found.what)
 
 
 def test_one_that_is_nowhere() -> None:
     """With the PATH that was searched."""
-    (found,) = check([missing(projects=["/a", "/b"])], TERMINAL)
+    (found,) = check_executors([missing(projects=["/a", "/b"])], TERMINAL)
     what = "mytool, the program of the executor mine, which 2 projects use, is not found"
     assert ("fault", what) == (found.severity, found.what)
     assert "no folder of the PATH that executors get has it: /usr/bin" == found.why
@@ -115,7 +125,7 @@ def test_one_that_is_nowhere() -> None:
 def test_what_installs_it_is_the_remedy_where_that_is_known(book: ExecutorBook) -> None:
     """As the executor's definition has it."""
     lost = look_for("claude", ["/a"], book, ("PATH",), ({"PATH": "/nowhere"}, {"PATH": "/nowhere"}))
-    (found,) = check([lost], TERMINAL)
+    (found,) = check_executors([lost], TERMINAL)
     assert "npm install -g @anthropic-ai/claude-code" == found.action
 
 
@@ -132,7 +142,7 @@ def test_a_missing_one_of_several_is_no_fault_while_another_is_there() -> None:
     both, alone = ("mine", "b"), ("mine",)
 
     def severities(*chosen: Chosen, choices: list[tuple[str, ...]]) -> list[str]:
-        return [found.severity for found in check(chosen, TERMINAL, choices)]
+        return [found.severity for found in check_executors(chosen, TERMINAL, choices)]
 
     assert ["warning"] == severities(mine, other, choices=[both])
     assert ["fault"] == severities(mine, other, choices=[both, alone])
@@ -146,7 +156,7 @@ def test_a_missing_one_of_several_is_no_fault_while_another_is_there() -> None:
 )
 def test_one_that_only_this_terminal_has(service: Service, action: str) -> None:
     """The daemon gets this terminal's PATH."""
-    (found,) = check([missing(here="/opt/mytool")], service)
+    (found,) = check_executors([missing(here="/opt/mytool")], service)
     assert "it is /opt/mytool in this terminal; the daemon gives executors the PATH /usr/bin" == found.why
     assert (found.action or "").startswith(action)
 
@@ -154,8 +164,8 @@ def test_one_that_only_this_terminal_has(service: Service, action: str) -> None:
 def test_one_that_nobody_uses_is_no_fault() -> None:
     """As long as others are used; without any project it is what the first one will use."""
     used = missing(name="b", projects=["/a"], found="/bin/b")
-    assert ["warning"] == [found.severity for found in check([missing(), used], TERMINAL)]
-    assert ["fault"] == [found.severity for found in check([missing()], TERMINAL)]
+    assert ["warning"] == [found.severity for found in check_executors([missing(), used], TERMINAL)]
+    assert ["fault"] == [found.severity for found in check_executors([missing()], TERMINAL)]
 
 
 def test_the_environment_of_a_process() -> None:

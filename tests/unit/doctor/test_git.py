@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from handoffd.doctor.git import GitFacts, check, gather
+from handoffd.doctor.projects import GitFacts, check_git, git_facts
 
 
 def test_a_project_in_a_repository_is_fine(tmp_path: Path) -> None:
@@ -19,10 +19,10 @@ def test_a_project_in_a_repository_is_fine(tmp_path: Path) -> None:
     (worktree / ".git").write_text("gitdir: elsewhere")
     roots = [str(tmp_path / "whole"), str(below), str(worktree)]
 
-    facts = gather(roots, os.environ)
+    facts = git_facts(roots, os.environ)
 
     assert () == facts.loose
-    (found,) = check(facts)
+    (found,) = check_git(facts)
     assert "ok" == found.severity
     assert found.what.startswith("git version ")
 
@@ -31,7 +31,7 @@ def test_projects_outside_of_repositories_are_named(tmp_path: Path) -> None:
     """A few of them, with the command for the first."""
     roots = [str(tmp_path / name) for name in ("a b", "c", "d", "e")]
 
-    (found,) = check(GitFacts(version="git version 2", loose=roots))
+    (found,) = check_git(GitFacts(version="git version 2", loose=roots))
 
     assert "warning" == found.severity
     assert f"{roots[0]}, {roots[1]}, {roots[2]} and 1 more are in no git repository" == found.what
@@ -40,11 +40,11 @@ def test_projects_outside_of_repositories_are_named(tmp_path: Path) -> None:
 
 def test_a_machine_without_git(tmp_path: Path) -> None:
     """Neither does a program count that is called so and cannot answer."""
-    assert None is gather([], {"PATH": str(tmp_path)}).version
+    assert None is git_facts([], {"PATH": str(tmp_path)}).version
     broken = tmp_path / "git"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
-    assert None is gather([], {"PATH": str(tmp_path)}).version
+    assert None is git_facts([], {"PATH": str(tmp_path)}).version
 
-    (found,) = check(GitFacts(version=None))
+    (found,) = check_git(GitFacts(version=None))
     assert ("warning", "git is not found") == (found.severity, found.what)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.doctor.finding import is_sound
-from handoffd.doctor.hooks import check, gather
+from handoffd.doctor.projects import check_hooks, hook_facts
 from handoffd.hooks.claude_settings import with_ours
 from handoffd.hooks.event import EVENTS
 
@@ -52,7 +52,7 @@ def test_one_that_may_write_state_is_told(tmp_path: Path, command: str, foreign:
     (tmp_path / ".claude/hooks").mkdir()
     (tmp_path / ".claude/hooks/stop.py").write_text("open('.ai/STATE.json', 'w')", encoding="utf-8")
     (tmp_path / ".claude/hooks/harmless.sh").write_text("echo done", encoding="utf-8")
-    found = check(gather("/nowhere", [str(tmp_path)]))
+    found = check_hooks(hook_facts("/nowhere", [str(tmp_path)]))
 
     assert ["warning" if foreign else "ok"] == [one.severity for one in found]
     assert is_sound(found)
@@ -68,7 +68,7 @@ def test_a_person_s_and_each_project_s_are_looked_at(tmp_path: Path) -> None:
         _settings(home, "orchestrator auto", name="settings.local.json"),
         _settings(shop, "orchestrator auto", "orchestrator dispatch"),
     ]
-    facts = gather(str(home), [str(home), str(shop), str(tmp_path / "none")])
+    facts = hook_facts(str(home), [str(home), str(shop), str(tmp_path / "none")])
 
     assert [str(files[0]), str(files[1]), str(files[1])] == [one.file for one in facts.foreign]
 
@@ -78,14 +78,14 @@ def test_ours_are_no_trouble(tmp_path: Path) -> None:
     file = _settings(tmp_path, "say done")
     file.write_text(with_ours(file.read_text("utf-8"), "f", "/x/bin/handoffd hook", EVENTS), encoding="utf-8")
 
-    assert ["ok"] == [one.severity for one in check(gather(str(tmp_path), []))]
+    assert ["ok"] == [one.severity for one in check_hooks(hook_facts(str(tmp_path), []))]
 
 
 def test_what_claude_code_cannot_read_is_told(tmp_path: Path) -> None:
     """None of its hooks is run, ours neither."""
     file = _settings(tmp_path)
     file.write_text('{\n"hooks": [],\n}', encoding="utf-8")
-    (finding,) = check(gather(str(tmp_path), []))
+    (finding,) = check_hooks(hook_facts(str(tmp_path), []))
 
     assert ("warning", True) == (finding.severity, f"{file}:3" in finding.what)
 
@@ -96,7 +96,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "shop/.claude/settings.json")
     (tmp_path / "shop/.claude/settings.local.json").symlink_to(_settings(tmp_path, "orchestrator auto"))
 
-    found = check(gather("/nowhere", [str(tmp_path / "shop")]))
+    found = check_hooks(hook_facts("/nowhere", [str(tmp_path / "shop")]))
     assert ["warning"] * 2 == [one.severity for one in found]
     for finding, name in zip(found, ("settings.json", "settings.local.json"), strict=True):
         assert finding.what.startswith(f"{tmp_path}/shop/.claude/{name} was not looked at")
@@ -109,7 +109,7 @@ def test_a_folder_that_is_a_link_is_told(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "home/.claude").symlink_to(tmp_path / "dotfiles/.claude")
     (tmp_path / "gone/.claude").symlink_to(tmp_path / "nowhere")
-    (finding,) = check(gather(str(tmp_path / "home"), [str(tmp_path / "gone")]))
+    (finding,) = check_hooks(hook_facts(str(tmp_path / "home"), [str(tmp_path / "gone")]))
 
     assert f"{tmp_path}/home/.claude/settings.json was not looked at" in finding.what
 
@@ -132,15 +132,15 @@ def test_a_script_in_the_home_is_looked_at(tmp_path: Path, command: str, whose: 
     facts = str(tmp_path / "home"), [str(tmp_path / "shop")]
 
     script.write_text("echo done", encoding="utf-8")
-    assert ["ok"] == [one.severity for one in check(gather(*facts))]
+    assert ["ok"] == [one.severity for one in check_hooks(hook_facts(*facts))]
     script.write_text("jq . > .ai/STATE.json", encoding="utf-8")
-    assert ["warning"] == [one.severity for one in check(gather(*facts))]
+    assert ["warning"] == [one.severity for one in check_hooks(hook_facts(*facts))]
 
 
 def test_a_command_cannot_paint_the_terminal(tmp_path: Path) -> None:
     """It is a stranger's text."""
     _settings(tmp_path, "orchestrator \x1b[2J" + "x" * 500)
-    (finding,) = check(gather(str(tmp_path), []))
+    (finding,) = check_hooks(hook_facts(str(tmp_path), []))
 
     assert "\x1b" not in finding.what
     assert len(finding.what) < 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from handoffd.doctor.inotify import Holder, Limit, holders, limits
+from handoffd.doctor.machine import Holder, Limit, watch_holders, watch_limits
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.folders import place_of
 from handoffd.watch.watchfiles_backend import open_watch
@@ -36,7 +36,7 @@ def test_the_limits_as_the_kernel_shows_them(tmp_path: Path) -> None:
     """By the names that sysctl knows."""
     kernel(tmp_path, fs_max_user_watches=8192, fs_max_user_instances=128, fs_max_queued_events=16384)
 
-    found = limits(tmp_path)
+    found = watch_limits(tmp_path)
 
     assert Limit(key="fs.inotify.max_user_watches", value=8192) == found.watches
     assert Limit(key="fs.inotify.max_user_instances", value=128) == found.instances
@@ -48,7 +48,7 @@ def test_the_lower_limit_counts(tmp_path: Path) -> None:
     kernel(tmp_path, fs_max_user_watches=8192, user_max_inotify_watches=10)
     kernel(tmp_path, fs_max_user_instances=128, user_max_inotify_instances=128)
 
-    found = limits(tmp_path)
+    found = watch_limits(tmp_path)
 
     assert Limit(key="user.max_inotify_watches", value=10) == found.watches
     assert Limit(key="fs.inotify.max_user_instances", value=128) == found.instances
@@ -59,7 +59,7 @@ def test_a_kernel_that_tells_nothing(tmp_path: Path) -> None:
     kernel(tmp_path, fs_max_user_watches=1)
     (tmp_path / "sys/fs/inotify/max_user_watches").write_text("many")
 
-    found = limits(tmp_path)
+    found = watch_limits(tmp_path)
 
     assert (None, None, None) == (found.watches, found.instances, found.events)
 
@@ -75,15 +75,15 @@ def test_holders_of_this_account_most_first(tmp_path: Path) -> None:
     assert (
         Holder(pid=11, command="editor11", watches=7, instances=2),
         Holder(pid=10, command="editor10", watches=3, instances=1),
-    ) == holders(os.geteuid(), tmp_path)
-    assert () == holders(os.geteuid() + 1, tmp_path)
+    ) == watch_holders(os.geteuid(), tmp_path)
+    assert () == watch_holders(os.geteuid() + 1, tmp_path)
 
 
 def test_a_real_watch_is_one_instance_and_a_watch_for_each_project(tmp_path: Path) -> None:
     """What `watch.demand` reckons with, counted by the kernel."""
 
     def held() -> tuple[int, int]:
-        mine = [one for one in holders(os.geteuid()) if one.pid == os.getpid()]
+        mine = [one for one in watch_holders(os.geteuid()) if one.pid == os.getpid()]
         return sum(one.watches for one in mine), sum(one.instances for one in mine)
 
     for name in "abc":

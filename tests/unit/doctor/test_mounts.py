@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.disks import small_disk
 
-from handoffd.doctor.mounts import is_memory, is_network, kind_in, kind_of, mount_number
+from handoffd.doctor.machine import is_memory, is_network, kind_in, kind_of, mount_number
 
 TABLE = """\
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

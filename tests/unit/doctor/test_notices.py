@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handoffd.doctor.finding import Finding
-from handoffd.doctor.notices import SinkFacts, check, gather, silent
+from handoffd.doctor.installation import SinkFacts, check_notices, silent_sink, sink_facts
 from handoffd.settings.notify import NotifySettings
 
 
@@ -17,8 +17,8 @@ def found(environ: dict[str, str] | None = None, **values: Any) -> list[tuple[st
     """Return severity, what and why of what is found about settings."""
     settings = NotifySettings.model_validate(values)
     given = dict(os.environ) if environ is None else environ
-    facts = tuple(gather(name, sink, given) for name, sink in settings.named().items())
-    return [(one.severity, one.what, one.why) for one in check(settings, facts)]
+    facts = tuple(sink_facts(name, sink, given) for name, sink in settings.named().items())
+    return [(one.severity, one.what, one.why) for one in check_notices(settings, facts)]
 
 
 def test_a_program_must_be_there() -> None:
@@ -61,6 +61,6 @@ def test_nobody_to_tell_is_worth_a_warning() -> None:
         return [(one.severity, one.what) for one in findings]
 
     nothing = ("warning", "no notices are sent")
-    assert [nothing] == told(check(NotifySettings(), ()))
-    assert [nothing] == told(check(NotifySettings(events=()), (SinkFacts(name="x"),)))
-    assert ["fault"] == [one.severity for one in check(NotifySettings(), (silent("x"),))]
+    assert [nothing] == told(check_notices(NotifySettings(), ()))
+    assert [nothing] == told(check_notices(NotifySettings(events=()), (SinkFacts(name="x"),)))
+    assert ["fault"] == [one.severity for one in check_notices(NotifySettings(), (silent_sink("x"),))]

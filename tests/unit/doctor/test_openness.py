@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.openness import open_to_others, too_open
+from handoffd.doctor.installation import open_to_others, too_open
 
 
 @pytest.mark.parametrize(("mode", "found"), [(0o600, False), (0o640, True), (0o604, True), (0o622, False)])

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from handoffd.doctor.patience import answers
+from handoffd.doctor.finding import answers
 
 
 def test_what_ends_in_time_is_returned() -> None:

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from handoffd.doctor.projects import check
+from handoffd.doctor.projects import check_projects
 from handoffd.engine.views import Condition
 
 
@@ -18,10 +18,10 @@ def project(root: str, condition: str = "ok", detail: str | None = None) -> dict
 def test_those_that_are_well_are_counted() -> None:
     """None is no fault, either."""
     assert [("ok", "2 projects can be worked on")] == [
-        (found.severity, found.what) for found in check([project("/a"), project("/b")])
+        (found.severity, found.what) for found in check_projects([project("/a"), project("/b")])
     ]
-    assert ["1 project can be worked on"] == [found.what for found in check([project("/a")])]
-    assert ["0 projects can be worked on"] == [found.what for found in check([])]
+    assert ["1 project can be worked on"] == [found.what for found in check_projects([project("/a")])]
+    assert ["0 projects can be worked on"] == [found.what for found in check_projects([])]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_those_that_are_well_are_counted() -> None:
 )
 def test_each_condition(condition: str, severity: str, action: str) -> None:
     """With its detail and a command; those under which something goes on are warnings."""
-    found, rest = check([project("/srv/a b", condition, "because"), project("/c")])
+    found, rest = check_projects([project("/srv/a b", condition, "because"), project("/c")])
 
     assert (severity, "because", action) == (found.severity, found.why, found.action)
     assert found.what.startswith("/srv/a b ")
@@ -58,12 +58,12 @@ def test_each_condition(condition: str, severity: str, action: str) -> None:
 def test_every_condition_has_words() -> None:
     """None is told by its name alone."""
     for condition in set(get_args(Condition)) - {"ok"}:
-        (found,) = check([project("/a", condition)])
+        (found,) = check_projects([project("/a", condition)])
         assert found.what != f"/a {condition} ({condition})"
 
 
 def test_those_that_are_silent_were_not_looked_at() -> None:
     """Whatever the journal says of them."""
-    (found,) = check([project("/mnt/a b")], {"/mnt/a b"})
+    (found,) = check_projects([project("/mnt/a b")], {"/mnt/a b"})
     assert ("fault", "stat '/mnt/a b'") == (found.severity, found.action)
     assert "does not answer" in (found.why or "")

@@ -11,10 +11,9 @@ import pytest
 from tests.support.cgroups import delegated
 from tests.support.runs import PYTHON, end_processes, run_spec
 
-from handoffd.doctor import runlimits
-from handoffd.doctor.service import Service, membership
-from handoffd.doctor.supervision import PlaceFacts, RunPlace, check_runs, gather_runs
-from handoffd.doctor.unit import Unit
+from handoffd.doctor import supervision
+from handoffd.doctor.service import Service, Unit, membership
+from handoffd.doctor.supervision import PlaceFacts, RunPlace, check_runs, run_places
 from handoffd.execute.process import Launcher
 from handoffd.execute.runner import launcher
 from handoffd.execute.witness import Witness
@@ -117,14 +116,16 @@ async def test_a_run_is_where_the_launcher_is_that_started_it(socket: Path, tmp_
 
     pid = Witness(socket).listener()
     assert pid is not None
-    seen = PlaceFacts(service=PERSON, runs=gather_runs(tmp_path / "runs"), launcher=membership(pid))
+    seen = PlaceFacts(service=PERSON, runs=run_places(tmp_path / "runs"), launcher=membership(pid))
     assert [("d1", str(tmp_path))] == [(one.run, one.project) for one in seen.inside]
     assert not seen.kept
     assert PERSON.runs(pid)
     assert not MACHINE.runs(pid)
 
     limited = ExecuteSettings.model_validate({"memory_max": "4G"})
-    assert not runlimits.gather(limited, pid, PERSON).launcher, "that it is there is what has to be mended"
+    assert not supervision.limit_facts(limited, pid, PERSON).launcher, (
+        "that it is there is what has to be mended"
+    )
     run.stop()
     await run.wait()
-    assert () == gather_runs(tmp_path / "runs")
+    assert () == run_places(tmp_path / "runs")

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import (
-    Service,
-    installed,
-    of_machine,
-    path_in,
-    service_of,
-    unit_file_of,
-    unit_in,
-)
+from handoffd.doctor.service import Service, installed, of_machine, path_in, service_of, unit_file_of, unit_in
 
 OWN = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/handoffd.service"
 ACCOUNTS = "0::/system.slice/system-handoffd.slice/handoffd@build.service"

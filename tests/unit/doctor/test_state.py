@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.disks import small_disk
 
-from handoffd.doctor.state import StateFacts, check, gather, silent, unseen
+from handoffd.doctor.machine import StateFacts, check_state, silent_state, state_facts, unseen_state
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.schema import VERSION
@@ -27,7 +27,7 @@ def facts(**changes: Any) -> StateFacts:
 
 def told(**changes: Any) -> tuple[str, str, str | None]:
     """Return severity, what and action of the one finding for facts with `changes`."""
-    (found,) = check(facts(**changes), 512)
+    (found,) = check_state(facts(**changes), 512)
     return found.severity, found.what, found.action
 
 
@@ -104,13 +104,13 @@ def test_where_the_edges_are() -> None:
     assert "ok" == told(free_inodes=1000)[0]
     assert "ok" == told(free_inodes=None)[0]
     assert "ok" == told(kind=None)[0]
-    assert ["ok"] == [found.severity for found in check(facts(free_bytes=0), 0)]
+    assert ["ok"] == [found.severity for found in check_state(facts(free_bytes=0), 0)]
 
 
 def test_several_findings_are_all_told() -> None:
     """But the journal of another account is not ours to judge."""
     error = StoreError("permission denied")
-    found = check(facts(owned=False, error=error, kind="nfs", free_bytes=0), 512)
+    found = check_state(facts(owned=False, error=error, kind="nfs", free_bytes=0), 512)
 
     assert [
         "/var/state belongs to another account",
@@ -121,20 +121,23 @@ def test_several_findings_are_all_told() -> None:
 
 def test_a_folder_that_cannot_be_seen() -> None:
     """Because it is silent, or refuses."""
-    assert ("fault", "stat '/mnt/a b'") == (silent("/mnt/a b").severity, silent("/mnt/a b").action)
-    found = unseen("/root/x", PermissionError(13, "Permission denied"))
+    assert ("fault", "stat '/mnt/a b'") == (
+        silent_state("/mnt/a b").severity,
+        silent_state("/mnt/a b").action,
+    )
+    found = unseen_state("/root/x", PermissionError(13, "Permission denied"))
     assert ("fault", "Permission denied", "namei -l /root/x") == (found.severity, found.why, found.action)
 
 
 async def test_what_is_gathered_of_a_real_one(tmp_path: Path) -> None:
     """Mode, room, file system and journal; before it is there, the folder above it."""
     folder = tmp_path / "a" / "state"
-    before = gather(folder, folder / "journal.db")
+    before = state_facts(folder, folder / "journal.db")
     assert (False, True, None) == (before.exists, before.writable, before.schema)
 
     journal = await Journal.open(folder / "journal.db")
     await journal.close()
-    found = gather(folder, folder / "journal.db")
+    found = state_facts(folder, folder / "journal.db")
 
     assert (True, True, True, True) == (found.exists, found.is_folder, found.owned, found.writable)
     assert (0o700, VERSION, None) == (found.mode, found.schema, found.error)
@@ -145,16 +148,16 @@ async def test_what_is_gathered_of_a_real_one(tmp_path: Path) -> None:
 def test_a_journal_that_is_none_is_found_out(tmp_path: Path) -> None:
     """And what is no folder."""
     (tmp_path / "journal.db").write_text("a letter, and no journal at all " * 10)
-    found = gather(tmp_path, tmp_path / "journal.db")
+    found = state_facts(tmp_path, tmp_path / "journal.db")
     assert found.error is not None
     assert "NOT_A_JOURNAL" == found.error.code
-    assert not gather(tmp_path / "journal.db", tmp_path / "none").is_folder
+    assert not state_facts(tmp_path / "journal.db", tmp_path / "none").is_folder
 
 
 def test_a_disk_that_is_full_is_found_out(tmp_path: Path) -> None:
     """By the room and the inodes that are left."""
     with small_disk(tmp_path, 1):
         (tmp_path / "big").write_bytes(b"x" * MIB)
-        found = gather(tmp_path, tmp_path / "journal.db")
+        found = state_facts(tmp_path, tmp_path / "journal.db")
         assert (0, "tmpfs") == (found.free_bytes // MIB, found.kind)
         assert found.free_inodes is not None

@@ -11,9 +11,8 @@ import pytest
 from tests.support.namespaces import reading_boot_id
 from tests.support.runs import PYTHON, end_processes
 
-from handoffd.doctor.service import Service
-from handoffd.doctor.supervision import SupervisionFacts, boots, check, gather
-from handoffd.doctor.unit import Unit
+from handoffd.doctor.service import Service, Unit
+from handoffd.doctor.supervision import SupervisionFacts, boots, check_supervision, supervision_facts
 from handoffd.execute.runner import launcher, proc
 from handoffd.execute.witness import Witness
 
@@ -52,7 +51,7 @@ def test_what_could_be_had_is_said_with_the_way_to_it(
 ) -> None:
     """Nothing is asked for that the machine does not have."""
     systemd, unified, runs, service = facts
-    (found,) = check(
+    (found,) = check_supervision(
         SupervisionFacts(systemd=systemd, unified=unified, runs=runs, service=service, installed=TERMINAL)
     )
     assert severity == found.severity
@@ -78,35 +77,37 @@ def test_two_ids_of_one_boot_are_named(tmp_path: Path) -> None:
 
 def test_the_facts_are_those_of_this_machine() -> None:
     """Where systemd itself says that it is there."""
-    facts = gather(None, TERMINAL, TERMINAL, None, fleeting=False)
+    facts = supervision_facts(None, TERMINAL, TERMINAL, None, fleeting=False)
     assert os.path.isdir("/run/systemd/system") is facts.systemd
     assert not facts.runs
 
 
 def test_a_daemon_in_a_terminal_makes_way_for_the_service_that_is_there() -> None:
     """Installing it again would not help."""
-    (found,) = check(facts(WELL, WELL, service=TERMINAL))
+    (found,) = check_supervision(facts(WELL, WELL, service=TERMINAL))
     assert "handoffd stop && systemctl --user start handoffd" == found.action
 
 
 def test_units_that_are_well_are_nothing_to_tell_of() -> None:
     """But for the control groups that they bring."""
-    assert ["ok"] == [found.severity for found in check(facts(WELL, WELL))]
+    assert ["ok"] == [found.severity for found in check_supervision(facts(WELL, WELL))]
 
 
 def test_a_launcher_that_was_stopped_is_told_of_beside_a_daemon_that_runs() -> None:
     """To systemd it is as a person wished; the agents would end with the daemon."""
-    (found,) = check(facts(WELL, {**WELL, "ActiveState": "inactive"}))
+    (found,) = check_supervision(facts(WELL, {**WELL, "ActiveState": "inactive"}))
 
     assert ("warning", "handoffd-launcher does not run") == (found.severity, found.what)
     assert "systemctl --user start handoffd-launcher" == found.action
-    assert ["ok"] == [found.severity for found in check(facts({**WELL, "ActiveState": "inactive"}, WELL))]
+    assert ["ok"] == [
+        found.severity for found in check_supervision(facts({**WELL, "ActiveState": "inactive"}, WELL))
+    ]
 
 
 def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> None:
     """The daemon goes on without it."""
     failed = {**WELL, "ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "203"}
-    (found,) = check(facts(WELL, failed))
+    (found,) = check_supervision(facts(WELL, failed))
     assert ("warning", "handoffd-launcher failed") == (found.severity, found.what)
     assert "end with it" in (found.why or "")
     assert "handoffd service install" == found.action
@@ -114,12 +115,12 @@ def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> Non
 
 def test_a_logout_that_would_end_agents_is_told_of_before() -> None:
     """The units are well, until then."""
-    (found,) = check(replace(facts(WELL, WELL), fleeting=True))
+    (found,) = check_supervision(replace(facts(WELL, WELL), fleeting=True))
     assert ("warning", "lingering is off") == (found.severity, found.what)
     assert "loginctl enable-linger" == found.action
 
 
 def test_units_that_a_reboot_does_not_bring_back_are_named() -> None:
     """`start` alone enables nothing."""
-    (found,) = check(facts({**WELL, "UnitFileState": "disabled"}, WELL))
+    (found,) = check_supervision(facts({**WELL, "UnitFileState": "disabled"}, WELL))
     assert ("not enabled: handoffd", "systemctl --user enable handoffd") == (found.what, found.action)

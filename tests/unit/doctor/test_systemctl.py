@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.doctor.systemctl import Commands, Completed, Systemctl
+from handoffd.doctor.service import Commands, Completed, Systemctl
 from handoffd.errors import Refused
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from handoffd.doctor.projects import Lack, Terminal, check_tests, judge_tests, missing_for_tests, shown
 from handoffd.doctor.service import Service
-from handoffd.doctor.tests import Lack, Terminal, check, gather, judge, shown
 
 SERVICE = Service(unit="handoffd")
 HERE = Terminal(path="/usr/bin:/bin")
@@ -56,7 +56,7 @@ def test_programs_are_looked_for_once_for_all_projects(tmp_path: Path) -> None:
     assert (
         Lack(program=str(tmp_path / "web/gradlew"), projects=(str(tmp_path / "web"),), path=path),
         Lack(program="cargo", projects=("/srv/b", "/srv/c"), path=path),
-    ) == gather(commands, path)
+    ) == missing_for_tests(commands, path)
 
 
 def test_a_python_is_asked_for_its_module(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_python_is_asked_for_its_module(tmp_path: Path) -> None:
         "/srv/c": ["python3", "tests.py"],
     }
 
-    assert (Lack(program="python3", module="pytest", projects=("/srv/a",), path=path),) == gather(
+    assert (Lack(program="python3", module="pytest", projects=("/srv/a",), path=path),) == missing_for_tests(
         commands, path
     )
 
@@ -85,10 +85,10 @@ def test_the_environment_of_a_project_is_looked_into_and_not_started(tmp_path: P
     found.mkdir() if there.endswith("/") else found.touch()
     commands = {str(root): [".venv/bin/python3", "-m", "pytest"] for root in roots}
 
-    (lack,) = gather(commands, "/usr/bin:/bin")
+    (lack,) = missing_for_tests(commands, "/usr/bin:/bin")
 
     assert ((str(roots[1]),), "pytest") == (lack.projects, lack.module)
-    (told,) = check((lack,), 2, HERE, SERVICE)
+    (told,) = check_tests((lack,), 2, HERE, SERVICE)
     assert f"{roots[1]}/.venv/bin/python3 has no module pytest" == told.what
     assert f"{roots[1]}/.venv/bin/python3 -m pip install pytest" == told.action
     assert not (tmp_path / "started").exists()
@@ -116,10 +116,10 @@ def test_a_runner_that_a_package_names_is_looked_for(
         program(tmp_path / has / "node_modules/.bin", "jest")
     path = program(tmp_path / "bin", command[0])
 
-    (lack,) = gather({str(root): command for root in roots}, path)
+    (lack,) = missing_for_tests({str(root): command for root in roots}, path)
 
     assert ((str(roots[2]),), command[0], "jest") == (lack.projects, lack.program, lack.runner)
-    (told,) = check((lack,), 3, HERE, SERVICE)
+    (told,) = check_tests((lack,), 3, HERE, SERVICE)
     assert f"jest is not installed in {roots[2]}" == told.what
     assert f"cd {roots[2]} && {'npm' if command[0] == 'npx' else command[0]} install" == told.action
 
@@ -136,7 +136,7 @@ def test_what_a_package_does_not_depend_on_is_not_missed(tmp_path: Path) -> None
         (tmp_path / name / "package.json").write_text(json.dumps(package))
     (tmp_path / "b/.pnp.cjs").touch()
 
-    assert () == gather({str(tmp_path / name): ["npm", "test"] for name in "abcd"}, path)
+    assert () == missing_for_tests({str(tmp_path / name): ["npm", "test"] for name in "abcd"}, path)
 
 
 def test_the_real_interpreter_answers() -> None:
@@ -144,9 +144,9 @@ def test_the_real_interpreter_answers() -> None:
     folder, name = os.path.split(sys.executable)
     path = f"{folder}:/usr/bin:/bin"
 
-    assert () == gather({"/srv/a": [name, "-m", "unittest"]}, path)
+    assert () == missing_for_tests({"/srv/a": [name, "-m", "unittest"]}, path)
     assert ("no_such_module",) == tuple(
-        lack.module for lack in gather({"/srv/a": [name, "-m", "no_such_module"]}, path)
+        lack.module for lack in missing_for_tests({"/srv/a": [name, "-m", "no_such_module"]}, path)
     )
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_the_daemons_is_told_with_what_this_terminal_has(tmp_path: P
     terminal = Terminal(path=program(tmp_path / "node", "npm"))
     lack = Lack(program="npm", projects=("/srv/a", "/srv/b"), path="/usr/bin:/bin")
 
-    (found,) = check((lack,), 2, terminal, SERVICE)
+    (found,) = check_tests((lack,), 2, terminal, SERVICE)
 
     assert ("fault", "npm is not in the daemon's PATH") == (found.severity, found.what)
     assert (
@@ -169,7 +169,7 @@ def test_what_is_nowhere_is_installed_or_not_asked_for(tmp_path: Path) -> None:
     """Either way is a command."""
     lack = Lack(program="cargo", projects=("/srv/a shop",), path="/bin")
 
-    (found,) = check((lack,), 1, Terminal(path=str(tmp_path)), SERVICE)
+    (found,) = check_tests((lack,), 1, Terminal(path=str(tmp_path)), SERVICE)
 
     assert "the tests of /srv/a shop are run with it; no folder of the PATH has it: /bin" == found.why
     assert (
@@ -183,8 +183,8 @@ def test_a_module_that_only_this_terminals_python_has(tmp_path: Path) -> None:
     path, terminal = interpreter(tmp_path / "bin"), interpreter(tmp_path / "venv", "pytest")
     lack = Lack(program="python3", module="pytest", projects=("/srv/a",), path=path)
 
-    (found,) = check((lack,), 1, Terminal(path=terminal), SERVICE)
-    (without,) = check((lack,), 1, Terminal(path=path), SERVICE)
+    (found,) = check_tests((lack,), 1, Terminal(path=terminal), SERVICE)
+    (without,) = check_tests((lack,), 1, Terminal(path=path), SERVICE)
 
     assert f"pytest is not in the daemon's PATH: {path}/python3 has no module pytest" == found.what
     assert (found.why or "").endswith(f"{terminal}/python3, the python3 of this terminal, has it")
@@ -196,7 +196,7 @@ def test_a_program_of_the_project_that_is_gone() -> None:
     """A virtual environment that was removed, for one."""
     lack = Lack(program="/srv/a/.venv/bin/python", projects=("/srv/a",), path="/bin")
 
-    (found,) = check((lack,), 1, HERE, SERVICE)
+    (found,) = check_tests((lack,), 1, HERE, SERVICE)
 
     assert "/srv/a/.venv/bin/python cannot be run" == found.what
     assert "${EDITOR:-vi} /srv/a/.ai/handoffd.yaml && handoffd trust /srv/a  # test.command" == found.action
@@ -205,9 +205,9 @@ def test_a_program_of_the_project_that_is_gone() -> None:
 def test_all_is_well() -> None:
     """In a line; without a project that has tests, in none."""
     assert ["what the tests of 2 projects need is in the daemon's PATH"] == [
-        one.what for one in check((), 2, HERE, SERVICE)
+        one.what for one in check_tests((), 2, HERE, SERVICE)
     ]
-    assert () == check((), 0, HERE, SERVICE)
+    assert () == check_tests((), 0, HERE, SERVICE)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_all_is_well() -> None:
 )  # fmt: skip
 def test_what_came_of_a_run_is_one_line(changes: dict[str, Any], severity: str, what: str) -> None:
     """Failures that are counted are known ones from then on; an exit code excuses none."""
-    found = judge(tried(**changes), HERE, SERVICE)
+    found = judge_tests(tried(**changes), HERE, SERVICE)
 
     assert (severity, what) == (found.severity, found.what)
     assert (severity == "ok") == (found.action is None)
@@ -243,7 +243,7 @@ def test_the_interpreter_of_the_project_is_told_by_its_path(tmp_path: Path) -> N
     """Its PATH has nothing to do with it."""
     own = interpreter(tmp_path / ".venv/bin") + "/python3"
 
-    found = judge(
+    found = judge_tests(
         tried(
             project=str(tmp_path), command=[".venv/bin/python3", "-m", "pytest"],
             line=f"{own}: No module named pytest",
@@ -260,8 +260,8 @@ def test_what_could_not_be_run_says_what_it_lacks(tmp_path: Path) -> None:
     empty, python = str(tmp_path / "empty"), interpreter(tmp_path / "bin")
     npm = program(tmp_path / "node", "npm")
 
-    gone = judge(tried(fault="the command could not be started: ENOENT", path=empty), HERE, SERVICE)
-    module = judge(
+    gone = judge_tests(tried(fault="the command could not be started: ENOENT", path=empty), HERE, SERVICE)
+    module = judge_tests(
         tried(
             command=["python3", "-m", "pytest", "--junitxml={report}"], path=python,
             fault="the test command left no report", line="/bin/python3: No module named pytest",
@@ -269,8 +269,8 @@ def test_what_could_not_be_run_says_what_it_lacks(tmp_path: Path) -> None:
         Terminal(path=python), SERVICE,
     )  # fmt: skip
     not_found = "the test command cannot be run: it was not found (exit code 127)"
-    packages = judge(tried(fault=not_found, path=npm, line="jest: not found"), HERE, SERVICE)
-    other = judge(tried(fault="the report is empty", path=npm), HERE, SERVICE)
+    packages = judge_tests(tried(fault=not_found, path=npm, line="jest: not found"), HERE, SERVICE)
+    other = judge_tests(tried(fault="the report is empty", path=npm), HERE, SERVICE)
 
     assert ["fault"] * 4 == [one.severity for one in (gone, module, packages, other)]
     assert "npm is not in the daemon's PATH" == gone.what

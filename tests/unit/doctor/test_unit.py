@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit, ends_at_logout, refusal, status_name, units_of
+from handoffd.doctor.service import Service, Unit, ends_at_logout, refusal, status_name, units_of
 
 OWN, ACCOUNTS = Service(unit="handoffd"), Service(unit="handoffd@build", account="build")
 FAILED = {"LoadState": "loaded", "ActiveState": "failed", "Result": "exit-code", "ExecMainCode": "1"}

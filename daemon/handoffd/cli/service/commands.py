@@ -22,8 +22,7 @@ import click
 from handoffd.cli.service import plan, unit_files
 from handoffd.cli.service.plan import Installing
 from handoffd.cli.service.scope import Machine, Scope, enable_linger, lingers
-from handoffd.doctor.service import Service
-from handoffd.doctor.unit import Unit, refusal, status_name
+from handoffd.doctor.service import Service, Unit, refusal, status_name
 from handoffd.engine.usage import counted
 from handoffd.errors import Locked, NoDaemon, NotFound, Refused
 

@@ -19,7 +19,7 @@ from shlex import quote
 
 from handoffd.cli.service import unit_files
 from handoffd.cli.service.scope import Scope
-from handoffd.doctor.unit import refusal, status_name
+from handoffd.doctor.service import refusal, status_name
 from handoffd.errors import NotFound, Refused
 
 Command = tuple[str, ...]

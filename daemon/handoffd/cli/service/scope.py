@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoffd.cli.service import unit_files
-from handoffd.doctor import systemctl
-from handoffd.doctor.service import Service, of_machine
-from handoffd.doctor.systemctl import Commands, Systemctl
+from handoffd.doctor.service import Commands, Service, Systemctl, of_machine
+from handoffd.doctor.service import lingers as manager_lingers
 from handoffd.errors import InvalidFile, Refused
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
 
 def lingers(scope: Scope) -> bool | None:
     """Return whether the person's units outlive the last logout; None: nobody can tell."""
-    return systemctl.lingers(scope.commands, _person(scope))
+    return manager_lingers(scope.commands, _person(scope))
 
 
 def _person(scope: Scope) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from handoffd.cli.service.plan import Fitted, fitted, hardening_lines, kernel_obstacle
 from handoffd.cli.service.scope import Machine, Scope
-from handoffd.doctor.unit import refusal
+from handoffd.doctor.service import refusal
 from handoffd.settings.paths import shared
 
 

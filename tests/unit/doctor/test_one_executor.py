@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from handoffd.doctor.executors import check_executor
 from handoffd.doctor.finding import Finding
-from handoffd.doctor.installation import check
 from handoffd.execute.executor import Executor, Login
 from handoffd.execute.registry import Installation
 
@@ -23,7 +23,7 @@ TOOL = Executor(
 def found(executor: Executor = TOOL, **changes: Any) -> tuple[Finding, ...]:
     """Return what is found about an executor with which all is well but for the changes."""
     values = {"program": "tool", "path": "/usr/bin", "found": "/usr/bin/tool", "version": "1.2"}
-    return check(executor, Installation(**{**values, **changes}))
+    return check_executor(executor, Installation(**{**values, **changes}))
 
 
 def test_all_is_well() -> None:
