@@ -50,7 +50,7 @@ from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State
 from handoffd.settings.model import LogSettings, SchedulingSettings, Settings
 from handoffd.track.ai_folder import HandoffFiles
-from handoffd.track.committed_state import Standing
+from handoffd.track.committed_state import CommittedState
 from handoffd.track.reach import follow as follow_threads
 from handoffd.track.services import Services
 
@@ -88,7 +88,7 @@ class Line:
         self._journal = services.journal
         self._files = HandoffFiles(str(root))
         key = TrackKey(str(root))
-        self._standing = Standing(key, Track(state=State(project=root.name)), None, services)
+        self._committed = CommittedState(key, Track(state=State(project=root.name)), None, services)
         self._dispatches = 0
         self._told: ExecutorExited | None = None
 
@@ -99,7 +99,7 @@ class Line:
 
     def hand_over(self) -> None:
         """Write what the executor of the step in hand would."""
-        dispatch = self._standing.track.ledger.dispatch
+        dispatch = self._committed.track.ledger.dispatch
         assert dispatch is not None
         front = _FRONT.format(story=dispatch.story, step=dispatch.step, dispatch=dispatch.id)
         (self._root / ".ai" / "HANDOFF.md").write_text(front)
@@ -117,22 +117,22 @@ class Line:
         await self._commit(self._turn())
 
     def _exited(self) -> ExecutorExited:
-        dispatch = self._standing.track.ledger.dispatch
+        dispatch = self._committed.track.ledger.dispatch
         assert dispatch is not None
         reading, mark = self._files.read(dispatch)
         return ExecutorExited(dispatch=dispatch.id, exit=Exit(code=0), reading=reading, mark=mark)
 
     def _turn(self) -> Advanced:
         self._dispatches += 1
-        mark = self._standing.track.ledger.last_mark
+        mark = self._committed.track.ledger.last_mark
         return Advanced(dispatch=f"{self._root.name}-{self._dispatches}", executor="stub", mark=mark)
 
     async def _show(self, event: Event) -> None:
-        await self._standing.commit(event, decide(self._standing.track, event, self._rules, _CLOCK.now()))
+        await self._committed.commit(event, decide(self._committed.track, event, self._rules, _CLOCK.now()))
 
     async def _commit(self, event: Event) -> None:
-        key, now = self._standing.key, _CLOCK.now()
-        decided = decide(self._standing.track, event, self._rules, now)
+        key, now = self._committed.key, _CLOCK.now()
+        decided = decide(self._committed.track, event, self._rules, now)
         await self._journal.commit(
             Record(
                 key=key, at=now, event=event, track=decided.track, effects=decided.effects,
@@ -140,7 +140,7 @@ class Line:
                 grounds=decided.grounds,
             )
         )  # fmt: skip
-        self._standing.track = decided.track
+        self._committed.track = decided.track
 
 
 Work = Callable[[Line], Coroutine[Any, Any, None]]

@@ -28,7 +28,7 @@ from handoffd.app.wiring import door_of, parts
 from handoffd.capacity.machine import Machine
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError
-from handoffd.fleet.enrolment import Enrolling
+from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.gauges import gauges
 from handoffd.fleet.housekeeping import Housekeeping
 from handoffd.fleet.reloading import Reloading, Renewal
@@ -111,7 +111,7 @@ class Daemon:
         self._counted = counted
         self._roster = Roster(services)
         self._housekeeping = Housekeeping(services, self._roster.names)
-        self._enrolling = Enrolling(services, self._roster)
+        self._enrolling = Enrolment(services, self._roster)
         self._renewal = Renewal(reloading, self._enrolling, self._roster)
         reloading.followers.append(self._configure)
         self._watcher = Watcher(self._roster.touched, settings.watch)

@@ -91,7 +91,7 @@ class _Entry:
     """What a walk has found at whose end nobody waited for it any more."""
 
 
-class Enrolling:
+class Enrolment:
     """Brings what is new, and lets go of what is meant no more. `notes` is what people should know of it."""
 
     def __init__(self, services: Services, projects: Projects, walk_s: float = WALK_S) -> None:

@@ -26,7 +26,7 @@ from handoffd.engine.views import Renewed, SettingsView
 from handoffd.errors import InvalidFile, Problem
 from handoffd.execute.meter import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
-from handoffd.fleet.enrolment import Enrolling
+from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.name_checks import misfits
 from handoffd.fleet.roster import Roster
 from handoffd.notify.notices import settings_notice
@@ -232,7 +232,7 @@ _OF_NO_PROJECT = (*_PLACES, "log.", "notify.")
 class Renewal:
     """What `reload` does, and what people should know of the settings in force (`warnings`)."""
 
-    def __init__(self, reloading: Reloading, enrolling: Enrolling, roster: Roster) -> None:
+    def __init__(self, reloading: Reloading, enrolling: Enrolment, roster: Roster) -> None:
         self._reloading = reloading
         self._enrolling = enrolling
         self._roster = roster

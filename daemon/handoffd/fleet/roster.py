@@ -39,7 +39,7 @@ from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
 from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
 from handoffd.fleet.register import Register
 from handoffd.fleet.startup import load, make
-from handoffd.fleet.status import Viewing
+from handoffd.fleet.status import Views
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.manual import Manual
 from handoffd.project.project import Project
@@ -70,7 +70,7 @@ class Roster:
         """Which projects the settings brought, and how projects come and go."""
         self.polled: float | None = None
         """When the poll got on last, by the monotonic clock; None: it is not waited for yet."""
-        self._viewing = Viewing(services, self._register, self._loops, self.membership)
+        self._views = Views(services, self._register, self._loops, self.membership)
         self._joining = Joining(self.membership)
 
     # --- life ------------------------------------------------------------------------------------
@@ -208,15 +208,15 @@ class Roster:
 
     async def views(self) -> tuple[ProjectView, ...]:
         """Return every project, by root."""
-        return await self._viewing.all()
+        return await self._views.all()
 
     def forget_views(self) -> None:
         """Have everything that is told looked up anew: the daemon's settings have changed."""
-        self._viewing.forget()
+        self._views.forget()
 
     async def view(self, project: str) -> ProjectView:
         """Return one project."""
-        return await self._viewing.one(project)
+        return await self._views.one(project)
 
     async def add(self, root: str, *, take: bool = False) -> ProjectView:
         """Supervise one more project, trusting its files as they are; `take` it from another daemon, too."""

@@ -32,7 +32,7 @@ _TOLD_AT_ONCE = 100
 """After so many others have their turn."""
 
 
-class Viewing:
+class Views:
     """Makes views: of projects that are up as they are now, of those at rest without making them get up."""
 
     def __init__(self, services: Services, register: Register, loops: Loops, membership: Membership) -> None:

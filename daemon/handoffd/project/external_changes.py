@@ -55,11 +55,11 @@ class Before:
     @classmethod
     def of(cls, track: TrackSupervisor) -> Before:
         """Return how a track stands now."""
-        standing = track.standing
-        return cls(dispatch=standing.track.ledger.dispatch, digest=standing.digest, behind=standing.behind)
+        committed = track.committed
+        return cls(dispatch=committed.track.ledger.dispatch, digest=committed.digest, behind=committed.behind)
 
 
-class Look:
+class ExternalChanges:
     """Looks at the tracks of one project; `again` asks for another look."""
 
     def __init__(
@@ -96,35 +96,35 @@ class Look:
 
     async def inspect(self, track: TrackSupervisor, seen: Seen | None) -> bool:
         """Return whether STATE.json is another one than the journal's, telling nobody. Raises InvalidFile."""
-        if seen is None or seen.digest == track.standing.digest:
+        if seen is None or seen.digest == track.committed.digest:
             return False
         await to_thread.run_sync(parse_state, seen.text)
         return True
 
     async def _at_state(self, track: TrackSupervisor, seen: Seen | None, before: Before) -> None:
         """Compare STATE.json with what the journal says should be there."""
-        standing = track.standing
+        committed = track.committed
         if seen is None:
             if track.track.state is not None:
                 await self._files.bring_back()  # deleted: the journal has it
-                standing.saw(None)
-                await standing.project()
+                committed.saw(None)
+                await committed.project()
             return
-        if seen.digest == standing.digest:
-            standing.saw(seen.digest)
-            standing.inherited_at = None  # an earlier life has shown its last decision
+        if seen.digest == committed.digest:
+            committed.saw(seen.digest)
+            committed.inherited_at = None  # an earlier life has shown its last decision
             return
         if before.behind:
             await self._later(track)
             return
         ours = await self._services.journal.projected_before(track.key, seen.digest)
-        if standing.behind or standing.digest != before.digest:
+        if committed.behind or committed.digest != before.digest:
             await self._later(track)
             return
-        unshown = standing.failed_over(seen.digest) or standing.overtook(seen.mtime_ns)
+        unshown = committed.failed_over(seen.digest) or committed.overtook(seen.mtime_ns)
         if ours and unshown and track.track.state is not None:
-            standing.saw(seen.digest)
-            await standing.project()  # but old: it was not written over, or a crash came before that
+            committed.saw(seen.digest)
+            await committed.project()  # but old: it was not written over, or a crash came before that
             return
         if track.lasting and (wait_s := self._storm()) > 0:
             if not self._calming:
@@ -132,7 +132,7 @@ class Look:
                 track.begin(f"calm down at {track.key.track}", lambda: self._calm(wait_s))
             return
         self._edits.append(self._services.clock.monotonic())
-        overtaken = standing.overtook(seen.mtime_ns)
+        overtaken = committed.overtook(seen.mtime_ns)
         await self.take_edit(track, seen, before.dispatch, overtaken=overtaken)
 
     def _storm(self) -> float:
@@ -152,7 +152,7 @@ class Look:
 
     async def _later(self, track: TrackSupervisor) -> None:
         """Look again when nothing is being written: what was read may be of before the latest commit."""
-        await track.standing.caught_up()
+        await track.committed.caught_up()
         self._again()
 
     async def take_edit(
@@ -166,9 +166,9 @@ class Look:
             parsed = await to_thread.run_sync(parse_state, seen.text)
         except InvalidFile:
             if track.track.ledger.dispatch is not None:
-                await track.standing.project()  # while an executor runs, no edit stands
+                await track.committed.project()  # while an executor runs, no edit stands
             raise  # at rest it is left as it is, for a person to mend, and the project is marked
-        track.standing.saw(seen.digest)
+        track.committed.saw(seen.digest)
         for warning in parsed.warnings:
             log.warning("STATE.json normalised", project=self._root, what=warning)
         if track.track.state is None:
@@ -186,9 +186,9 @@ class Look:
             )
         )
         latest = await to_thread.run_sync(read_state, Path(self._root), track.key.track)
-        if latest is None or latest.digest == seen.digest != track.standing.digest:
-            await track.standing.project()
-        elif latest.digest != track.standing.digest:
+        if latest is None or latest.digest == seen.digest != track.committed.digest:
+            await track.committed.project()
+        elif latest.digest != track.committed.digest:
             self._again()  # edited once more meanwhile, which nobody has looked at
 
     async def _for_external(self, track: TrackSupervisor) -> None:

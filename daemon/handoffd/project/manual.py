@@ -172,7 +172,7 @@ class Manual:
         async with self._loop():
             with anyio.move_on_after(within_s):
                 # A commit is shown in STATE.json a moment later, and whoever asked may look there next.
-                while self._checked() is not None or self._track.standing.behind:  # noqa: ASYNC110
+                while self._checked() is not None or self._track.committed.behind:  # noqa: ASYNC110
                     await anyio.sleep(LOOK_S)
 
     def _daemons_own(self) -> bool:

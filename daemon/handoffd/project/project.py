@@ -32,7 +32,7 @@ from handoffd.project.folder import Found
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
 from handoffd.project.timeouts import Deadlines, Stalls
-from handoffd.track.committed_state import Standing, unsound_in
+from handoffd.track.committed_state import CommittedState, unsound_in
 from handoffd.track.inbox import Bell
 from handoffd.track.interpreter import WITH_EXECUTOR
 from handoffd.track.services import Services
@@ -82,11 +82,11 @@ class Project:
 
     def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
         track, digest = (stored.track, stored.digest) if stored else (Track(), None)
-        standing = Standing(TrackKey(self.root, name), track, digest, self._services)
-        standing.inherited_at = stored.at if stored else None
-        standing.unsound = unsound_in(stored) if stored else None
+        committed = CommittedState(TrackKey(self.root, name), track, digest, self._services)
+        committed.inherited_at = stored.at if stored else None
+        committed.unsound = unsound_in(stored) if stored else None
         # Weakly: what a daemon begins with is out of the collector's sight, and would stay as a circle.
-        return TrackSupervisor(standing, proxy(self), self._services)
+        return TrackSupervisor(committed, proxy(self), self._services)
 
     def stories_done(self) -> frozenset[str]:
         """Return the stories the journal says are done, in any track of the project."""
@@ -248,7 +248,7 @@ class Project:
                     track=track.track,
                     idle=track.idle,
                     queues=slots.holds(track.key) or slots.waits(track.key) or accounts.waits(track.key),
-                    trouble=bool(track.standing.trouble) or track.standing.behind,
+                    trouble=bool(track.committed.trouble) or track.committed.behind,
                 )
                 for track in self.tracks.values()
             ),
@@ -262,7 +262,7 @@ class Project:
     def lie_down(self, name: str) -> Row:
         """Return what is kept of it. From now on it keeps its claim on its folder and nothing else."""
         folder = self._reconciler.rest()
-        states = {name: track.standing.digest for name, track in self.tracks.items()}
+        states = {name: track.committed.digest for name, track in self.tracks.items()}
         return Row(
             name=name,
             automatic=self.main.track.state is None or self.main.track.ledger.automatic,
@@ -281,7 +281,7 @@ class Project:
             self._folder.remember(row.folder)
         if row.trace is not None:
             for track in self.tracks.values():  # what it decided last was shown in this life
-                track.standing.inherited_at = None
+                track.committed.inherited_at = None
 
     async def end_executors(self, by: str) -> None:
         """Order the end of whatever of ours runs, and dispatch nothing more."""
@@ -351,5 +351,5 @@ class Project:
                 # A file that a person is to mend is not written over.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)
-        if not self.workable or any(track.standing.trouble for track in self.tracks.values()):
+        if not self.workable or any(track.committed.trouble for track in self.tracks.values()):
             self.touched()

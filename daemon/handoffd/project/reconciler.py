@@ -30,7 +30,7 @@ from handoffd.files.projection import MAIN, read_state
 from handoffd.inspection.repository import unfinished_in
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice
-from handoffd.project.external_changes import Before, Look
+from handoffd.project.external_changes import Before, ExternalChanges
 from handoffd.project.files import ProjectFiles
 from handoffd.project.folder import Folder, Found, visit
 from handoffd.track.inbox import Lock
@@ -61,7 +61,7 @@ class Reconciler:
         self._services = services
         self._files = files
         self._tracks = tracks
-        self._look = Look(root, files, services, again)
+        self._changes = ExternalChanges(root, files, services, again)
         self._reach, self._git = Reach(root, services.asking), Reach(root, services.asking)
         self._asking_git = Lock()
         self.folder = Folder(root, services.settings.state_dir, services.claims)
@@ -127,7 +127,7 @@ class Reconciler:
             await self._look_around()
             return
         for name, seen in found.states.items():
-            await self._look.at(self._tracks[name], seen, before[name])
+            await self._changes.at(self._tracks[name], seen, before[name])
         if found.error is not None:
             raise found.error
         await self._mark_as_found()
@@ -207,16 +207,16 @@ class Reconciler:
         """
         event = Restored(overtaken=True, by="another handoffd", owner=former)
         for name, track in self._tracks.items():
-            ledger, seen, ours = track.track.ledger, found.states.get(name), track.standing.digest
+            ledger, seen, ours = track.track.ledger, found.states.get(name), track.committed.digest
             if track.track.state is None:
                 continue
             if ledger.dispatch is not None or ledger.automatic:
                 await track.give(event)
             if seen is not None and seen.digest != ours:
-                await self._look.take_edit(track, seen)
+                await self._changes.take_edit(track, seen)
                 there = await to_thread.run_sync(read_state, Path(self._root), name)
-                track.standing.saw(None if there is None else there.digest)  # the event may be there by now
-                await track.standing.project()
+                track.committed.saw(None if there is None else there.digest)  # the event may be there by now
+                await track.committed.project()
         await self._reach.asked(partial(own, self._root, self._services.settings.state_dir))
         self._former = None
 
@@ -230,7 +230,7 @@ class Reconciler:
                 raise belongs(self._root, found.owner)
             await self._take_files(found)
             for name, seen in found.states.items():
-                self.edited |= await self._look.inspect(self._tracks[name], seen)
+                self.edited |= await self._changes.inspect(self._tracks[name], seen)
             if found.error is not None:
                 raise found.error
             await self._mark_as_found()
@@ -240,7 +240,7 @@ class Reconciler:
     @property
     def unsound(self) -> StoreError | None:
         """Why nothing is decided in the project, and nothing in its folder is looked at."""
-        return next((one.standing.unsound for one in self._tracks.values() if one.standing.unsound), None)
+        return next((one.committed.unsound for one in self._tracks.values() if one.committed.unsound), None)
 
     # --- what lies there -------------------------------------------------------------------------
     def visit(self) -> Callable[[], Found]:
@@ -299,7 +299,7 @@ class Reconciler:
 
     async def _mark_as_found(self) -> None:
         self.health.mark_held(self._files)
-        if trouble := [track.standing.trouble for track in self._tracks.values() if track.standing.trouble]:
+        if trouble := [track.committed.trouble for track in self._tracks.values() if track.committed.trouble]:
             self.health.mark("io_error", trouble[0])
         elif self.health.condition == "unfinished_git" and await self.has_unfinished_git():
             return

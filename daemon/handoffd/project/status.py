@@ -97,7 +97,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     trust = command_for(project.root, "trust")
     gone = [f"{name} is gone, bring it back; to do without it: `{trust}`" for name in project.files.gone]
     held = [] if gone else [f"{key} waits for `{trust}`" for key in project.files.held]
-    unwritten = [track.standing.trouble for track in project.tracks.values() if track.standing.trouble]
+    unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
     crashed = [project.crash] if project.crash else []
     edited = [_EDITED] if project.edited else []
     leaving = [_LEAVING] if project.leaving else []

@@ -30,7 +30,7 @@ from handoffd.track.services import Services
 log = structlog.get_logger(__name__)
 
 
-class Standing:
+class CommittedState:
     """One track as committed last. `digest`: of the STATE.json that the journal says should lie there."""
 
     def __init__(self, key: TrackKey, track: Track, digest: str | None, services: Services) -> None:

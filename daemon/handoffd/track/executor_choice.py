@@ -48,7 +48,7 @@ def quota_of(executor: Executor) -> str:
     return executor.account or executor.name
 
 
-class Choosing:
+class ExecutorChoice:
     """Chooses the executors of one track."""
 
     def __init__(self, key: TrackKey, files: Files, services: Services) -> None:

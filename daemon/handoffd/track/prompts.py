@@ -58,7 +58,7 @@ class PromptTooSlowError(HandoffdError):
     default_code = "PROMPT_TOO_SLOW"
 
 
-class Preparation:
+class Prompts:
     """Makes the prompts of one track."""
 
     def __init__(self, key: TrackKey, files: Files, services: Services) -> None:

@@ -33,7 +33,7 @@ from handoffd.execute.registry import is_unknown
 from handoffd.journal.codec import decode_event, encode
 from handoffd.journal.records import PendingEffect
 from handoffd.track.attempts import Attempts
-from handoffd.track.committed_state import Standing
+from handoffd.track.committed_state import CommittedState
 from handoffd.track.inbox import Lock, Question, Questions, must_not_be_lost
 from handoffd.track.interpreter import Interpreter
 from handoffd.track.ports import Home
@@ -50,9 +50,9 @@ RETRY_S = 5.0
 class TrackSupervisor:
     """The one place where a track changes."""
 
-    def __init__(self, standing: Standing, home: Home, services: Services) -> None:
-        self.key = key = standing.key
-        self.standing = standing
+    def __init__(self, committed: CommittedState, home: Home, services: Services) -> None:
+        self.key = key = committed.key
+        self.committed = committed
         self._home = home
         self._files = home.files
         self._services = services
@@ -76,7 +76,7 @@ class TrackSupervisor:
     @property
     def track(self) -> Track:
         """The track as it is now."""
-        return self.standing.track
+        return self.committed.track
 
     def post(self, event: Event) -> None:
         """Hand in a fact; it is decided on in its turn."""
@@ -200,11 +200,11 @@ class TrackSupervisor:
                     if not must_not_be_lost(event):
                         raise
                     self._log.error("journal unwritable, trying again", error=str(error), retry_s=RETRY_S)
-                    self.standing.stuck = error.message
+                    self.committed.stuck = error.message
                     self._questions.turn_away(error, keep=must_not_be_lost)
                 await anyio.sleep(RETRY_S)
         finally:
-            self.standing.stuck = None
+            self.committed.stuck = None
 
     async def _apply(self, event: Event, request: str | None = None) -> Decision:
         try:
@@ -232,8 +232,8 @@ class TrackSupervisor:
 
     async def _carry_on(self, event: Event, decision: Decision, request: str | None) -> None:
         ran = self.track.ledger.dispatch is not None
-        orders = await self.standing.commit(event, decision, request)
-        if self.standing.left_alone:
+        orders = await self.committed.commit(event, decision, request)
+        if self.committed.left_alone:
             self._home.touched()
         if self._tasks is None or not self._may_go_on():
             self._give_back()
@@ -261,7 +261,7 @@ class TrackSupervisor:
 
     def _may_go_on(self) -> bool:
         wants = wants_turn(self.track, auto_continue=self.continues)
-        return wants and self._home.workable and self.standing.shown
+        return wants and self._home.workable and self.committed.shown
 
     async def _dispatch(self, event: Advanced, decision: Decision) -> None:
         if not self._may_ask(event):
@@ -279,7 +279,7 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)
             self._services.recorder.waited(self.key)
             return
-        if not self._services.slots.ask(self._bid(event, decision), self.wake, self.standing.waited_s()):
+        if not self._services.slots.ask(self._bid(event, decision), self.wake, self.committed.waited_s()):
             self._services.accounts.leave(self.key)  # who has a slot may try whether the account answers
             self._services.recorder.waited(self.key)
             return  # woken when it is this track's turn

@@ -31,9 +31,9 @@ from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.track.ai_folder import HandoffFiles, reopenings
-from handoffd.track.executor_choice import Choosing, worked
+from handoffd.track.executor_choice import ExecutorChoice, worked
 from handoffd.track.ports import Home
-from handoffd.track.prompts import Preparation, dispatch_id
+from handoffd.track.prompts import Prompts, dispatch_id
 from handoffd.track.services import Services
 
 
@@ -46,8 +46,8 @@ class Turns:
         self._files = home.files
         self._services = services
         self._handoffs = HandoffFiles(key.project)
-        self._preparation = Preparation(key, home.files, services)
-        self._choosing = Choosing(key, home.files, services)
+        self._prompts = Prompts(key, home.files, services)
+        self._executor_choice = ExecutorChoice(key, home.files, services)
 
     async def next(self, track: Track) -> tuple[Advanced, Decision]:
         """Return the track's turn as a fact, and what the engine decides on it.
@@ -75,13 +75,13 @@ class Turns:
         return read_texts(Path(self._key.project)) if between_runs else None, self._handoffs.mark()
 
     async def _assigned(self, event: Advanced, track: Track) -> Advanced:
-        choice = await self._choosing.choose(track)
+        choice = await self._executor_choice.choose(track)
         return replace(
             event,
             executor=choice.executor,
             account=choice.account,
             passed_over=choice.passed_over,
-            resume=self._preparation.resumes(track, choice.executor),
+            resume=self._prompts.resumes(track, choice.executor),
         )
 
     async def informed(self, event: Event, track: Track) -> Event:
@@ -95,12 +95,12 @@ class Turns:
                 return event
         if wanted is None or event.standby is not None or POLICIES[end].then not in {Then.PAUSE, Then.PARK}:
             return event
-        return replace(event, standby=await self._choosing.standby(track, wanted))
+        return replace(event, standby=await self._executor_choice.standby(track, wanted))
 
     def cause_ended(self, track: Track, start: StartRecord | None) -> CauseEnded | None:
         """Return that executors can be tried again; blocks on the disk. `start`: of the one that runs."""
         faults, now = track.passing_faults, self._services.clock.now()
-        mended = [fault.executor for fault in faults if self._choosing.is_over(fault)]
+        mended = [fault.executor for fault in faults if self._executor_choice.is_over(fault)]
         if mended or (mended := self._proven(track, start)):
             return CauseEnded(executors=tuple(mended))
         due = tuple(fault.executor for fault in faults if fault.is_due(now, worked(fault, self._services)))
@@ -117,7 +117,7 @@ class Turns:
 
     async def stage(self, event: Advanced, decision: Decision) -> None:
         """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""
-        await self._preparation.stage(decision.track, event.dispatch)
+        await self._prompts.stage(decision.track, event.dispatch)
 
     async def taken(self, track: Track, by: str) -> PromptTaken:
         """Return that somebody takes the prompt of the next turn. Raises StoreError like `next`."""
@@ -130,7 +130,7 @@ class Turns:
 
     async def lay_out(self, track: Track, dispatch: str) -> None:
         """Keep the prompt of an attempt that somebody else makes. Raises HandoffdError."""
-        await self._preparation.lay_out(track, dispatch)
+        await self._prompts.lay_out(track, dispatch)
 
     async def peek(self, track: Track) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
         """Return what the next turn would decide, with the prompt if it would dispatch.
@@ -146,7 +146,7 @@ class Turns:
         given_away = isinstance(decision.result, Dispatched)
         if not dispatches(decision) and not given_away and not _is_others(track):
             return decision, event, None, ()
-        prompt, warnings = await self._preparation.prompt(decision.track, event.dispatch)
+        prompt, warnings = await self._prompts.prompt(decision.track, event.dispatch)
         return decision, event, prompt, warnings
 
     async def _turn(self, track: Track, mark: HandoffMark) -> Advanced:
@@ -155,7 +155,7 @@ class Turns:
         baseline = False
         if self._files.settings.test.command and not track.ledger.red_done:
             baseline = await self._services.journal.load_baseline(self._key, state.story) is None
-        choice = await self._choosing.choose(track)
+        choice = await self._executor_choice.choose(track)
         return Advanced(
             keeps_gate=True,
             reopenings=await self._reopenings(track),

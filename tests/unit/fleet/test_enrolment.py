@@ -11,7 +11,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.support.house import House, daemon, house, make_project, unwritable
 
-from handoffd.fleet.enrolment import Enrolling
+from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.roster import Roster
 from handoffd.settings.model import Settings
 
@@ -30,11 +30,11 @@ def wish(here: House, **sections: Any) -> None:
 
 
 @asynccontextmanager
-async def enrolling(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[House, Roster, Enrolling]]:
+async def enrolling(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[House, Roster, Enrolment]]:
     """Lend a daemon that keeps its projects in step with the settings."""
     async with house(tmp_path) as here, daemon(here) as roster:
         wish(here, **sections)
-        looking = Enrolling(here.services, roster)
+        looking = Enrolment(here.services, roster)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(looking.run)
             yield here, roster, looking
@@ -156,7 +156,7 @@ async def test_a_walk_that_takes_long_is_not_begun_again_and_again(tmp_path: Pat
         (tmp_path / f"work/{number}").mkdir()
     async with house(tmp_path) as here, daemon(here) as roster:
         wish(here, workspaces=[str(tmp_path / "work")])
-        looking, notes = Enrolling(here.services, roster, walk_s=0.001), set[str]()
+        looking, notes = Enrolment(here.services, roster, walk_s=0.001), set[str]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(looking.run)
 
@@ -175,7 +175,7 @@ async def test_a_journal_that_takes_nothing_is_noted(tmp_path: Path) -> None:
     wanted = {"workspaces": [str(tmp_path / "work")], "projects": [named]}
     async with house(tmp_path) as here, daemon(here) as roster:
         wish(here, **wanted)
-        looking = Enrolling(here.services, roster)
+        looking = Enrolment(here.services, roster)
         async with anyio.create_task_group() as tasks:
             with unwritable(here, "projects"):
                 tasks.start_soon(looking.run)
@@ -199,7 +199,7 @@ async def test_named_roots_are_there_before_anything_is_looked_for(tmp_path: Pat
         roster = Roster(here.services)
         await roster.load()
 
-        await Enrolling(here.services, roster).named()
+        await Enrolment(here.services, roster).named()
 
         assert {root} == roster.roots()
         assert found not in roster.roots()

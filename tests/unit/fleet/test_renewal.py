@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.errors import StoreError
-from handoffd.fleet.enrolment import Enrolling
+from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.reloading import Reloading, Renewal
 from handoffd.fleet.roster import Roster
 from handoffd.settings.loading import Given
@@ -27,7 +27,7 @@ async def renewing(
         write(here, file, "")
         given = Given(flags={"config": str(file)}, environ={"HOME": str(tmp_path)})
         here.services.settings = given.load().settings
-        enrolling = Enrolling(here.services, roster)
+        enrolling = Enrolment(here.services, roster)
         renewal = Renewal(
             Reloading(here.services, given, file),
             enrolling,

@@ -17,15 +17,15 @@ from handoffd.clock import rfc3339
 from handoffd.engine.requests import Noted
 from handoffd.errors import InvalidFile
 from handoffd.files.projection import Seen, read_state
-from handoffd.project.external_changes import AT_ONCE, Before, Look
+from handoffd.project.external_changes import AT_ONCE, Before, ExternalChanges
 from handoffd.project.project import Project
 
 PASS = "---\nstep: bdd\nstatus: pass\n---\n"
 
 
-def look(here: House, project: Project, asked: list[str]) -> Look:
+def look(here: House, project: Project, asked: list[str]) -> ExternalChanges:
     """Return a look at a project that notes when it wants another one."""
-    return Look(project.root, project.files, here.services, lambda: asked.append("again"))
+    return ExternalChanges(project.root, project.files, here.services, lambda: asked.append("again"))
 
 
 def seen_in(project: Project) -> tuple[Seen | None, Before]:
@@ -104,7 +104,7 @@ async def test_of_a_storm_of_edits_only_some_are_events(tmp_path: Path) -> None:
     """What a loop of another tool writes to and fro is taken in its time, and the last of it counts."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
         one, before = (
-            Look(project.root, project.files, here.services, lambda: None, pace_s=900),
+            ExternalChanges(project.root, project.files, here.services, lambda: None, pace_s=900),
             here.journal.newest,
         )
 
@@ -124,7 +124,9 @@ async def test_after_a_storm_of_edits_one_looks_again(tmp_path: Path) -> None:
     """By itself, and not only when something is written next."""
     asked: list[str] = []
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        one = Look(project.root, project.files, here.services, lambda: asked.append("again"), pace_s=0.2)
+        one = ExternalChanges(
+            project.root, project.files, here.services, lambda: asked.append("again"), pace_s=0.2
+        )
 
         with anyio.fail_after(60):
             while not asked:
@@ -188,7 +190,7 @@ async def test_a_text_that_a_decision_before_the_crash_overtook_is_undone(
 ) -> None:
     """It was there before that decision, whose own text was never written; a later one is an edit."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        project.main.standing.inherited_at = NOW
+        project.main.committed.inherited_at = NOW
         edit(project, status="pass")
         written = NOW.timestamp() + written_s
         os.utime(at(project.root, ".ai/STATE.json"), (written, written))

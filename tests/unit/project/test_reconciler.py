@@ -84,7 +84,7 @@ async def test_a_projection_of_ours_that_a_crash_left_is_brought_up_to_date(tmp_
         state.write_text(old)
         before = NOW - timedelta(seconds=1)
         os.utime(state, (before.timestamp(), before.timestamp()))
-        project.main.standing.inherited_at = NOW  # as after a crash
+        project.main.committed.inherited_at = NOW  # as after a crash
 
         await project.look()
 
@@ -228,14 +228,14 @@ async def test_a_project_that_wants_it_is_automatic_from_the_start(tmp_path: Pat
 async def test_what_cannot_be_written_is_the_projects_condition(tmp_path: Path) -> None:
     """It waits, people are told once, and it goes on when it can be written."""
     async with house(tmp_path) as here, at_level_1(here, make_project(tmp_path)) as project:
-        project.main.standing.stuck = "cannot record this: disk full"
+        project.main.committed.stuck = "cannot record this: disk full"
         for _ in range(3):
             await project.look()
             here.clock.ahead_s += LASTING_S
         assert ("io_error", False) == (project.condition, project.workable)
         await eventually(lambda: [notice.kind for notice in here.told.notices] == ["blocked"])
 
-        project.main.standing.stuck = None
+        project.main.committed.stuck = None
         await project.poll()
         await eventually(lambda: project.workable)
 

@@ -295,7 +295,7 @@ async def test_a_view_is_of_one_moment(tmp_path: Path) -> None:
     running = track_of(Status.RUNNING, dispatch=dispatch_of(), dispatched_at=NOW)
     paused = track_of(Status.PENDING, last_error="Not logged in").with_ledger(paused_by="me")
     async with house(tmp_path) as here, project_in(here) as project, anyio.create_task_group() as tasks:
-        project.main.standing.track = running
+        project.main.committed.track = running
         told: list[TrackView] = []
 
         async def look() -> None:
@@ -304,7 +304,7 @@ async def test_a_view_is_of_one_moment(tmp_path: Path) -> None:
         tasks.start_soon(look)
         await checkpoint()
         assert not told, "it reads in a thread"
-        project.main.standing.track = paused
+        project.main.committed.track = paused
         await eventually(lambda: bool(told))
 
         (view,) = told

@@ -21,7 +21,7 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.replay import Recordings
-from handoffd.track.committed_state import Standing
+from handoffd.track.committed_state import CommittedState
 
 EVENT = Noted(text="Mind the rounding.")
 TELL = Notify(notice="done", story="US-001", step="done", text="done")
@@ -33,20 +33,20 @@ def decision(track: Track, *effects: Notify) -> Decision:
     return Decision(track=track, result=result, why="a test says so", effects=effects)
 
 
-def standing(here: House) -> Standing:
+def state_of(here: House) -> CommittedState:
     """Return how the main track of a new project stands: not yet at all."""
-    return Standing(TrackKey(make_project(here.base)), Track(), None, here.services)
+    return CommittedState(TrackKey(make_project(here.base)), Track(), None, here.services)
 
 
-def shown(standing: Standing) -> str:
+def shown(one: CommittedState) -> str:
     """Return the note in STATE.json."""
-    return str(json.loads(at(standing.key.project, ".ai/STATE.json").read_text())["human_note"])
+    return str(json.loads(at(one.key.project, ".ai/STATE.json").read_text())["human_note"])
 
 
 async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path: Path) -> None:
     """The digest of the file is the journal's."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
 
         orders = await one.commit(EVENT, decision(track_of(human_note="first"), TELL))
 
@@ -59,7 +59,7 @@ async def test_a_decision_is_recorded_shown_and_its_orders_are_returned(tmp_path
 async def test_a_decision_that_is_memorable_is_recorded_although_nothing_follows(tmp_path: Path) -> None:
     """The history tells of it."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
         before = here.journal.newest
 
@@ -71,7 +71,7 @@ async def test_a_decision_that_is_memorable_is_recorded_although_nothing_follows
 async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -> None:
     """A hint a second would fill the journal."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
         before = here.journal.newest
 
@@ -82,7 +82,7 @@ async def test_a_decision_that_changes_nothing_is_not_recorded(tmp_path: Path) -
 async def test_nothing_changes_when_the_journal_cannot_take_it(tmp_path: Path) -> None:
     """Neither in memory nor on the disk."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="first")))
         with sqlite3.connect(here.services.settings.journal, timeout=60) as saboteur:
             saboteur.execute(
@@ -99,7 +99,7 @@ async def test_nothing_changes_when_the_journal_cannot_take_it(tmp_path: Path) -
 async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path: Path) -> None:
     """The decision stands all the same."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         state = at(one.key.project, ".ai/STATE.json")
         state.mkdir()
 
@@ -114,7 +114,7 @@ async def test_a_file_that_cannot_be_written_is_remembered_until_it_can(tmp_path
 async def test_after_a_restart_it_has_waited_since_the_last_decision(tmp_path: Path) -> None:
     """As long as nothing was decided here; a clock that was put back has it wait for no time."""
     async with house(tmp_path) as here:
-        found = standing(here)
+        found = state_of(here)
         assert 0 == found.waited_s()
         found.inherited_at = here.clock.now()
         here.clock.ahead_s = 90
@@ -128,7 +128,7 @@ async def test_after_a_restart_it_has_waited_since_the_last_decision(tmp_path: P
 async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
     """What changed is only in the ledger; nobody's watcher is woken for nothing."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of()))
         before = at(one.key.project, ".ai/STATE.json").stat().st_ino
 
@@ -140,7 +140,7 @@ async def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None
 async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_with(tmp_path: Path) -> None:
     """However late it is committed: else it could not be made again."""
     async with house(tmp_path) as here:
-        one, decided_at = standing(here), here.clock.now()
+        one, decided_at = state_of(here), here.clock.now()
         made = decide(track_of(), Paused(by="eve"), shipped_rules(), decided_at)
         one.track = track_of()
         here.clock.ahead_s = 60
@@ -158,7 +158,7 @@ async def test_a_decision_is_recorded_with_the_time_and_the_rules_it_was_made_wi
 async def test_a_text_that_was_not_looked_at_is_not_written_over(tmp_path: Path) -> None:
     """A person saved it a moment before a decision was shown; once it was looked at, it may go."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="first")))
         file = at(one.key.project, ".ai/STATE.json")
         file.write_text('{"human_note": "mine"}')
@@ -174,7 +174,7 @@ async def test_a_text_that_was_not_looked_at_is_not_written_over(tmp_path: Path)
 async def test_what_is_written_while_an_executor_runs_is_written_over(tmp_path: Path) -> None:
     """Up to the decision that records its end: what an agent wrote at last is no person's edit."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of(dispatch=dispatch_of(), human_note="first")))
         at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "the agent\'s"}')
 
@@ -186,7 +186,7 @@ async def test_what_is_written_while_an_executor_runs_is_written_over(tmp_path: 
 async def test_a_state_file_that_appears_meanwhile_is_not_written_over(tmp_path: Path) -> None:
     """There was none when it was looked at."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         one.saw(None)
         at(one.key.project, ".ai/STATE.json").write_text('{"human_note": "mine"}')
 
@@ -198,7 +198,7 @@ async def test_a_state_file_that_appears_meanwhile_is_not_written_over(tmp_path:
 async def test_what_is_not_behind_is_shown_whoever_writes_beside_whom(tmp_path: Path) -> None:
     """A look that undoes an edit, and the consumer: the end of one's writing is not that of the other's."""
     async with house(tmp_path) as here:
-        one = standing(here)
+        one = state_of(here)
         await one.commit(EVENT, decision(track_of(human_note="0")))
         file, looks = at(one.key.project, ".ai/STATE.json"), 0
 

@@ -25,7 +25,7 @@ from handoffd.execute.registry import (
     shipped_layer,
 )
 from handoffd.project.files import ProjectFiles
-from handoffd.track.executor_choice import Choice, Choosing, first_free
+from handoffd.track.executor_choice import Choice, ExecutorChoice, first_free
 
 BOOK = ExecutorBook(
     {
@@ -124,7 +124,7 @@ async def chosen(here: House, root: str, track: Track) -> str:
     """Return the executor of a project's next attempt."""
     files = ProjectFiles(root, here.journal, here.clock)
     await files.refresh()
-    return (await Choosing(TrackKey(root), files, here.services).choose(track)).executor
+    return (await ExecutorChoice(TrackKey(root), files, here.services).choose(track)).executor
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_another_limit_of_memory_is_another_sign(tmp_path: Path) -> None:
     """So a run that met the old one is tried with the new one."""
     async with house(tmp_path) as here:
         root, before, signs = make_project(tmp_path), here.services.settings, set()
-        choosing = Choosing(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
+        choosing = ExecutorChoice(TrackKey(root), ProjectFiles(root, here.journal, here.clock), here.services)
         for limit in (None, 1 << 30, 2 << 30):
             execute = before.execute.model_copy(update={"memory_max": limit})
             here.services.settings = before.model_copy(update={"execute": execute})

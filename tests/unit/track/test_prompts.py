@@ -27,14 +27,14 @@ from handoffd.execute.stream.format import StreamFormat
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import Status
-from handoffd.track.prompts import Preparation, cpu_limit_s, dispatch_id
+from handoffd.track.prompts import Prompts, cpu_limit_s, dispatch_id
 
 
-async def preparation(here: House, root: str) -> Preparation:
+async def preparation(here: House, root: str) -> Prompts:
     """Return the preparation of a project's main track."""
     files = ProjectFiles(root, here.journal, here.clock)
     await files.refresh()
-    return Preparation(TrackKey(root), files, here.services)
+    return Prompts(TrackKey(root), files, here.services)
 
 
 @contextmanager

@@ -250,10 +250,10 @@ async def test_a_state_file_that_cannot_be_written_stops_dispatches_and_is_told(
 
         await track.give(Started(story="US-001"))
 
-        assert track.standing.error is not None
+        assert track.committed.error is not None
         assert Status.PENDING is track.track.state.status  # type: ignore[union-attr]
         state.rmdir()
-        await track.standing.project()
+        await track.committed.project()
         track.wake()
         await eventually(lambda: shown(here)["step"] == "review")
 
@@ -329,13 +329,13 @@ async def test_a_fact_outlasts_a_journal_that_cannot_be_written(tmp_path: Path) 
         await eventually(lambda: track.pid() is not None)
         with unwritable(here):
             at(track.key.project, "go").touch()
-            await eventually(lambda: track.standing.trouble)
+            await eventually(lambda: track.committed.trouble)
             with pytest.raises(StoreError), anyio.fail_after(60):
                 await track.give(Noted(text="lost"))
 
         await eventually(lambda: shown(here)["step"] == "review")
         assert ["pass"] == [run.result for run in await here.journal.runs()]
-        assert None is track.standing.trouble
+        assert None is track.committed.trouble
 
 
 async def test_half_a_character_from_an_agent_stops_nothing(tmp_path: Path) -> None:
