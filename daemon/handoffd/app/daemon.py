@@ -71,10 +71,10 @@ LOCK_S = 5.0
 """How long a starting daemon waits for a verb that is being carried out without one."""
 
 BEGIN_LIMIT_S = 60.0
-"""A project that has not begun by then lies on a disk that does not answer."""
+"""A project that has not begun by then is on a disk that does not answer."""
 
 MOST_FILES = 65_536
-"""More than this nobody needs; programs that close every number they might have open take long then."""
+"""No daemon needs more; programs that close every number they might have open take long then."""
 
 
 async def serve(settings: Settings, given: Given | None = None, file: Path | None = None) -> int:
@@ -209,7 +209,7 @@ class Daemon:
         with anyio.move_on_after(BEGIN_LIMIT_S):
             await self._roster.begun()
             with suppress(HandoffdError):
-                await self._roster.views()  # whoever asks for the first status of thousands need not wait
+                await self._roster.views()  # so the first status of thousands need not wait
         gc.collect()
         gc.freeze()
 
@@ -274,7 +274,7 @@ class Daemon:
         return status_line(overview)
 
     async def _wind_down(self) -> None:
-        """End in order: executors if asked, then notices. The journal is closed by whoever opened it."""
+        """End in order: executors if asked, then notices. `parts` closes the journal."""
         log.info("stopping", executors=self._end_executors)
         self._manager.stopping()
         if self._end_executors:
@@ -302,7 +302,7 @@ _M_ARENA_MAX: Final = -8
 
 
 def share_heaps() -> None:
-    """Have all threads use one heap, whose gaps anybody fills, and keep what is large out of it.
+    """Have all threads use one heap, whose gaps all of them fill, and keep what is large out of it.
 
     Large texts have pages of their own, which go back when they go. By itself glibc moves that limit up to
     the largest it ever freed, so that one long list has all later ones tear holes into the heap.

@@ -2,7 +2,7 @@
 
 A person at a terminal gets one line of text with key=value pairs; the journal gets JSON, with the
 priority in front that journald takes off again. The logging of libraries goes the same way as our
-own. Two things hold for every line, whoever wrote it: no secret is in it (by key, and by the
+own. Two things hold for every line, also a library's: no secret is in it (by key, and by the
 well-known shapes of secrets inside text), and nothing in it can forge a second line or drive the
 terminal, because file names and agents' output come from strangers.
 """

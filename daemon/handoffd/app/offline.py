@@ -43,7 +43,7 @@ async def offline(settings: Settings, path: str | None = None) -> AsyncIterator[
             yield Offline(roster, services.journal, Timetable(services, roster), _keeping(services, roster))
         finally:
             roster.close()
-            if services.launcher.started:  # for checks; nobody else needs it
+            if services.launcher.started:  # for checks; nothing else needs it
                 await services.launcher.retire()
 
 

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[Services]:
-    """Lend all parts, alone with the state directory. Raises Locked when somebody has it for that long."""
+    """Lend all parts, alone with the state directory. Raises Locked when it is in use for that long."""
     lock = await _lock(settings, lock_within_s)
     try:
         journal = await Journal.open(settings.journal)

@@ -88,7 +88,7 @@ class _Entry:
     folders: int = 0
     """How many the walk has seen that goes on."""
     late: Discovered | None = None
-    """What a walk has found at whose end nobody waited for it any more."""
+    """What a walk has found that was no longer waited for."""
 
 
 class Enrolment:
@@ -101,7 +101,7 @@ class Enrolment:
         self._entries: dict[Wanted, _Entry] = {}
         self._judged_by: tuple[Placed, ...] = ()
         self._meant: set[str] = set()
-        """The roots of which it is known that those entries mean them."""
+        """The roots that are known to be meant by these entries."""
         self._leaving: frozenset[str] = frozenset()
         self._asked = anyio.Event()
         self._looked = anyio.Event()
@@ -171,7 +171,7 @@ class Enrolment:
             log.exception("projects not looked for")
 
     async def _rest(self) -> None:
-        """Wait until it is time for the next look; those that leave are looked after meanwhile."""
+        """Wait until it is time for the next look; projects that are to leave are looked after meanwhile."""
         with anyio.move_on_after(self._services.settings.roster.scan_s):
             while not self._asked.is_set():
                 with anyio.move_on_after(LEAVING_S if self._leaving else None):
@@ -186,7 +186,10 @@ class Enrolment:
         async with anyio.create_task_group() as tasks:
             for entry in self._entries.values():
                 if entry.wanted.kind == "path" and entry.wanted.text in self._projects.membership.brought_by:
-                    entry.base, entry.misplaced = entry.wanted.text, ()  # how it stands, its own look says
+                    entry.base, entry.misplaced = (
+                        entry.wanted.text,
+                        (),
+                    )  # the project's own look says what is wrong with it
                 else:
                     tasks.start_soon(self._look_up, entry)
 
@@ -207,7 +210,7 @@ class Enrolment:
         if entry.base is None:
             entry.notes = entry.offered = ()
 
-    # --- those that go -----------------------------------------------------------------------------
+    # --- projects that go --------------------------------------------------------------------------
     async def _depart(self) -> None:
         brought = self._projects.membership.brought_by
         placed = tuple(Placed(wanted=one.wanted, base=one.base) for one in self._entries.values())
@@ -234,7 +237,7 @@ class Enrolment:
             log.info("projects let go", count=len(parted.gone), projects=_some(sorted(parted.gone)))
         self._leaving = parted.busy
 
-    # --- those that come ---------------------------------------------------------------------------
+    # --- projects that come ------------------------------------------------------------------------
     async def _enrol(self, entry: _Entry) -> None:
         wanted, note = entry.wanted, None
         if entry.base is None:
@@ -290,7 +293,7 @@ class Enrolment:
 
 
 def _walk(entry: _Entry, base: str, known: frozenset[str]) -> Discovered:
-    """Return what a walk finds, and leave it for whoever comes when nobody waits for it any more."""
+    """Return what a walk finds, and keep it for the next look in case this one has given up."""
 
     def progress(found: Discovered) -> None:
         entry.folders = found.folders
@@ -326,14 +329,14 @@ def _some(names: Sequence[str]) -> str:
 # --- who comes and who goes ---------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """An entry of the settings, and where its base lies at the moment; `base` None: nowhere, or silent."""
+    """An entry of the settings, and where its base is at the moment; `base` None: nowhere, or silent."""
 
     wanted: Wanted
     base: str | None
 
     @property
     def bases(self) -> frozenset[str]:
-        """Where its base lies, as it is written and as it is."""
+        """Where its base is, as it is written and without links."""
         return frozenset((self.wanted.base, self.base or self.wanted.base))
 
     def covers(self, root: str) -> bool:

@@ -1,4 +1,4 @@
-"""Cleaning up: what the daemon has made and nobody needs any more, by the rules of `journal/retention.py`.
+"""Cleaning up what the daemon has made and is needed no more, by the rules of `journal/retention.py`.
 
 Facts are gathered, decided on, and carried out in the order in which a crash does least harm: copies in the
 projects, then the records they are copies of, then what the journal keeps. What is about to go is looked at
@@ -240,7 +240,7 @@ def _needed(
 ) -> dict[str, Needed]:
     """Return the runs whose records must stay to tell what becomes of their copies.
 
-    Of a run that the journal does not know, nobody knows either whether its project is one of the silent.
+    Of a run that the journal does not know, it is not known either whether its project is one of the silent.
     """
     needed: dict[str, Needed] = {}
     for run in folders if silent else ():
@@ -315,7 +315,7 @@ def _bytes(path: Path) -> int:
         return 0
 
 
-# --- what stands for events that go -------------------------------------------------------------------
+# --- the snapshot before events that go ---------------------------------------------------------------
 DIVERGED = "DIVERGED"
 
 

@@ -172,7 +172,7 @@ class Loops:
             if root not in self._register.resting:
                 raise NotFound(f"{root} is not supervised", hint=command_for(root, "add"))
             if root in self._waking:
-                await self._waking[root].wait()  # whoever makes it sets that, also when it fails
+                await self._waking[root].wait()  # set also when making it fails
                 continue
             made = self._waking[root] = anyio.Event()
             try:
@@ -186,7 +186,7 @@ class Loops:
         if self._over:
             raise given_up()
         if (before := self._loops.get(root)) is not None:
-            await before.gone.wait()  # it lies down at this moment, and still has the lock
+            await before.gone.wait()  # it begins to rest at this moment, and still has the lock
         project, pending = await self.recorded(root)
         row = self._register.resting.get(root)
         if row is None or self._over:
@@ -327,7 +327,7 @@ class Rounds:
         self._filled = Bell()
         self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
         self.been = anyio.Event()
-        """Set when there was nobody left who had to be visited."""
+        """Set when no project was left that had to be visited."""
 
     def hint(self, root: str) -> None:
         """Have a project visited soon."""
@@ -350,7 +350,7 @@ class Rounds:
                     tasks.start_soon(self._get_up, root, name=f"wake {root}")
 
     async def visit_all(self) -> None:
-        """Visit every project at rest now, and wake those that have changed."""
+        """Visit every project at rest now, and wake the ones that have changed."""
         roots = tuple(self._register.resting)
         for begin in range(0, len(roots), VISITED_AT_ONCE):
             for root in await self._changed(roots[begin : begin + VISITED_AT_ONCE]):
@@ -402,7 +402,7 @@ class Rounds:
         ]
 
     async def _visited(self, rows: Mapping[str, Row]) -> Mapping[str, Found]:
-        """Return what lies in the folders, but for those that are gone or do not answer."""
+        """Return what is in the folders, but for those that are gone or do not answer."""
         state_dir = self._services.settings.state_dir
         visits = {
             root: partial(visit, state_dir, Path(root), row.tracks, texts=True, first=row.trace is None)

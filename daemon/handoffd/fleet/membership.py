@@ -112,10 +112,10 @@ class Membership:
         await checkpoint()
 
     async def let_go(self, roots: Collection[str]) -> LetGo:
-        """Supervise projects no longer that the settings have brought; those that run go on, and go later."""
+        """Stop supervising projects that the settings have brought; one that runs goes when that is over."""
         async with self.changing, AsyncExitStack() as guests:
             mine = [root for root in roots if root in self.register and root in self.brought_by]
-            for root in mine:  # nobody lies down meanwhile
+            for root in mine:  # none begins to rest meanwhile
                 guests.enter_context(self.register.guest(root))
             busy = {root for root, project in self._up(mine) if await project.has_processes()}
             for _, project in self._up(busy):
@@ -124,7 +124,7 @@ class Membership:
             if not leaving:
                 return LetGo(busy=frozenset(busy))
             rows = {root: row for root in leaving if (row := self.register.resting.get(root)) is not None}
-            for root in rows:  # from now on nobody can make them get up
+            for root in rows:  # from now on nothing can make them get up
                 self.loops.leave(root)
             try:
                 await self._end([root for root in leaving if root not in rows])
@@ -207,7 +207,7 @@ def _in_flight(stored: StoredTrack) -> bool:
 _T = TypeVar("_T")
 
 Outcome = Mapping[str, str | HandoffdError]
-"""Where each project lies, by the root that was asked for, or why it is not supervised."""
+"""The root of each project, by the root that was asked for, or why it is not supervised."""
 
 _ASKED_AT_ONCE = 32
 """So many folders are looked at, and trusted, at once."""
@@ -222,7 +222,7 @@ class Joining:
         self._register = members.register
 
     async def add(self, root: str, *, take: bool = False) -> str:
-        """Supervise a project, and return where it lies. Raises HandoffdError.
+        """Supervise a project, and return its root without links. Raises HandoffdError.
 
         One that only the settings had brought is the person's from now on, and trusted. One that belongs
         to another daemon is refused, unless the person says to `take` it.
@@ -234,7 +234,7 @@ class Joining:
         return added
 
     async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
-        """Supervise projects; return where each lies, or why it is not supervised."""
+        """Supervise projects; return the root of each, or why it is not supervised."""
         outcome: dict[str, str | HandoffdError] = {}
         places = await _each(dict.fromkeys(roots), self._place, outcome)
         async with self._members.changing:  # asked for twice at once, it is one project all the same

@@ -21,7 +21,7 @@ class Register:
         self.awake: dict[str, Project] = {}
         self._resting: dict[str, Row] = {}
         self._called: dict[str, str | set[str]] = {}
-        """The roots of those at rest by name: one, as a rule."""
+        """The roots of projects at rest by name: one, as a rule."""
         self._guests: Counter[str] = Counter()
 
     def __contains__(self, root: object) -> bool:
@@ -36,7 +36,7 @@ class Register:
 
     @property
     def resting(self) -> Mapping[str, Row]:
-        """Those at rest."""
+        """The projects at rest."""
         return self._resting
 
     # --- moving ----------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class Register:
     # --- guests ----------------------------------------------------------------------------------
     @contextmanager
     def guest(self, root: str) -> Iterator[None]:
-        """Keep a project from lying down while somebody asks it something."""
+        """Keep a project up while a verb or a question is being answered."""
         self._guests[root] += 1
         try:
             yield
@@ -90,7 +90,7 @@ class Register:
         return row.name if row is not None else name_of(self.awake[root])
 
     def called(self, name: str) -> list[str]:
-        """Return the roots of all projects of a name, those that are up first."""
+        """Return the roots of all projects of a name, the ones that are up first."""
         up = [root for root, project in self.awake.items() if name_of(project) == name]
         known = self._called.get(name, ())
         return [*up, *([known] if isinstance(known, str) else sorted(known))]

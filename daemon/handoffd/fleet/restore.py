@@ -191,7 +191,7 @@ class _Restoring:
             for run in strangers.values():
                 await run.wait()
         for run in strangers.values():
-            run.kill()  # nobody is there any more, or it would not end
+            run.kill()  # its shim is gone, or it would not end
         return tuple(sorted(strangers))
 
     async def hold(self, journal: Journal, one: StoredTrack, kept: set[str]) -> list[str]:

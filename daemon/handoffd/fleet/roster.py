@@ -223,7 +223,7 @@ class Roster:
         return await self.view(await self._joining.add(root, take=take))
 
     async def add_many(self, roots: Sequence[str], *, take: bool = False) -> Outcome:
-        """Supervise projects as `add` does; return where each lies, or why it is not supervised."""
+        """Supervise projects as `add` does; return the root of each, or why it is not supervised."""
         return await self._joining.add_many(roots, take=take)
 
     async def enrol(self, root: str, entry: str) -> str | None:
@@ -267,7 +267,7 @@ class Roster:
         `request` is the key it came with.
 
         Raises HandoffdError when the project cannot be worked on: a verb would have to write over a
-        file that waits to be mended, or be judged by rules that nobody has read.
+        file that waits to be mended, or be judged by rules that were not read.
         """
         with self._register.guest(project):
             found = await self._workable(project)
@@ -284,7 +284,7 @@ class Roster:
             return await Manual(await self._workable(project), self._services).hand_out(by)
 
     async def apply(self, project: str, within_s: float | None) -> Applied:
-        """Hear the hand-off that lies there for an attempt of others."""
+        """Take in the hand-off that is there for an attempt of others."""
         with self._register.guest(project):
             return await Manual(await self._workable(project), self._services).apply(within_s)
 
@@ -326,7 +326,7 @@ class Roster:
         return self._services.slots.view()
 
     async def lift_limit(self, account: str, by: str) -> Lifted:
-        """Have nobody wait for an account any more; return the projects that had met its limit.
+        """End the wait for an account; return the projects that had met its limit.
 
         Raises NotFound when it is not limited, HandoffdError when it is only on record, because no daemon
         runs, and that can be changed nowhere.
@@ -345,7 +345,7 @@ class Roster:
         self._services.accounts.look(self._services.clock.now())
 
     async def _begun(self, root: str) -> Project:
-        """Wait for a project's loop: beside one that is just beginning, nobody else may decide."""
+        """Wait for a project's loop: beside one that is just beginning, nothing else may decide."""
         found = await self._loops.awake(root)
         with anyio.move_on_after(BEGIN_LIMIT_S):
             # It looks again, because another project takes the place of one that crashed.

@@ -59,7 +59,7 @@ def _enter(
     owed: Container[str],
     register: Register,
 ) -> Sequence[str]:
-    """Enter those at rest as rows; return the others."""
+    """Enter projects at rest as rows; return the others."""
     busy = []
     for root in roots:
         mine = tracks.get(root, ())
@@ -71,7 +71,7 @@ def _enter(
 
 
 def row_of(root: str, outlines: Sequence[Outline]) -> Row:
-    """Return a project at rest whose folder nobody has looked at yet."""
+    """Return a project at rest whose folder was not looked at yet."""
     by_name = {one.key.track: one for one in outlines}
     main = by_name.get(MAIN)
     states = {MAIN: None} | {name: one.digest for name, one in by_name.items()}
@@ -124,7 +124,7 @@ _MOST_SILENT = 4
 
 
 async def survey(projects: Sequence[Project], limit_s: float = LIMIT_S) -> None:
-    """Give every project what lies in its folder, for its first look; later changes are hinted of."""
+    """Give every project what is in its folder, for its first look; later changes are hinted of."""
     rest, silent = iter(projects), 0
     while silent < _MOST_SILENT and (some := tuple(islice(rest, _VISITED_AT_ONCE))):
         with anyio.move_on_after(limit_s) as limit:

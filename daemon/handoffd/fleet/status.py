@@ -51,7 +51,7 @@ class Views:
         return tuple(views)
 
     def forget(self) -> None:
-        """Forget what is kept of those at rest."""
+        """Forget the views of projects at rest."""
         for row in self._register.resting.values():
             row.forget_view()
 
@@ -90,7 +90,7 @@ LIMIT_S = 0.5
 
 
 async def glimpse(roots: Sequence[str], register: Register, services: Services) -> Mapping[str, ProjectView]:
-    """Return the views of those of these projects that rest. Raises StoreError."""
+    """Return the views of the projects among these that rest. Raises StoreError."""
     views: dict[str, ProjectView] = {}
     unseen: list[str] = []
     for root in roots:

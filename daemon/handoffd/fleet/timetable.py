@@ -145,7 +145,7 @@ class Timetable:
         return settings.schedule.starts, settings.scheduling, self._services.own_schedules.revision
 
     async def _read_trusted(self) -> None:
-        """Know what projects want at whose settings nobody has looked yet: what a person trusted of them."""
+        """Learn what projects want whose settings were not looked at yet: what a person trusted of them."""
         if self._trusted_read:
             return
         for root, text in (await self._services.journal.schedules.trusted_in(SETTINGS)).items():
@@ -155,7 +155,7 @@ class Timetable:
 
     @property
     def _some(self) -> bool:
-        """Whether there is anything to start; else nobody needs to know what projects there are."""
+        """Whether there is anything to start; else it does not matter what projects there are."""
         return bool(self._services.settings.schedule.starts or self._services.own_schedules.starts)
 
     def _roots(self) -> frozenset[str]:
@@ -199,7 +199,7 @@ class Timetable:
                 again = await self._settle(one, now)
         except StoreError as error:  # what became of it could not be written: it is asked for again
             self._postpone(one, error.message)
-        except Exception:  # nobody else's start is lost with it
+        except Exception:  # no other start is lost with it
             log.exception("schedule not attended to", project=one.root, schedule=one.schedule)
             self._postpone(one, "its start failed; the log of the daemon says more")
         if again is not None and one.key in self._entries:
@@ -241,7 +241,7 @@ class Timetable:
         return True
 
     async def _not_put(self, one: Planned, found: Due, error: HandoffdError | TimeoutError) -> bool:
-        """Return whether a start is dealt with that nobody has answered for; else it is tried again."""
+        """Return whether a start without an answer is dealt with all the same; else it is tried again."""
         await self._recall(one)
         if self._stored[one.key].handled >= found.at:
             return True  # it was committed all the same
@@ -278,7 +278,7 @@ class Timetable:
         if found is not None:
             self._stored[one.key] = found
 
-    # --- for whoever looks -----------------------------------------------------------------------
+    # --- for views -------------------------------------------------------------------------------
     async def told(
         self, root: str | None = None
     ) -> tuple[tuple[ScheduleView, ...], tuple[IdleSchedule, ...]]:
@@ -308,7 +308,7 @@ def own_starts(text: str) -> tuple[ScheduledStart, ...]:
     """Return the schedules in the settings of a project; none where nothing can be made of these."""
     try:
         return load_project(text, SETTINGS).schedule
-    except InvalidFile:  # of another release; whoever looks at the project next tells of it
+    except InvalidFile:  # of another release; the project's next look tells of it
         return ()
 
 

@@ -54,7 +54,7 @@ class Before:
 
     @classmethod
     def of(cls, track: TrackSupervisor) -> Before:
-        """Return how a track stands now."""
+        """Return the state of a track now."""
         committed = track.committed
         return cls(dispatch=committed.track.ledger.dispatch, digest=committed.digest, behind=committed.behind)
 
@@ -95,7 +95,7 @@ class ExternalChanges:
             await self._for_external(track)
 
     async def inspect(self, track: TrackSupervisor, seen: Seen | None) -> bool:
-        """Return whether STATE.json is another one than the journal's, telling nobody. Raises InvalidFile."""
+        """Return whether STATE.json differs from the journal's; change nothing. Raises InvalidFile."""
         if seen is None or seen.digest == track.committed.digest:
             return False
         await to_thread.run_sync(parse_state, seen.text)
@@ -189,7 +189,7 @@ class ExternalChanges:
         if latest is None or latest.digest == seen.digest != track.committed.digest:
             await track.committed.project()
         elif latest.digest != track.committed.digest:
-            self._again()  # edited once more meanwhile, which nobody has looked at
+            self._again()  # edited once more meanwhile
 
     async def _for_external(self, track: TrackSupervisor) -> None:
         """Begin to take in a hand-off for an attempt that a person or another tool started (Level 1)."""
@@ -226,7 +226,7 @@ def expected_of(track: Track) -> Expected:
 
 
 def arrived(track: Track, reading: Reading, mark: HandoffMark, clock: Clock) -> HandoffArrived:
-    """Return the fact that a hand-off lies there for the attempt that others make of a track."""
+    """Return the fact that a hand-off is there for the attempt that others make of a track."""
     state = track.state
     assert state is not None
     return HandoffArrived(

@@ -51,7 +51,7 @@ class ProjectFiles:
         self._journal = journal
         self._clock = clock
         self._trusted = trusted
-        """As the journal has it; None until it was asked. Nobody but us changes that."""
+        """As the journal has it; None until it was asked. Only this object changes that."""
         self._texts: Texts | None = None
         self._turn = Lock()
         """Else what was judged before a person trusted it could be put in force after that."""
@@ -73,7 +73,7 @@ class ProjectFiles:
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """The files that a person trusted and somebody has deleted: what they said stays in force."""
+        """The files that a person trusted and that are deleted: what they said stays in force."""
         texts, trusted = self._texts or {}, self._trusted or {}
         return tuple(name for name, text in texts.items() if text is None and trusted.get(name))
 
@@ -114,12 +114,12 @@ class ProjectFiles:
     async def trust(self) -> tuple[str, ...]:
         """Put what the files say now into force, all of it; return the dotted keys that were held.
 
-        Raises InvalidFile when they cannot be used: nobody can trust what means nothing.
+        Raises InvalidFile when they cannot be used: then there is nothing to trust.
         """
         async with self._turn:
             texts = await to_thread.run_sync(read_texts, self._root)
             await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
-            await self._take(texts)  # what is held of them nobody knows of a project that was at rest
+            await self._take(texts)  # of a project that was at rest it is not known what is held
             self._trusted = None
             for name, text in texts.items():
                 await self._journal.trust(str(self._root), name, text or "", self._clock.now())
@@ -128,7 +128,7 @@ class ProjectFiles:
             return before
 
     async def bring_back(self) -> None:
-        """Write what a person has trusted where nothing of it is left: somebody deleted `.ai` whole.
+        """Write what a person has trusted where nothing of it is left: the whole `.ai` was deleted.
 
         Raises StoreError when it cannot be written.
         """

@@ -84,7 +84,7 @@ class Folder:
         return StoreError(why, code=PROJECT_GONE, hint=trust)
 
     def is_there(self) -> bool:
-        """Return whether the project's folder lies at its root; blocks on the disk."""
+        """Return whether the project's folder is at its root; blocks on the disk."""
         try:
             path = project_lock_path(self._state_dir, self._root)
         except StoreError:
@@ -92,7 +92,7 @@ class Folder:
         return self._ours in {None, path} or (self._root / state_name("main")).exists()
 
     def accept(self) -> None:
-        """Take whatever folder lies there now for the project's: a person says so."""
+        """Take the folder that is there now for the project's: a person says so."""
         self._ours = None
 
     def rest(self) -> None:

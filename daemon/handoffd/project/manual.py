@@ -78,7 +78,7 @@ class Manual:
         return seen.content.decode("utf-8", errors="replace") if seen is not None else ""
 
     async def apply(self, within_s: float | None) -> Applied:
-        """Hear the hand-off that lies there now, and have its claims checked.
+        """Take in the hand-off that is there now, and have its claims checked.
 
         After `within_s` seconds the checks go on without being waited for, if there is a daemon.
         """
@@ -171,7 +171,7 @@ class Manual:
             return
         async with self._loop():
             with anyio.move_on_after(within_s):
-                # A commit is shown in STATE.json a moment later, and whoever asked may look there next.
+                # A commit is shown in STATE.json a moment later, and the asker may look there next.
                 while self._checked() is not None or self._track.committed.behind:  # noqa: ASYNC110
                     await anyio.sleep(LOOK_S)
 

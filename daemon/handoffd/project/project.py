@@ -205,12 +205,12 @@ class Project:
     async def admit(self) -> None:
         """Take a project that a person adds: what its files say today has that person's trust.
 
-        Also one that was here before, found in a workspace maybe, and trusted by nobody.
+        Also one that was here before, found in a workspace maybe, and not trusted.
         """
         await self.files.trust()
 
     def post(self, track: str, event: Event) -> None:
-        """Hand a fact to one of its tracks, if there is such a one."""
+        """Post an event to a track; ignored if the track is unknown."""
         if track in self.tracks:
             self.tracks[track].post(event)
 
@@ -276,7 +276,7 @@ class Project:
         )
 
     def get_up(self, row: Row) -> None:
-        """Know again what was known when it lay down."""
+        """Take over from its row what was known when it began to rest."""
         if row.folder is not None:
             self._folder.remember(row.folder)
         if row.trace is not None:
@@ -297,7 +297,7 @@ class Project:
             await to_thread.run_sync(track.attempts.stop, dispatch.id)
 
     async def has_processes(self) -> bool:
-        """Return whether anything of ours runs in it, also while nobody can look after it."""
+        """Return whether anything of ours runs in it, also while it has no loop."""
         if self.begun.rung:
             return self.running
         names = [self._services.run_dir(dispatch) for dispatch in self.dispatches]
@@ -312,12 +312,12 @@ class Project:
                 await track.look_at_faults()  # its own files may name another executor
 
     async def inspect(self) -> None:
-        """Find out how the project stands without its lock, changing nothing: for whoever only looks."""
+        """Find out how the project stands without its lock, changing nothing: for verbs that only look."""
         await self._reconciler.inspect()
 
     @property
     def edited(self) -> bool:
-        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
+        """Whether an `inspect` found a STATE.json that was not taken up yet."""
         return self._reconciler.edited
 
     def visit(self) -> Callable[[], Found]:
@@ -333,11 +333,11 @@ class Project:
         return await self._reconciler.has_unfinished_git()
 
     def is_there(self) -> bool:
-        """Return whether the project's own folder lies at its root; blocks on the disk."""
+        """Return whether the project's own folder is at its root; blocks on the disk."""
         return self._folder.is_there()
 
     async def trust(self) -> tuple[str, ...]:
-        """Put what its files say now into force, in the folder that lies there; return what was held."""
+        """Put what its files say now into force, in the folder that is there; return what was held."""
         self._folder.accept()
         return await self.files.trust()
 

@@ -67,7 +67,7 @@ class Reconciler:
         self.folder = Folder(root, services.settings.state_dir, services.claims)
         self.health = Health(root, services)
         self.edited = False
-        """Whether an `inspect` found a STATE.json that nobody has taken up yet."""
+        """Whether an `inspect` found a STATE.json that was not taken up yet."""
         self._one_at_a_time = Lock()
         self._surveyed: Found | None = None
         self._looked = False
@@ -111,7 +111,7 @@ class Reconciler:
         self._looked = True
         before = {name: Before.of(track) for name, track in self._tracks.items()}
         found = await self._found()
-        if self.over:  # meanwhile: a lock that is taken now would be released by nobody
+        if self.over:  # meanwhile: nothing would release a lock that is taken now
             return
         if not await self._hold(found):
             return
@@ -242,7 +242,7 @@ class Reconciler:
         """Why nothing is decided in the project, and nothing in its folder is looked at."""
         return next((one.committed.unsound for one in self._tracks.values() if one.committed.unsound), None)
 
-    # --- what lies there -------------------------------------------------------------------------
+    # --- what is there ---------------------------------------------------------------------------
     def visit(self) -> Callable[[], Found]:
         """Return what finds everything that the next look needs, in a thread that may hang."""
         state_dir, root, first = self._services.settings.state_dir, Path(self._root), not self.folder.held
@@ -254,7 +254,7 @@ class Reconciler:
             self._surveyed = found
 
     async def _found(self) -> Found:
-        """Return what lies in the folder now, or what the first visit of all found there."""
+        """Return what is in the folder now, or what the first visit of all found there."""
         found, self._surveyed = self._surveyed, None
         if found is not None:
             return found

@@ -39,13 +39,13 @@ class Row:
     """Whether it is at Level 2."""
     tracks: tuple[str, ...]
     states: Digests | None
-    """What the journal says lies in its folder; None once `trace` says that."""
+    """What the journal says is in its folder; None once `trace` says that."""
     trace: bytes | None = None
-    """What lay in its folder when it was last looked at; None: not in this daemon's life."""
+    """What was in its folder when it was last looked at; None: not in this daemon's life."""
     folder: str | None = None
-    """The lock of that folder, by name, though nobody holds it; told folders apart."""
+    """The name of that folder's lock, which is not held; it tells folders apart."""
     view: ProjectView | None = None
-    """What `status` tells of it, once somebody has asked."""
+    """What `status` tells of it, once it was asked for."""
     faults: tuple[tuple[str, Fault], ...] = ()
     """Why executors cannot be used, by the track that met it: the poller looks whether that is over."""
     hints: int = 0
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackActivity:
-    """What goes on in one track. `queues`: it holds a slot, or stands in a line for a slot or an account."""
+    """What goes on in one track. `queues`: it holds a slot, or waits for a slot or an account."""
 
     track: Track
     idle: bool
@@ -81,7 +81,7 @@ class Activity:
 def stays_up(activity: Activity) -> str | None:
     """Return why a project must not lie down now; None when nothing of it can change by itself.
 
-    What waits for time to pass stays up, too, however long: the poller looks after those only.
+    What waits for time to pass stays up, too, however long: the poller looks after projects that are up only.
     """
     if activity.guests:
         return "somebody asks it something"
@@ -107,9 +107,9 @@ def _goes_on(activity: TrackActivity) -> str | None:
 
 
 def is_quiet(track: Track) -> bool:
-    """Return whether nothing happens to a track until somebody outside does something.
+    """Return whether nothing happens to a track until something is done from outside.
 
-    One with a story that could be started next is none, whether that needs somebody's word or not: the
+    One with a story that could be started next is not quiet, whether that needs a person's word or not: the
     settings say so, which change.
     """
     running = track.state is not None and track.state.status is Status.RUNNING
@@ -144,7 +144,7 @@ def outline_of(stored: StoredTrack) -> Outline:
     )
 
 
-# --- what lies in its folder ---------------------------------------------------------------------
+# --- what is in its folder -----------------------------------------------------------------------
 def trace_of(folder: str, texts: Texts, states: Digests) -> bytes:
     """Return a short trace of a folder; two that are alike have nothing between them to look at."""
     told = blake2b(digest_size=_TRACE_BYTES)

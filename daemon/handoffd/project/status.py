@@ -29,7 +29,7 @@ from handoffd.track.track import TrackSupervisor
 
 
 async def view_of(project: Project, slots: Slots) -> ProjectView:
-    """Return how a project stands."""
+    """Return the view of a project."""
     flights = [await _flight_of(project, track) for track in project.tracks.values()]
     # From here on nothing is waited for: what is told is of one moment, of all its tracks.
     tracks = [_track_view(project, flight, slots) for flight in flights]

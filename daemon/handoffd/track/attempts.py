@@ -302,7 +302,7 @@ def is_at_rest(before: Vitals, after: Vitals, seconds: float, idle: Idle) -> boo
 def content_bytes(before: Vitals, after: Vitals, idle: Idle) -> int:
     """Return what the connections have received between two looks, without what may be pings.
 
-    Those come in segments of their own. A connection that is gone takes its figures along and tells nothing.
+    Pings come in segments of their own. A connection that is gone takes its figures along and tells nothing.
     """
     earlier = {one.number: one for one in before.received}
     content = 0
@@ -354,7 +354,7 @@ def _ended(dispatch: Dispatch, record: ExitRecord, source: Source | None, servic
     said_at = min(heard_at(source.run_dir) or ended_at(record) or now, now)
     ending = ending_of(source.executor, run, said_at, said_at.astimezone().tzinfo or UTC)
     if ending.end in LIMITS and not services.settings.limits.wait:
-        ending = Ending(end=End.FAILED)  # nobody waits for it: a failure as any other
+        ending = Ending(end=End.FAILED)  # limits are not waited for: a failure as any other
     if ending.end is End.REFUSED and source.executor.output == "text" and _has_worked(record, source):
         ending = Ending(end=End.FAILED)
     return exit_of(record, tail=_last_words(source.executor, run), seen=run.seen, ending=ending)

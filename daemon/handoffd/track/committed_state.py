@@ -1,4 +1,4 @@
-"""How one track stands: in the journal, in memory, and in STATE.json, in this order.
+"""The state of one track as committed last: in the journal, in memory, and in STATE.json, in this order.
 
 After the commit a decision has happened; the file only follows. One that cannot be written is
 remembered as an error, for people and for the next look, and stops nothing else.
@@ -77,7 +77,7 @@ class CommittedState:
     ) -> tuple[PendingEffect, ...]:
         """Make a decision happen, show it, and return the orders that follow from it.
 
-        `request` is the key of whoever asked for it.
+        `request` is the key of the request that it answers.
 
         Raises StoreError, with nothing changed, when the journal cannot take it.
         """
@@ -189,7 +189,7 @@ class CommittedState:
             pass
 
     def _is_shown(self, text: str) -> bool:
-        """Return whether STATE.json says this already. If somebody changed it, that is for a look to find."""
+        """Return whether STATE.json says this already. A change from outside is for a look to find."""
         return self.shown and self.digest == digest_of(text.encode())
 
     async def _write(self, text: str, *, freely: bool) -> None:

@@ -1,9 +1,9 @@
-"""Which executor an attempt gets: whom its step, its story, its project or the daemon names first.
+"""Which executor an attempt gets: the one that its step, its story, its project or the daemon names first.
 
 Each of them names one executor, several with the best first, or `auto`: any agent that is installed,
 in the order in which they are defined. Of several, the first is taken that is installed and whose
-account is not limited; if all are limited, the one that can be asked first is waited for. A name that
-nobody knows is passed over where there is another one.
+account is not limited; if all are limited, the one that can be asked first is waited for. An unknown
+name is passed over where there is another one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class ExecutorChoice:
         self._services = services
 
     async def choose(self, track: Track) -> Choice:
-        """Return who gets the next attempt of the step at which `track` stands.
+        """Return which executor gets the next attempt of the current step of `track`.
 
-        One that is not known is returned as it is if there is no other: whoever prepares the attempt says so.
+        An unknown one is returned as it is if there is no other: preparing the attempt then says so.
         """
         names = self._named(track)
         book = self._services.executors
@@ -121,7 +121,7 @@ class ExecutorChoice:
         return f"{shared_sign(executor, self._services)}{SIGNS}{_digest(own)}"
 
     def _named(self, track: Track) -> tuple[str, ...]:
-        """Return whom the most particular of those names who have a say."""
+        """Return the executors named by the step, else the story, else the project, else the daemon."""
         rule = self._files.rules.steps.get(track.state.step) if track.state is not None else None
         return (
             names_in(rule.executor if rule is not None else None)
@@ -206,7 +206,7 @@ def first_free(
 ) -> Choice | None:
     """Return the first whose account can be asked, else the one that can be first; None without any.
 
-    A name that nobody knows is only returned where there is nothing else.
+    An unknown name is only returned where there is nothing else.
     """
     waits: list[tuple[Wait, Executor]] = []
     passed_over: list[str] = []

@@ -65,7 +65,7 @@ class Questions:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody will ever take a question out again."""
+        """Whether no question will ever be taken out again."""
         return self._closed
 
     def put(self, event: Event | None, request: str | None = None) -> Question:
@@ -160,10 +160,10 @@ class Bell:
 
 
 class Lock(asyncio.Lock):
-    """A lock that lets go of its queue when it is released and nobody waits in it."""
+    """A lock that drops its queue when it is released and nothing waits in it."""
 
     def release(self) -> None:
         """Have the next one go on, if there is one."""
         super().release()
-        if not getattr(self, "_waiters", True):  # CPython's own name for it: None until somebody waits
+        if not getattr(self, "_waiters", True):  # CPython's own name for it: None until something waits
             self._waiters = None

@@ -95,7 +95,7 @@ class Interpreter:
         if isinstance(found, Run):
             log.info("executor adopted", project=self._key.project, dispatch=dispatch.id, pid=found.pid)
             self._follow(dispatch.id, found)
-            if dispatch.stop is not None:  # asked once more: nobody knows how far the last one got
+            if dispatch.stop is not None:  # asked once more: how far the last one got is not known
                 await to_thread.run_sync(self.attempts.stop, dispatch.id)
         elif isinstance(found, ExitRecord):
             self._inbox.begin(
@@ -159,7 +159,7 @@ class Interpreter:
         self._inbox.begin(
             f"follow {dispatch}", lambda: self.attempts.follow(dispatch, run, lambda: self._inbox.track)
         )
-        self.watch_for_settling()  # it may have handed over while nobody was there to be told
+        self.watch_for_settling()  # it may have handed over while no daemon ran
 
     def _flight(self) -> Flight:
         return Flight(

@@ -50,7 +50,7 @@ class Home(Protocol):
         """Return whether its repository is in the middle of a merge or the like; marks the project then."""
 
     def is_there(self) -> bool:
-        """Return whether its own folder lies at its root; blocks on the disk."""
+        """Return whether its own folder is at its root; blocks on the disk."""
 
     def stories_done(self) -> frozenset[str]:
         """Return the stories that are done, in any of its tracks."""

@@ -43,7 +43,7 @@ class Claims:
             raise Locked(why, hint=command_for(owner, "status"))
 
     def drop(self, name: str | None, root: str) -> None:
-        """Have it belong to nobody, if it belongs to `root`."""
+        """End the claim of `root` on the folder, if it has it."""
         if name is not None and self._roots.get(name) == root:
             del self._roots[name]
 
@@ -70,8 +70,8 @@ class OwnSchedules:
 class Services:
     """The daemon's adapters. `environment` is the daemon's own, read once at start.
 
-    `settings`, `executors` and `prices` are those in force: `Reloading` puts others in their place, nobody
-    else, so they are read when they are needed.
+    `settings`, `executors` and `prices` are those in force: only `Reloading` puts others
+    in their place, so they are read when they are needed.
     """
 
     settings: Settings
@@ -94,7 +94,7 @@ class Services:
     accounts: Accounts = field(default_factory=Accounts)
     """Which accounts must not be asked now."""
     recorder: Recorder = field(default_factory=Uncounted)
-    """Counts what happens, for whoever watches the daemon."""
+    """Counts what happens, for Prometheus."""
     claims: Claims = field(default_factory=Claims)
     """Which folder belongs to which project."""
     own_schedules: OwnSchedules = field(default_factory=OwnSchedules)

@@ -1,6 +1,6 @@
 """One track's consumer: facts in, one at a time; decided, committed, projected, carried out.
 
-Nothing else changes the track. Everybody (watcher, poller, executors, people) only puts facts into
+Nothing else changes the track. Watcher, poller, executors and people only put facts into
 its inbox. The order of every step is the promise: after the commit the decision has happened,
 whatever becomes of this process; before it, nothing has.
 """
@@ -62,7 +62,7 @@ class TrackSupervisor:
         self._shortage: Shortage | None = None
         self._questions = Questions()
         self._alone = Lock()
-        """Held by whoever decides while there is no loop, so that one is not begun meanwhile."""
+        """Held while a verb decides without a loop, so that one is not begun meanwhile."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -114,7 +114,7 @@ class TrackSupervisor:
             self._lasting -= 1
 
     def close(self) -> None:
-        """Take nothing in any more; for a track that nobody looks after from now on."""
+        """Take nothing in any more; for a track that is not supervised from now on."""
         self._questions.close()
         self._give_back()
 
@@ -220,7 +220,7 @@ class TrackSupervisor:
         event = await self._turns.informed(event, self.track)
         decision = decide(self.track, event, self._files.rules, self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
-            await self._turns.lay_out(decision.track, event.dispatch)  # before: without it nobody has it
+            await self._turns.lay_out(decision.track, event.dispatch)  # before: without it the prompt is lost
         await self._commit(event, decision, request)
         return decision
 
@@ -319,7 +319,7 @@ class TrackSupervisor:
             self._services.accounts.leave(self.key)
 
     def remind(self) -> None:
-        """Let the track take the turn it has and does not take: one that failed, one nobody told it of."""
+        """Let the track take the turn it has and does not take: one that failed, or came unnoticed."""
         waits = self._services.slots.waits(self.key) or self._services.accounts.waits(self.key)
         if self._may_go_on() and not waits and not self._still_capped():
             self.wake()
@@ -338,10 +338,10 @@ class TrackSupervisor:
                 self.post(ended)
 
     async def taken(self, by: str) -> PromptTaken:
-        """Return the fact that somebody takes the prompt of the next turn, for `give`."""
+        """Return the fact that a person or tool takes the prompt of the next turn, for `give`."""
         return await self._turns.taken(self.track, by)
 
-    # --- for whoever looks -----------------------------------------------------------------------
+    # --- for views -------------------------------------------------------------------------------
     @property
     def continues(self) -> bool:
         """Whether the next story of the backlog starts by itself when this one is done."""

@@ -68,7 +68,7 @@ class Turns:
         return event, decision
 
     def _look(self, between_runs: bool) -> tuple[Texts | None, HandoffMark]:
-        """Return the project's own files, if they are to be looked at, and the hand-off as it lies there.
+        """Return the project's own files, if they are to be looked at, and the identity of the hand-off.
 
         In one visit to a thread: the next executor waits for it.
         """
@@ -116,11 +116,11 @@ class Turns:
         return [name for name in names if name == dispatch.executor and ran_s >= WORKS_AFTER.total_seconds()]
 
     async def stage(self, event: Advanced, decision: Decision) -> None:
-        """Lay out what the dispatch needs. Raises HandoffdError when something is not to be had."""
+        """Stage the files that the dispatch needs. Raises HandoffdError when one cannot be had."""
         await self._prompts.stage(decision.track, event.dispatch)
 
     async def taken(self, track: Track, by: str) -> PromptTaken:
-        """Return that somebody takes the prompt of the next turn. Raises StoreError like `next`."""
+        """Return that a person or tool takes the prompt of the next turn. Raises StoreError like `next`."""
         if not self._home.running:
             await self._files.refresh()
         return PromptTaken(
@@ -129,13 +129,13 @@ class Turns:
         )  # fmt: skip
 
     async def lay_out(self, track: Track, dispatch: str) -> None:
-        """Keep the prompt of an attempt that somebody else makes. Raises HandoffdError."""
+        """Keep the prompt of an attempt that a person or another tool makes. Raises HandoffdError."""
         await self._prompts.lay_out(track, dispatch)
 
     async def peek(self, track: Track) -> tuple[Decision, Advanced, str | None, tuple[str, ...]]:
         """Return what the next turn would decide, with the prompt if it would dispatch.
 
-        Of a story at level 1 that is what somebody would get who took the prompt; of an attempt that others
+        Of a story at level 1 that is what taking the prompt would give; of an attempt that others
         have in hand it is that attempt's.
         """
         event, decision = await self.next(track)
