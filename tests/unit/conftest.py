@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +41,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def handoffd(capfd: pytest.CaptureFixture[str]) -> Commands:
-    """The command line."""
+def handoffd(capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Commands:
+    """The command line. A test that has no daemon gets none, not that of the person who runs the tests."""
+    if "HANDOFFD_RUNTIME_DIR" not in os.environ:
+        request.getfixturevalue("alone")
     return Commands(capfd)
 
 

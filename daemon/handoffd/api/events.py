@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -21,11 +22,10 @@ from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
 from handoffd.engine.commands import addressed as for_project
-from handoffd.engine.events import Exit, TestEvidence
+from handoffd.engine.events import TestEvidence
 from handoffd.engine.usage import (
     TOKEN_KINDS,
     UNITS,
-    Footprint,
     Usage,
     amount,
     counted,
@@ -45,9 +45,19 @@ NOBODY: Final[Names] = {}
 MOST_EVENTS = 1000
 BATCH: Final = 100
 """Events that are held for one follower: many of them follow, and some read slowly."""
-_EXIT: Final = TypeAdapter(Exit)
-_FOOTPRINT: Final = TypeAdapter(Footprint)
-_TESTS: Final = TypeAdapter(TestEvidence)
+
+
+def plain(value: object) -> Json:
+    """Return a dataclass of the engine as plain JSON."""
+    kind: Callable[..., object] = type(value)
+    dumped: Json = _adapter_of(kind).dump_python(value, mode="json")
+    return dumped
+
+
+@cache
+def _adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return what writes a type, made when it is first needed."""
+    return TypeAdapter(kind)
 
 
 def event_json(event: StoredEvent, names: Names = NOBODY) -> Json:
@@ -103,7 +113,7 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
         "started_at": _time(run.started_at),
         "ended_at": _time(run.ended_at),
         "seconds": None if run.exit is None else round(run.exit.seconds, 3),
-        "exit": None if run.exit is None else _EXIT.dump_python(run.exit, mode="json"),
+        "exit": None if run.exit is None else plain(run.exit),
         "usage": None if used is None or used == Usage() else usage_json(used),
         "model": None if run.exit is None else run.exit.model,
         "memory_peak": None if took is None else took.memory_peak,
@@ -117,7 +127,7 @@ def run_json(run: StoredRun, names: Names = NOBODY, so_far: Usage | None = None)
 def footprint_json(run: StoredRun) -> Json | None:
     """Return what a run took of the machine, as its exit has it; None where nothing counted it."""
     took = None if run.exit is None else run.exit.footprint
-    return None if took is None else _FOOTPRINT.dump_python(took, mode="json")
+    return None if took is None else plain(took)
 
 
 def usage_json(usage: Usage) -> Json:
@@ -148,7 +158,7 @@ def backlog_json(backlog: Backlog, next_try_s: float | None) -> Json:
 
 def _tests_json(tests: TestEvidence) -> Json:
     """Return what a test run proved, its three numbers first."""
-    dumped: Json = _TESTS.dump_python(tests, mode="json", by_alias=True)
+    dumped = plain(tests)
     return {**dumped.pop("counts"), **dumped}
 
 

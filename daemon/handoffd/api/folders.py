@@ -15,9 +15,9 @@ from typing import Final, TypeVar, TypeVarTuple, get_args
 
 import anyio
 from anyio import to_thread
-from pydantic import TypeAdapter
 
 from handoffd.api.client import Json
+from handoffd.api.events import plain
 from handoffd.api.ports import Supervision
 from handoffd.engine.commands import command_for, mending
 from handoffd.engine.views import ProjectView
@@ -44,7 +44,6 @@ MOST_THREADS: Final = 16
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
-_STATUS: Final = TypeAdapter(ProjectStatus)
 
 
 class Inspecting:
@@ -78,7 +77,7 @@ class Inspecting:
         """
         root, view = await self._found(project)
         status = await self._look(query_project_status, root)
-        told: Json = _STATUS.dump_python(status, mode="json")
+        told = plain(status)
         return {**told, **_standing(root, status, view)}
 
     async def list_projects(self, folder: str) -> Json:

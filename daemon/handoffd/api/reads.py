@@ -19,7 +19,6 @@ from typing import Any, Final, get_args
 
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
-from pydantic import TypeAdapter
 
 from handoffd.api.events import (
     Json,
@@ -30,6 +29,7 @@ from handoffd.api.events import (
     footprint_json,
     latest,
     named,
+    plain,
     run_json,
     usage_json,
 )
@@ -41,13 +41,10 @@ from handoffd.clock import Clock, rfc3339
 from handoffd.engine.commands import command_for
 from handoffd.engine.usage import Usage
 from handoffd.engine.views import (
-    AccountView,
-    BacklogView,
     IdleSchedule,
     Peek,
     ProjectView,
     ScheduleView,
-    SlotsView,
 )
 from handoffd.engine.wording import still_waits
 from handoffd.errors import NotFound, Refused
@@ -63,13 +60,6 @@ from handoffd.protocol.rules import Language
 API = 1
 """Version of the JSON: keys may be added at any time; one that changes its meaning raises this."""
 
-_VIEW: Final = TypeAdapter(ProjectView)
-_PEEK: Final = TypeAdapter(Peek)
-_BACKLOG: Final = TypeAdapter(BacklogView)
-_SCHEDULE: Final = TypeAdapter(ScheduleView)
-_IDLE: Final = TypeAdapter(IdleSchedule)
-_ACCOUNT: Final = TypeAdapter(AccountView)
-_SLOTS: Final = TypeAdapter(SlotsView)
 _RUNS_SEARCHED: Final = 20
 _AT_ONCE: Final = 50
 
@@ -150,7 +140,7 @@ class Reads(Inspecting):
 
     async def status_of(self, view: ProjectView) -> Json:
         """Return the view; without a daemon, with the processes that its records say are running."""
-        shown = plain(_VIEW, view)
+        shown = plain(view)
         for track in shown["tracks"]:
             if track["dispatch"] is not None and not self.daemon:
                 track["pid"] = await to_thread.run_sync(self._living, track["dispatch"])
@@ -184,28 +174,28 @@ class Reads(Inspecting):
 
     async def limits(self) -> Json:
         """Return the accounts that answered with a limit and are not known to have worked since."""
-        limited = [plain(_ACCOUNT, view) for view in self._supervision.limits()]
+        limited = [plain(view) for view in self._supervision.limits()]
         return {"at": rfc3339(self._clock.now()), "limits": limited}
 
     async def slots(self) -> Json:
         """Return who may run, who does, and who waits; without a daemon nobody does either."""
-        view = plain(_SLOTS, self._supervision.slots())
+        view = plain(self._supervision.slots())
         return {"daemon": self.daemon, "at": rfc3339(self._clock.now()), **view}
 
     async def backlog(self, project: str) -> Json:
         """Return the stories that wait in a project, and what keeps each of them."""
         root = self._supervision.find(project)
-        shown = plain(_BACKLOG, await self._supervision.backlog(root))
+        shown = plain(await self._supervision.backlog(root))
         return {**shown, "name": self.names().get(root, root), "daemon": self.daemon}
 
     async def schedules(self, project: str | None = None) -> Json:
         """Return what the clock starts, in one project or in all, and what became of it last."""
         root, names = self.root_of(project), self.names()
         views, idle = await self._schedules(root) if self._schedules is not None else ((), ())
-        told = [{**plain(_SCHEDULE, view), "name": names.get(view.project, view.project)} for view in views]
+        told = [{**plain(view), "name": names.get(view.project, view.project)} for view in views]
         return {
             "at": rfc3339(self._clock.now()), "daemon": self.daemon, "schedules": told,
-            "idle": [plain(_IDLE, one) for one in idle],
+            "idle": [plain(one) for one in idle],
         }  # fmt: skip
 
     async def peek(self, project: str) -> Json:
@@ -306,14 +296,8 @@ def _in_short(view: ProjectView) -> Json:
 
 def peek_json(found: Peek) -> Json:
     """Return what a turn would do as JSON, its commands for the project that it is of."""
-    shown = plain(_PEEK, found)
+    shown = plain(found)
     return {**shown, "result": addressed(shown["result"], found.project)}
-
-
-def plain(adapter: TypeAdapter[Any], value: object) -> Json:
-    """Return a value of the engine as plain JSON."""
-    dumped: Json = adapter.dump_python(value, mode="json")
-    return dumped
 
 
 # --- what runs used ----------------------------------------------------------------------------------

@@ -15,15 +15,14 @@ from shlex import quote
 from typing import Any, Final
 
 from anyio import to_thread
-from pydantic import TypeAdapter
 
 from handoffd.api.arguments import EVENTS, checked, spec_of, usage
-from handoffd.api.events import Json, addressed
+from handoffd.api.events import Json, addressed, plain
 from handoffd.api.folders import folder_at
 from handoffd.api.init_project import check_project, is_bootstrapped, prepare_project
 from handoffd.api.peer import inside_executor
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
-from handoffd.api.reads import Reads, ToldSchedules, plain, trials_json
+from handoffd.api.reads import Reads, ToldSchedules, trials_json
 from handoffd.api.verbs import Arguments, VerbSpec
 from handoffd.clock import Clock
 from handoffd.engine.commands import addressed as for_project
@@ -40,8 +39,6 @@ from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
 from handoffd.protocol.state_file import render_state
-
-_RESULT: Final[TypeAdapter[Result]] = TypeAdapter(Result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +249,7 @@ class Service(Reads):
 
         After a refusal that is what the engine advises; else what follows from where the track stands now.
         """
-        return await self._with_next(root, addressed(plain(_RESULT, of_engine), root))
+        return await self._with_next(root, addressed(plain(of_engine), root))
 
     async def _with_next(self, root: str, result: Json) -> Json:
         view = await self._supervision.view(root)

@@ -19,12 +19,12 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from handoffd.api.http.server import ControlServer
+from handoffd.api.http.server import ControlServer, TcpDoor
 from handoffd.api.peer import inside_executor
 from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
-from handoffd.app.wiring import door_of, parts
+from handoffd.app.wiring import parts
 from handoffd.capacity.machine import Machine
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError
@@ -159,7 +159,7 @@ class Daemon:
         )  # fmt: skip
         self._timetable.begin = service.start_due
         self._scheduler.every("timetable", LOOK_EVERY_S, self._timetable.look)
-        server = ControlServer(service, self._settings.control_socket, door=door_of(self._settings))
+        server = ControlServer(service, self._settings.control_socket, door=_door_of(self._settings))
         with self._at_once:
             await self._live(server)
         log.info("stopped")
@@ -289,6 +289,17 @@ class Daemon:
             log.warning("a notice may be told twice: its sink was cut short", waited_s=FINISH_S)
         if not self._manager.present:
             await self._services.launcher.retire()  # ours alone; it stays until its last shim has ended
+
+
+def _door_of(settings: Settings) -> TcpDoor | None:
+    """Return the loopback port that the settings ask for, if they do."""
+    tcp = settings.control.tcp
+    if tcp is None:
+        return None
+    token = None if tcp.token is None else tcp.token.get_secret_value()
+    return TcpDoor(
+        host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token, token=token
+    )
 
 
 # --- the C library's heaps; with another one than glibc, or an old one, nothing happens -----------------

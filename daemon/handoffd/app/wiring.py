@@ -13,7 +13,6 @@ from typing import Final
 import anyio
 import structlog
 
-from handoffd.api.http.server import TcpDoor
 from handoffd.app.service_manager import ServiceManager
 from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.machine import RESERVE, Descriptors
@@ -88,17 +87,6 @@ def services_of(settings: Settings, journal: Journal, descriptors: Descriptors |
         environment=environment,
         meters=Meters(settings.execute.meter_s, clock),
         descriptors=descriptors or Descriptors(),
-    )
-
-
-def door_of(settings: Settings) -> TcpDoor | None:
-    """Return the loopback port that the settings ask for, if they do."""
-    tcp = settings.control.tcp
-    if tcp is None:
-        return None
-    token = None if tcp.token is None else tcp.token.get_secret_value()
-    return TcpDoor(
-        host=tcp.host, port=tcp.port, gates=tcp.gates, token_file=settings.control_token, token=token
     )
 
 

@@ -19,12 +19,13 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from shlex import join
-from typing import Literal, NamedTuple
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from handoffd.inspection.workspace import MARKERS
 from handoffd.settings.model import Settings, WorkspaceSettings
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 # --- which folders the settings mean -----------------------------------------------------------------
 MOST_LEVELS = 8
@@ -156,6 +157,8 @@ def _is_passed_over(name: str, pattern: str = "") -> bool:
 
 @lru_cache(maxsize=64)
 def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a scan needs it)
+
     return GitIgnoreSpec.from_lines(patterns)
 
 

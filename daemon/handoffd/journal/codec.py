@@ -42,14 +42,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _T = TypeVar("_T")
 
-_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
-_EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
-_RESULT: TypeAdapter[Result] = TypeAdapter(Annotated[Result, Field(discriminator="type")])
-_TRACK: TypeAdapter[Track] = TypeAdapter(Track)
-_GROUNDS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
-_RULES: TypeAdapter[RuleBook] = TypeAdapter(RuleBook)
-_EXIT: TypeAdapter[Exit] = TypeAdapter(Exit)
-_TESTS: TypeAdapter[TestEvidence] = TypeAdapter(TestEvidence)
+_EVENT: Any = Annotated[Event, Field(discriminator="kind")]
+_EFFECT: Any = Annotated[Effect, Field(discriminator="kind")]
+_RESULT: Any = Annotated[Result, Field(discriminator="type")]
 
 
 def encode(value: object) -> str:
@@ -74,22 +69,25 @@ def _encode_anything(value: object) -> str:
 
 def decode_event(text: str) -> Event:
     """Return the event that `encode` wrote; ValueError when it is none."""
-    return _decode(_EVENT, text)
+    event: Event = _decode(_EVENT, text)
+    return event
 
 
 def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
-    return _decode(_EFFECT, text)
+    effect: Effect = _decode(_EFFECT, text)
+    return effect
 
 
 def decode_result(text: str) -> Result:
     """Return the result that `encode` wrote; ValueError when it is none."""
-    return _decode(_RESULT, text)
+    result: Result = _decode(_RESULT, text)
+    return result
 
 
 def decode_track(text: str) -> Track:
     """Return the track that `encode` wrote; ValueError when it is none."""
-    return _decode(_TRACK, text)
+    return _decode(Track, text)
 
 
 def encode_grounds(grounds: tuple[Ground, ...]) -> str:
@@ -100,22 +98,23 @@ def encode_grounds(grounds: tuple[Ground, ...]) -> str:
 
 def decode_grounds(text: str) -> tuple[Ground, ...]:
     """Return the grounds that `encode_grounds` wrote; ValueError when they are none."""
-    return tuple(Ground(rule=rule, value=value) for rule, value in _GROUNDS.validate_json(text).items())
+    grounds = _adapter_of(dict[str, str]).validate_json(text)
+    return tuple(Ground(rule=rule, value=value) for rule, value in grounds.items())
 
 
 def decode_rules(text: str) -> RuleBook:
     """Return the step table that `encode` wrote; ValueError when it is none."""
-    return _decode(_RULES, text)
+    return _decode(RuleBook, text)
 
 
 def decode_exit(text: str) -> Exit:
     """Return the exit that `encode` wrote; ValueError when it is none."""
-    return _decode(_EXIT, text)
+    return _decode(Exit, text)
 
 
 def decode_tests(text: str) -> TestEvidence:
     """Return the test evidence that `encode` wrote; ValueError when it is none."""
-    return _decode(_TESTS, text)
+    return _decode(TestEvidence, text)
 
 
 def readable(text: str) -> dict[str, Any]:
@@ -125,9 +124,16 @@ def readable(text: str) -> dict[str, Any]:
     return value
 
 
-def _decode(adapter: TypeAdapter[_T], text: str) -> _T:
+def _decode(kind: Callable[..., _T], text: str) -> _T:
     hook = _revive if _ESCAPED in text else _revive_state
-    return adapter.validate_python(json.loads(text, object_hook=hook))
+    found: _T = _adapter_of(kind).validate_python(json.loads(text, object_hook=hook))
+    return found
+
+
+@cache
+def _adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return what reads a type. To make all of them takes 50 ms, and most verbs need one or none."""
+    return TypeAdapter(kind)
 
 
 def _plain(value: object) -> Any:

@@ -20,14 +20,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from handoffd.errors import HandoffdError, InvalidFile, Problem
-from handoffd.protocol.prompt_sandbox import PromptEnvironment, TooMuchOutput, render
 from handoffd.protocol.prompt_text import code, identifier, line, listed, quoted
 from handoffd.protocol.rules import Expectation, Language
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story import expand, is_story_id
+
+if TYPE_CHECKING:
+    from handoffd.protocol.prompt_sandbox import PromptEnvironment
 
 Ask = Literal["step", "handoff"]
 
@@ -166,6 +168,8 @@ def render_template(name: str, values: Mapping[str, Any], templates: PromptTempl
 
     What others wrote has to be quoted in `values` already. Raises InvalidFile and PromptTooLarge.
     """
+    from handoffd.protocol.prompt_sandbox import TooMuchOutput, render  # noqa: PLC0415  (see `_environment`)
+
     try:
         text = render(templates.environment, name, values, limit=MAX_PROMPT_BYTES)
     except TooMuchOutput:
@@ -181,6 +185,8 @@ def render_template(name: str, values: Mapping[str, Any], templates: PromptTempl
 def _environment(
     by_name: tuple[tuple[str, str], ...], files: tuple[tuple[str, str], ...]
 ) -> PromptEnvironment:
+    from handoffd.protocol.prompt_sandbox import PromptEnvironment  # noqa: PLC0415  (jinja2 is slow)
+
     return PromptEnvironment(dict(by_name), dict(files))
 
 

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from handoffd.settings.notify import NotifySettings
@@ -64,6 +63,8 @@ class WorkspaceSettings(_Section):
     @field_validator("exclude")
     @classmethod
     def _must_be_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415  (every verb reads the settings)
+
         for pattern in patterns:
             try:
                 GitIgnoreSpec.from_lines([pattern])
