@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually_sync
@@ -46,6 +47,18 @@ def test_what_the_machine_cannot_do(service: Service) -> None:
     ), text
     assert (container and not user) == ("reads the boot id of the machine" in doctor), doctor
     assert "0 faults" in doctor, doctor
+
+
+@pytest.mark.form(Form.SYSTEM)
+def test_root_asks(service: Service, story: Story) -> None:
+    """root has no daemon of its own: status, doctor and service status tell how to ask the account's."""
+    for verb in ("status", "doctor", "service status"):
+        said = service.administers(f"{service.program} {verb}")
+        asked = re.search(rf"sudo -u {service.account} env .*handoffd status", said.stdout + said.stderr)
+        assert asked, f"{verb}: {said.stdout}{said.stderr}"
+        # As it is typed where the program is on sudo's own PATH.
+        answer = service.administers(f"cd /; {asked[0].replace(' handoffd ', f' {service.program} ')}")
+        assert Path(story.path).name in answer.stdout, answer
 
 
 def test_restart(service: Service, story: Story) -> None:
@@ -253,7 +266,7 @@ def test_last_logout(service: Service, story: Story) -> None:
     try:
         assert "lingering is off" in service.service("status").stdout
         assert "lingering is off" in service.must("handoffd doctor")
-        eventually_sync(lambda: "No users" in service.box.must("loginctl list-users"))
+        eventually_sync(lambda: service.account not in service.box.must("loginctl list-users --no-legend"))
         assert not story.works
 
         service.answers()
