@@ -72,18 +72,18 @@ class FireTimes:
 
 
 def _triggers(crontab: Crontab) -> list[dict[str, str]]:
-    """Return the fields for one trigger, or for two: a day that is in either of two fields is meant."""
+    """Return the fields for one trigger, or for two: of two restricted fields, a day may be in either."""
     fields = {
         "second": "0", "minute": _listed(crontab.minutes), "hour": _listed(crontab.hours),
         "month": _listed(crontab.months),
     }  # fmt: skip
-    if crontab.days is None and crontab.weekdays is None:
-        return [fields]
-    of_days = [] if crontab.days is None else [{**fields, "day": _listed(crontab.days)}]
+    of_days = {} if crontab.days is None else {"day": _listed(crontab.days)}
     # APScheduler's week begins on Monday with 0, cron's on Sunday.
-    week = sorted((day - 1) % 7 for day in crontab.weekdays or ())
-    of_weeks = [{**fields, "day_of_week": _listed(tuple(week))}] if week else []
-    return of_days + of_weeks
+    week = tuple(sorted((day - 1) % 7 for day in crontab.weekdays or ()))
+    of_weeks = {"day_of_week": _listed(week)} if week else {}
+    if crontab.in_both:
+        return [{**fields, **of_days, **of_weeks}]
+    return [{**fields, **of_days}, {**fields, **of_weeks}]
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

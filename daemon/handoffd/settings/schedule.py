@@ -176,8 +176,9 @@ _FIELDS: Final = (
 class Crontab:
     """When something is due. Weekdays count from Sunday, 0; `days` or `weekdays` None: every day.
 
-    With both given a day is meant that is in either, as cron has it. `every_hour`: the hours are those of
-    `*` or `*/n`, so what is due by them goes on through an hour that the clock has twice.
+    With both given a day is meant that is in either, or, where one of them begins with `*` (`*/2`), in both:
+    crontab(5) has it so. `every_hour`: the hours are those of `*` or `*/n`, so what is due by them goes on
+    through an hour that the clock has twice.
     """
 
     minutes: tuple[int, ...]
@@ -185,6 +186,7 @@ class Crontab:
     days: tuple[int, ...] | None
     months: tuple[int, ...]
     weekdays: tuple[int, ...] | None
+    in_both: bool
     every_hour: bool
 
 
@@ -206,6 +208,7 @@ def parse(text: str) -> Crontab:
         days=days,
         months=months or tuple(range(1, 13)),
         weekdays=None if weekdays is None else tuple(sorted({day % 7 for day in weekdays})),
+        in_both=words[2].startswith("*") or words[4].startswith("*"),
         every_hour=words[1].startswith("*"),
     )
     _must_come(found)
@@ -215,7 +218,7 @@ def parse(text: str) -> Crontab:
 def _must_come(found: Crontab) -> None:
     """Raise ValueError for the 30th of February and the like: it would be waited for without end."""
     longest = max(calendar.monthrange(2028, month)[1] for month in found.months)
-    if found.days is not None and found.weekdays is None and min(found.days) > longest:
+    if found.days is not None and found.in_both and min(found.days) > longest:
         raise ValueError(f"never comes: no month of it has a day {min(found.days)}")
 
 

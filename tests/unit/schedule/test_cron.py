@@ -51,6 +51,12 @@ def test_a_day_in_either_of_two_restricted_fields_is_meant() -> None:
     assert ["01-09 00:00", "01-13 00:00"] == following("0 0 13 * 5", "2026-01-08T00:00:00", 2)
 
 
+def test_where_a_day_field_begins_with_a_star_both_count() -> None:
+    """Mondays that are odd days of a month, and the first of a month if it is an even day of the week."""
+    assert ["01-05 00:00", "01-19 00:00", "02-09 00:00"] == following("0 0 */2 * 1", "2026-01-01T12:00:00", 3)
+    assert ["02-01 00:00", "03-01 00:00"] == following("0 0 1 * */2", "2026-01-01T12:00:00", 2)
+
+
 def test_a_leap_day_is_waited_for() -> None:
     """For years."""
     assert at("2028-02-29T00:00:00") == FireTimes("0 0 29 2 *", "UTC").after(at("2026-03-01T00:00:00"))

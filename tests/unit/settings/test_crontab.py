@@ -17,6 +17,7 @@ def test_five_fields_are_sets_of_numbers() -> None:
         days=None,
         months=tuple(range(1, 13)),
         weekdays=None,
+        in_both=True,
         every_hour=False,
     ) == parse("*/20 3 * * *")
     found = parse("5,10-12 8-18/5 1,15 JAN-mar Mon-fri")
@@ -71,6 +72,7 @@ def test_nicknames_are_understood(nickname: str, meaning: str) -> None:
         ("-1 * * * *", "is no minute"),
         ("٣ * * * *", "is no minute"),
         ("0 0 31 2,4 *", "never comes: no month of it has a day 31"),
+        ("0 0 31 2,4 */2", "never comes: no month of it has a day 31"),
         ("0 " + "0," * 200 + "0 * * *", "must be five fields"),
     ],
 )
