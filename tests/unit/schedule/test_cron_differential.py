@@ -1,4 +1,4 @@
-"""Five years of cron expressions in six time zones, beside what cronsim makes of them: it follows Debian's cron.
+"""Five years of cron expressions in six time zones, beside what cronsim makes of them.
 
 Left out are the days on which a clock is changed: what was due in the hour that is skipped comes an hour
 later with us (test_cron.py), and at the end of that hour with cron.
