@@ -52,13 +52,18 @@ def test_what_the_machine_cannot_do(service: Service) -> None:
 @pytest.mark.form(Form.SYSTEM)
 def test_root_asks(service: Service, story: Story) -> None:
     """root has no daemon of its own: status, doctor and service status tell how to ask the account's."""
-    for verb in ("status", "doctor", "service status"):
+    answers = {
+        "status": Path(story.path).name,
+        "doctor": "1 project can be worked on",
+        "service status": f"{service.daemon}.service: active",
+    }
+    for verb, answer in answers.items():
         said = service.administers(f"{service.program} {verb}")
-        asked = re.search(rf"sudo -u {service.account} env .*handoffd status", said.stdout + said.stderr)
+        asked = re.search(r"next: +(sudo .*handoffd .*)", said.stdout + said.stderr)
         assert asked, f"{verb}: {said.stdout}{said.stderr}"
         # As it is typed where the program is on sudo's own PATH.
-        answer = service.administers(f"cd /; {asked[0].replace(' handoffd ', f' {service.program} ')}")
-        assert Path(story.path).name in answer.stdout, answer
+        told = service.administers(f"cd /; {asked[1].replace(' handoffd ', f' {service.program} ')}")
+        assert answer in told.stdout, f"{asked[1]}: {told.stdout}{told.stderr}"
 
 
 def test_restart(service: Service, story: Story) -> None:
