@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.notices import Server, serving
 
-from handoffd.engine.commands import mending
+from handoffd.engine.wording import mending
 
 Json = dict[str, Any]
 KEY = "s3cr3t-k3y"

@@ -34,8 +34,8 @@ from handoffd.capacity.budgets import Budgets
 from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
-from handoffd.engine.events import Advanced, Event, ExecutorExited, Exit
-from handoffd.engine.requests import Started
+from handoffd.engine.events import Advanced, Event, ExecutorExited, Started
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer

@@ -15,8 +15,7 @@ from tests.benchmarks.rows import Row
 from tests.support.playbook import Playbook, green, red
 
 from handoffd.engine.decide import decide
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Approved, Initialised, Noted, Paused, Rejected, Resumed
+from handoffd.engine.events import Approved, Event, Initialised, Noted, Paused, Rejected, Resumed
 from handoffd.engine.track import Track
 from handoffd.protocol.state import Reason
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from handoffd.engine.decision import Accepted
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Noted
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.inspection.own_files import read_texts
 from handoffd.journal.journal import Journal

@@ -14,7 +14,7 @@ from tests.support.typed import typed
 
 from handoffd.api.arguments import usage
 from handoffd.api.verbs import VERBS, VerbSpec
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.protocol.state import Reason
 
 PACKAGE = ROOT / "daemon" / "handoffd"

@@ -29,9 +29,8 @@ from handoffd.api.arguments import EVENTS
 from handoffd.api.verbs import VERBS, VerbSpec
 from handoffd.engine.decide import ANY, TRANSITIONS, diagram
 from handoffd.engine.decision import Effect, Result
-from handoffd.engine.ends import POLICIES, End, OwnEnd, Then
-from handoffd.engine.events import Fact
-from handoffd.engine.requests import Verb
+from handoffd.engine.events import Fact, Verb
+from handoffd.engine.run import POLICIES, End, OwnEnd, Then
 from handoffd.engine.views import ProjectView, TrackView
 from handoffd.execute.executor import Capabilities, capabilities
 from handoffd.execute.registry import load_book, shipped_layer

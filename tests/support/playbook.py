@@ -20,11 +20,10 @@ from handoffd.engine.events import (
     Event,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
-    PostCheck,
+    Started,
     TestEvidence,
 )
-from handoffd.engine.requests import Started
+from handoffd.engine.run import Exit, PostCheck
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track
 from handoffd.protocol.handoff import Absent, FileMark, Found, Handoff, HandoffMark, Reading
 from handoffd.protocol.rule_merge import Layer

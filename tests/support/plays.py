@@ -8,8 +8,20 @@ from datetime import UTC, datetime, timedelta
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Result
-from handoffd.engine.events import Advanced, DeadlinePassed, Event, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.requests import Approved, Initialised, Paused, Resumed, Retried, Started
+from handoffd.engine.events import (
+    Advanced,
+    Approved,
+    DeadlinePassed,
+    Event,
+    ExecutorExited,
+    ExecutorStarted,
+    Initialised,
+    Paused,
+    Resumed,
+    Retried,
+    Started,
+)
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.handoff import Absent, Found, Handoff, Reading

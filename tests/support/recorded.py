@@ -13,8 +13,7 @@ from typing import Any
 import anyio
 from tests.support.playbook import Playbook
 
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Approved, Initialised, Noted
+from handoffd.engine.events import Approved, Event, Initialised, Noted
 from handoffd.engine.track import Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record

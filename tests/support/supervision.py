@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from handoffd.engine.decision import Accepted, Dispatched, Result
-from handoffd.engine.events import PostCheck
-from handoffd.engine.requests import Initialised, PromptTaken, Verb
-from handoffd.engine.usage import Usage
+from handoffd.engine.events import Initialised, PromptTaken, Verb
+from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.views import (
     AccountView,
     Applied,

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
-from handoffd.engine.commands import command_for
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     Aborted,
     Approved,
     AutoContinueChosen,
@@ -33,6 +32,7 @@ from handoffd.engine.requests import (
     Skipped,
     Verb,
 )
+from handoffd.engine.wording import command_for
 from handoffd.errors import NotFound, Refused
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import check_story_id

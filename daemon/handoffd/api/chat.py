@@ -20,7 +20,7 @@ from handoffd.chat.questions import Topic, begins_with_work
 from handoffd.chat.replies import Report
 from handoffd.chat.text import folded, is_chinese
 from handoffd.chat.wording import LANGUAGES
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.inspection.papers import Subject
 from handoffd.protocol.rules import Language

@@ -21,17 +21,10 @@ import anyio
 from pydantic import TypeAdapter
 
 from handoffd.clock import rfc3339
-from handoffd.engine.commands import addressed as for_project
 from handoffd.engine.events import TestEvidence
-from handoffd.engine.usage import (
-    TOKEN_KINDS,
-    UNITS,
-    Usage,
-    amount,
-    counted,
-    footprint_in_words,
-    usage_in_words,
-)
+from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
+from handoffd.engine.wording import addressed as for_project
+from handoffd.engine.wording import counted, usage_in_words
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun

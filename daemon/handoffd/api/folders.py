@@ -19,8 +19,8 @@ from anyio import to_thread
 from handoffd.api.client import Json
 from handoffd.api.events import plain
 from handoffd.api.ports import Supervision
-from handoffd.engine.commands import command_for, mending
 from handoffd.engine.views import ProjectView
+from handoffd.engine.wording import command_for, mending
 from handoffd.errors import NotFound, Refused, StoreError, remedies
 from handoffd.inspection import sessions
 from handoffd.inspection.framework import detect_framework

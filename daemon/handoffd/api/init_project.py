@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.api.arguments import BAD_ARGUMENT
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection.discovery import unfit

@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Protocol
 
 from handoffd.engine.decision import Result
-from handoffd.engine.events import PostCheck
-from handoffd.engine.requests import Verb
-from handoffd.engine.usage import Usage
+from handoffd.engine.events import Verb
+from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.views import (
     AccountView,
     Applied,

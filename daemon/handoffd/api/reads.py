@@ -38,15 +38,15 @@ from handoffd.api.init_project import is_bootstrapped
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.api.run_output import RunLog, find_log, has_log
 from handoffd.clock import Clock, rfc3339
-from handoffd.engine.commands import command_for
-from handoffd.engine.usage import Usage
+from handoffd.engine.decision import still_waits
+from handoffd.engine.run import Usage
 from handoffd.engine.views import (
     IdleSchedule,
     Peek,
     ProjectView,
     ScheduleView,
 )
-from handoffd.engine.wording import still_waits
+from handoffd.engine.wording import command_for
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted

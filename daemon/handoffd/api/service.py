@@ -25,12 +25,12 @@ from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
 from handoffd.api.reads import Reads, ToldSchedules, trials_json
 from handoffd.api.verbs import Arguments, VerbSpec
 from handoffd.clock import Clock
-from handoffd.engine.commands import addressed as for_project
-from handoffd.engine.commands import command_for
 from handoffd.engine.decision import Result
-from handoffd.engine.events import PostCheck
-from handoffd.engine.requests import Initialised, Started, Verb
+from handoffd.engine.events import Initialised, Started, Verb
+from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, Renewed, Tried
+from handoffd.engine.wording import addressed as for_project
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework

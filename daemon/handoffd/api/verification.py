@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from handoffd.engine.replay import Difference, differing, replay, standing_of, unlike
+from handoffd.engine.decide import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.files.atomic import digest_of
 from handoffd.journal.backup import Made

@@ -23,7 +23,7 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)

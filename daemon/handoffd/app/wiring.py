@@ -19,8 +19,8 @@ from handoffd.capacity.machine import RESERVE, Descriptors
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import SystemClock
+from handoffd.engine.decision import still_waits
 from handoffd.engine.track import TrackKey
-from handoffd.engine.wording import still_waits
 from handoffd.execute.meter import load_prices
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer

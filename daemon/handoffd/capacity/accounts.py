@@ -19,11 +19,9 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from handoffd.engine.ends import Limit, LimitKind
-from handoffd.engine.events import Event, ExecutorExited
+from handoffd.engine.events import Event, ExecutorExited, LimitLifted
 from handoffd.engine.limits import LONGEST, WORKS_AFTER, account_of, let_in, named
-from handoffd.engine.requests import LimitLifted
-from handoffd.engine.track import Dispatch, Phase, Track, TrackKey
+from handoffd.engine.track import Dispatch, Limit, LimitKind, Phase, Track, TrackKey
 from handoffd.engine.views import AccountView, Lifted
 from handoffd.engine.wording import until_words
 from handoffd.errors import HandoffdError, NotFound

@@ -30,7 +30,7 @@ import structlog
 
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.files.errors import DISK_FULL, storage_error
 from handoffd.journal.journal import Journal

@@ -21,7 +21,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.clock import Clock, SystemClock
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.meter import Live, Meter, Source
 from handoffd.execute.stream.reader import Seen
 from handoffd.settings.model import ExecuteSettings

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.chat.wording import Wording, to_type
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 
 Json = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.verbs import verb_command
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import either, say
 from handoffd.errors import NotFound

@@ -20,7 +20,7 @@ import click
 from handoffd.api.client import Client
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, start_command
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, Refused, with_remedy
 

@@ -16,7 +16,7 @@ import click
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, plain, shorten, start_command, table
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
 from handoffd.entrance.requests import account as person

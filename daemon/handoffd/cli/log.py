@@ -18,7 +18,8 @@ import click
 from handoffd.api.client import Json, Stream
 from handoffd.cli.asking import insisted, json_option, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
-from handoffd.engine.usage import Usage, counted
+from handoffd.engine.run import Usage
+from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
 from handoffd.errors import HandoffdError, NoDaemon

@@ -10,7 +10,7 @@ import click
 
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import called, fitting, moment, plain, screen_width, shorten, styled, used
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
 
@@ -70,7 +70,7 @@ def _row(run: dict[str, Any], *, counted: bool) -> list[str]:
 
 def _took(run: dict[str, Any]) -> tuple[str, str]:
     """Return the most memory and tasks that a run had at once; a dash for what is not known."""
-    from handoffd.engine.usage import size_in_words
+    from handoffd.engine.run import size_in_words
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
     return "–" if memory is None else size_in_words(memory), "–" if tasks is None else str(tasks)

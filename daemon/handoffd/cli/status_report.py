@@ -76,7 +76,7 @@ def _foot(status: Json) -> list[str]:
 
 def _untold(notices: Json, *, daemon: bool) -> Iterator[str]:
     """Yield what people have not been told by one sink; nothing of what is on its way for the first time."""
-    from handoffd.engine.usage import counted
+    from handoffd.engine.wording import counted
 
     sink, count = plain(notices["sink"]), notices["undelivered"]
     error = f": {shorten(notices['last_error'], _WIDTH)}" if notices["last_error"] else ""
@@ -146,7 +146,7 @@ def _work(track: Json | None, at: str | None, *, whole: bool) -> Iterator[str]:
     """Yield what a running agent does, has used, and how long ago that was, as its own output tells."""
     if track is None or track["dispatch"] is None:
         return
-    from handoffd.engine.usage import usage_in_words
+    from handoffd.engine.wording import usage_in_words
 
     activity, heard_at = track.get("activity"), track.get("last_output_at")  # an older daemon tells neither
     used = usage_in_words(track.get("tokens"), track.get("cost_usd"))
@@ -179,7 +179,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
             yield f"warning: no tests are measured; {UNMEASURED}"
     if track is None:
-        from handoffd.engine.commands import mending
+        from handoffd.engine.wording import mending
 
         if (following := mending(project["project"], project["condition"])) is not None:
             yield f"next: {plain(by_name(following, project))}"
@@ -192,7 +192,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
     if track["backlog"]:
         yield f"backlog: {_backlog(track, width)}"
     if track.get("review_suggested"):
-        from handoffd.engine.commands import command_for
+        from handoffd.engine.wording import command_for
 
         review = plain(by_name(command_for(project["project"], "review"), project))
         yield f"a review of the project is suggested: {review}"
@@ -213,7 +213,7 @@ def _details(project: Json, track: Json) -> Iterator[str]:
     if track.get("model"):
         yield f"model: {plain(track['model'])}"
     if took := track.get("footprint"):
-        from handoffd.engine.usage import footprint_in_words
+        from handoffd.engine.run import footprint_in_words
 
         if most := footprint_in_words(took["memory_peak"], took["tasks_peak"]):
             yield f"the last attempt took at most: {most}"
@@ -237,7 +237,7 @@ def _details(project: Json, track: Json) -> Iterator[str]:
 
 def _backlog(track: Json, width: int) -> str:
     """Return what waits behind the story in hand, and which one of it is next."""
-    from handoffd.engine.usage import counted
+    from handoffd.engine.wording import counted
 
     stories, upcoming = track["backlog"], track.get("next_story")
     count = counted(len(stories), "story", "stories")

@@ -16,7 +16,7 @@ from handoffd.api.client import Json
 from handoffd.api.verbs import Parameter, VerbSpec
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import give
 

@@ -131,7 +131,7 @@ def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return tokens and cost for two columns; a dash for what is not known."""
     if usage is None:
         return "–", "–"
-    from handoffd.engine.usage import dollars
+    from handoffd.engine.run import dollars
 
     cost = usage["cost_usd"]
     return f"{usage['tokens']:,}", "–" if cost is None else dollars(cost)

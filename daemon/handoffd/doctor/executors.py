@@ -10,7 +10,7 @@ from shlex import quote
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor

@@ -13,7 +13,7 @@ from shlex import quote
 from handoffd.capacity.machine import HEADROOM, RESERVE
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.journal.database import Glance, glance
 from handoffd.watch.backend import LIMIT_REACHED, Demand

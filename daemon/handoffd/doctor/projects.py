@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from handoffd.doctor.finding import Finding, Severity, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.commands import command_for, mending
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import command_for, counted, mending
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.execute.checks import read_bounded
 from handoffd.files.rooted import open_file

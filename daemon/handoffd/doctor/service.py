@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import Refused
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir, home
 

@@ -18,7 +18,7 @@ from typing import Any
 from handoffd.api.client import Client
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service, Unit, membership, unit_in
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon
 from handoffd.execute.run import living
 from handoffd.execute.runner import cgroup, proc

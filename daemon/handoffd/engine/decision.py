@@ -3,22 +3,35 @@
 - A *result* is what the asker is told: the JSON of the CLI and of the control API. It carries
   `caller_instruction`, one sentence that tells an LLM caller what is true now and what to do next, and
   `next_command`, what a person would type next. Both hold `{project}` in place of the project's path
-  (`commands.py`).
+  (`wording.py`).
 - An *effect* is an order, in the imperative: what must be done about a decision. It carries what it needs
   to be given twice without harm: after a crash every order that is not marked done is performed again,
   under the same dispatch id.
 - A *ground* is the row of a table, or the limit, that a decision rests on.
+
+The rules decide. Here are the decisions that say no more than that (refused, accepted, waits, a person is
+asked), and the command that a person types next: the same in an answer, a notice and `status`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
-from handoffd.engine.track import Dispatch, Ledger, StopReason, Track, changed
+from handoffd.engine.run import SHARED, Finding
+from handoffd.engine.track import (
+    Dispatch,
+    Ledger,
+    StopReason,
+    Track,
+    changed,
+    startable,
+)
+from handoffd.engine.wording import approving, command
 from handoffd.protocol.rules import DONE, Expectation, Pipeline, Rule, RuleBook
-from handoffd.protocol.state import State
+from handoffd.protocol.state import Reason, State, Status
+from handoffd.protocol.story import expand
 
 
 # --- results: what is said to the asker ---------------------------------------------------------------
@@ -358,7 +371,200 @@ class Situation:
         return path.index(step) if step in path else -1
 
 
+# --- what a person types next -------------------------------------------------------------------------
+ONLY_A_PERSON: Final = frozenset({Reason.NEEDS_CLARIFICATION, Reason.SCOPE_WARNING})
+"""Reasons that ask something which only a person can answer, unless the step table routes them."""
+
+
+def is_unrouted(rule: Rule, reason: Reason | None) -> bool:
+    """Return whether a failure for `reason` leads to no step: a person is asked."""
+    return reason in ONLY_A_PERSON and reason not in rule.on_fail
+
+
+def next_command(track: Track, rules: RuleBook) -> str | None:
+    """Return the command that leads on, as a template; None while it is nobody's turn but the daemon's."""
+    state, ledger = track.state, track.ledger
+    if state is None:
+        return command("init")
+    if ledger.held_edit and not ledger.dispatch:
+        return command("confirm")  # before a resume: what went on meanwhile may be in it
+    if ledger.paused_by:
+        return f"{ledger.remedy} && {command('resume')}" if ledger.remedy else command("resume")
+    if state.status is Status.RUNNING:
+        return None
+    if ledger.capped and state.status is Status.PENDING and ledger.automatic and not ledger.closed:
+        return raising(ledger.capped, state.story)
+    if state.story is None or state.step == DONE or ledger.closed:
+        return command("continue") if startable(ledger) else command("start", "STORY")
+    return _at_rest(track, state, rules)
+
+
+def _at_rest(track: Track, state: State, rules: RuleBook) -> str | None:
+    if state.step not in rules.steps:
+        return command("rules check")
+    if state.status is Status.NEEDS_HUMAN and at_gate(track, rules):
+        return approving(state.story)
+    if state.status is Status.NEEDS_HUMAN and state.reason in ONLY_A_PERSON and not state.human_note:
+        return command("note", "TEXT")
+    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return command("retry")
+    return None if track.ledger.automatic else command("dispatch")
+
+
+def way_on(track: Track, rules: RuleBook) -> str:
+    """Return what leads on for somebody whose verb was refused: the next command, or a look."""
+    if track.state is not None and track.state.status is Status.RUNNING:
+        return command("status", "--watch")
+    return next_command(track, rules) or command("status")
+
+
+def raising(finding: Finding, story: str | None) -> str:
+    """Return the command that raises a cap to twice what it is; of one in the settings, where it stands."""
+    if finding.scope in SHARED:
+        key = f"caps.{finding.scope}_{finding.unit}"
+        return f"handoffd config show  # raise {key} in the file it names, then restart the daemon"
+    whose = {"attempt": ("--attempt",), "story": ("--story", story or "STORY")}.get(finding.scope, ())
+    return command("budget", *whose, f"--{finding.unit}", f"{2 * finding.cap:.15g}")
+
+
+# --- whether a person is waited for -------------------------------------------------------------------
+def at_gate(track: Track, rules: RuleBook) -> bool:
+    """Return whether a track is at a human step, or at one that was so when a person was asked there."""
+    state = track.state
+    rule = rules.steps.get(state.step) if state is not None else None
+    return state is not None and rule is not None and (rule.requires_human or track.ledger.gate == state.step)
+
+
+def still_waits(track: Track, story: str | None, step: str) -> bool:
+    """Return whether a track still waits where it stood when a person was told that it does.
+
+    It does not once it runs, has gone on to another step or story, or has ended. A trial whether the reason
+    of our own pause is over is no news yet.
+    """
+    state, ledger = track.state, track.ledger
+    if state is None or ledger.closed or state.step == DONE or (state.story, state.step) != (story, step):
+        return False
+    if ledger.held_edit is not None:
+        return True
+    if state.status in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
+        return True
+    if state.status is Status.RUNNING:
+        return ledger.remedy is not None and any(fault.trying for fault in ledger.faults)
+    paused = ledger.remedy is not None  # by us, for want of something, or that is just being tried again
+    return state.status is Status.PENDING and (paused or bool(ledger.capped or ledger.told))
+
+
+# --- decisions that say no more than that, and notices ------------------------------------------------
+def refuse(situation: Situation, code: str, message: str, advice: str | None = None) -> Decision:
+    """Return the decision that changes nothing and says why.
+
+    `advice` is the command that leads on; a fact of our own that comes too late needs none.
+    """
+    state = situation.track.state
+    result = Refusal(
+        code=code,
+        message=message,
+        step=state.step if state is not None else None,
+        next_command=advice,
+        caller_instruction=f"{message}; next: {advice}" if advice else f"{message}; there is nothing to do",
+    )
+    return Decision(track=situation.track, result=result, why=f"refused: {message}")
+
+
+def accept(track: Track, message: str, *, why: str | None = None, do: str | None = None) -> Decision:
+    """Return the decision for something that was simply taken; `do` is what a program does next."""
+    state = track.state
+    assert state is not None
+    instruction = f"{message}; {do or 'ask for the status to see what follows'}"
+    result = Accepted(
+        step=state.step, status=state.status.value, message=message, caller_instruction=instruction
+    )
+    return Decision(track=track, result=result, why=why or message)
+
+
+def wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:
+    track = situation.track
+    following = advice or next_command(track, situation.rules)
+    result = Blocked(
+        step=situation.state.step,
+        reason=reason,
+        next_command=following,
+        caller_instruction=f"{reason}; next: {following}",
+    )
+    return Decision(track=track, result=result, why=reason)
+
+
+def ask_human(
+    situation: Situation,
+    message: str,
+    *,
+    why: str,
+    action: str | None = None,
+    review: tuple[str, ...] = (),
+    tell: bool = True,
+) -> Decision:
+    """Return the decision that waits for a person, with the notice that tells one.
+
+    The situation's track is the one that waits; `action` is what to type where that does not follow from it.
+    """
+    track, state = situation.track, situation.state
+    action = action or next_command(track, situation.rules)
+    result = NeedsHuman(
+        step=state.step,
+        message=message,
+        review=review,
+        next_command=action,
+        caller_instruction=f"A person must act: {message}. Do not dispatch; show this to them: {action}",
+    )
+    decision = Decision(track=track, result=result, why=why)
+    if not tell:
+        return decision
+    return decision.also(notice(track, "needs_human", message, why=why, action=action, review=review))
+
+
+def notice(
+    track: Track,
+    kind: NoticeKind,
+    text: str,
+    *,
+    why: str | None = None,
+    action: str | None = None,
+    review: tuple[str, ...] = (),
+) -> Notify:
+    """Return the order to tell a person `text` about the track."""
+    state = track.state
+    assert state is not None
+    return Notify(
+        notice=kind, story=state.story, step=state.step, text=text, why=why, action=action, review=review
+    )
+
+
+# --- gates --------------------------------------------------------------------------------------------
 def gate_ground(situation: Situation, step: str) -> Ground:
     """Return the ground that makes a step a gate: the step table, or that a person was asked there before."""
     human = situation.rules.steps[step].requires_human
     return row(step, "requires_human", human) if human else ground("story.gate", step)
+
+
+def open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
+    """Ask a person for the decision that the current step is."""
+    state = situation.state
+    track = situation.track.with_state(status=Status.NEEDS_HUMAN)
+    if keeps_gate:
+        track = track.with_ledger(gate=state.step)
+    return ask_human(
+        situation.at(track),
+        f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
+        why=f"{state.step} is a human step",
+        review=_to_review(situation),
+    ).because(gate_ground(situation, state.step))
+
+
+def _to_review(situation: Situation) -> tuple[str, ...]:
+    """Return what the steps before this gate wrote: what hand-offs name first, then what they may write."""
+    path = situation.rules.path(situation.state.task_type)
+    before = path[: max(situation.index_of(situation.state.step), 0)]
+    may_write = [name for step in before for name in situation.rules.steps[step].claude_writes]
+    names = [*situation.ledger.facts.files, *(name for name in may_write if "*" not in name)]
+    story = situation.state.story
+    return tuple(dict.fromkeys(expand(name, story) for name in names))

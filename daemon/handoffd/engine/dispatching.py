@@ -10,59 +10,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from handoffd.engine.backlog import unasked
-from handoffd.engine.commands import command
 from handoffd.engine.decision import (
     AlreadyRunning,
-    Blocked,
     Decision,
     Dispatched,
     Ground,
     MeasureBaseline,
     Moved,
-    NeedsHuman,
     Situation,
     Spawn,
-    TimedOut,
-    gate_ground,
-    ground,
-    row,
-)
-from handoffd.engine.events import (
-    Advanced,
-    BaselineMeasured,
-    DispatchFailed,
-    ExecutorStarted,
-)
-from handoffd.engine.faults import faulty
-from handoffd.engine.limits import cap_ground, news_of
-from handoffd.engine.requests import PromptTaken
-from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, next_parked
-from handoffd.engine.starting import start_from_backlog, taken_up
-from handoffd.engine.track import Dispatch, Phase, StopReason, Track, changed
-from handoffd.engine.usage import SHARED, Finding
-from handoffd.engine.wording import (
-    Printed,
     accept,
     ask_human,
-    limit_in_words,
-    next_command,
+    ground,
     notice,
-    raising,
+    open_gate,
     refuse,
-    time_in_words,
-    with_line,
+    row,
+    wait,
 )
+from handoffd.engine.ends import abort_ordered, faulty, time_limit_min, timed_out
+from handoffd.engine.events import Advanced, BaselineMeasured, DispatchFailed, ExecutorStarted, PromptTaken
+from handoffd.engine.limits import over_budget
+from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, unasked
+from handoffd.engine.starting import start_from_backlog, taken_up
+from handoffd.engine.track import Dispatch, Phase, Track, changed, next_parked
+from handoffd.engine.wording import command
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import Status
-from handoffd.protocol.story import expand
 
 _RESTED: Final = frozenset({Status.PENDING, Status.PASS})
 """Without a story in flight, a track in any other status waits for a person."""
-
-
-HANDOFF_MIN = 5.0
-"""The most minutes that an executor has for just its hand-off."""
 
 
 # --- a track's turn -----------------------------------------------------------------------------------
@@ -121,11 +98,11 @@ def _held_back(situation: Situation) -> Decision | None:
     if state.status is Status.RUNNING:
         return _already_running(situation)
     if ledger.paused_by:
-        return _wait(situation, f"paused by {ledger.paused_by}")
+        return wait(situation, f"paused by {ledger.paused_by}")
     if ledger.closed:
-        return _wait(situation, state.last_error or "aborted")
+        return wait(situation, state.last_error or "aborted")
     if ledger.held_edit:
-        return _wait(situation, ledger.held_edit.why)
+        return wait(situation, ledger.held_edit.why)
     return None
 
 
@@ -133,19 +110,7 @@ def without_story(situation: Situation) -> Decision | None:
     """Return the wait for a story, if that is what keeps the track from its turn."""
     if situation.state.story is not None or _held_back(situation) is not None:
         return None
-    return _wait(situation, "no story was started")
-
-
-def _wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:
-    track = situation.track
-    following = advice or next_command(track, situation.rules)
-    result = Blocked(
-        step=situation.state.step,
-        reason=reason,
-        next_command=following,
-        caller_instruction=f"{reason}; next: {following}",
-    )
-    return Decision(track=track, result=result, why=reason)
+    return wait(situation, "no story was started")
 
 
 def _already_running(situation: Situation) -> Decision:
@@ -186,7 +151,7 @@ def _continued(situation: Situation) -> Decision | None:
 def _waits_for_person(situation: Situation) -> Decision:
     state = situation.state
     if MAX_ATTEMPTS in state.blocked_by:
-        return _wait(situation, f"{state.step} has no attempt left")
+        return wait(situation, f"{state.step} has no attempt left")
     message = state.last_error or f"{state.step} waits for a person"
     return ask_human(situation, message, why="it waits for a person", tell=False)
 
@@ -194,7 +159,7 @@ def _waits_for_person(situation: Situation) -> Decision:
 def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     names = ", ".join(unmet)
     reason = f"blocked by {names}, which is not done" if len(unmet) == 1 else f"blocked by {names}"
-    decision = _wait(situation, reason, command("status"))  # it goes on by itself when they are done
+    decision = wait(situation, reason, command("status"))  # it goes on by itself when they are done
     decision = decision.because(ground("story.blocked_by", names))
     if situation.ledger.told == reason:
         return decision
@@ -205,35 +170,11 @@ def _blocked(situation: Situation, unmet: tuple[str, ...]) -> Decision:
     )
 
 
-def open_gate(situation: Situation, *, keeps_gate: bool) -> Decision:
-    """Ask a person for the decision that the current step is."""
-    state = situation.state
-    track = situation.track.with_state(status=Status.NEEDS_HUMAN)
-    if keeps_gate:
-        track = track.with_ledger(gate=state.step)
-    return ask_human(
-        situation.at(track),
-        f"{state.step} of {state.story} waits for your decision: approve it, or reject it with a reason",
-        why=f"{state.step} is a human step",
-        review=_to_review(situation),
-    ).because(gate_ground(situation, state.step))
-
-
-def _to_review(situation: Situation) -> tuple[str, ...]:
-    """Return what the steps before this gate wrote: what hand-offs name first, then what they may write."""
-    path = situation.rules.path(situation.state.task_type)
-    before = path[: max(situation.index_of(situation.state.step), 0)]
-    may_write = [name for step in before for name in situation.rules.steps[step].claude_writes]
-    names = [*situation.ledger.facts.files, *(name for name in may_write if "*" not in name)]
-    story = situation.state.story
-    return tuple(dict.fromkeys(expand(name, story) for name in names))
-
-
 # --- a dispatch of ours -------------------------------------------------------------------------------
 def _dispatch(situation: Situation, event: Advanced) -> Decision:
     state, rule, ledger = situation.state, situation.rule, situation.ledger
     if event.over is not None:
-        return _over_budget(situation, event.over)
+        return over_budget(situation, event.over)
     asking = situation.track.asking
     baseline = event.baseline and rule.tests == "red" and not ledger.red_done and asking is None
     dispatch = Dispatch(
@@ -268,36 +209,12 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
     return Decision(track=track, result=result, why=why, effects=(order,), grounds=grounds)
 
 
-def _over_budget(situation: Situation, finding: Finding) -> Decision:
-    """Wait until more may be spent. Of what all projects share, the daemon tells people, and once."""
-    action = raising(finding, situation.state.story)
-    waits = _wait(situation, finding.used_up, action).because(cap_ground(finding))
-    if not news_of(finding, situation.ledger.capped):
-        return waits
-    track = situation.track.with_ledger(capped=finding)
-    decision = changed(waits, track=track)
-    if finding.scope in SHARED:
-        return decision
-    return decision.also(notice(track, "blocked", finding.text, why=_NOTHING_STARTS, action=action))
-
-
-_NOTHING_STARTS = "nothing is started there before more may be spent; what runs goes on"
-
-
 def _session(situation: Situation, event: Advanced) -> str | None:
     """Return the session that the next run continues: only its own executor's, and of the same step."""
     last = situation.ledger.session
     if last is None or not event.resume:
         return None
     return last.id if (last.step, last.executor) == (situation.state.step, event.executor) else None
-
-
-def time_limit_min(track: Track) -> float:
-    """Return how long the attempt in flight may take, in minutes; 0 for no limit."""
-    dispatch, limit_min = track.ledger.dispatch, track.state.timeout_min if track.state is not None else 0
-    if dispatch is None or dispatch.ask == "step":
-        return limit_min
-    return min(limit_min or HANDOFF_MIN, HANDOFF_MIN)
 
 
 def _spawn(track: Track) -> Spawn:
@@ -411,63 +328,3 @@ def _hand_out(before: Situation, situation: Situation, event: PromptTaken) -> De
     why = f"{state.step} attempt {state.attempt} of {state.max_attempts} was taken by {event.by}"
     limit = row(state.step, "timeout_min", f"{situation.rule.timeout_min:g}")
     return Decision(track=track, result=result, why=why, grounds=(limit,))
-
-
-# --- ends that need no judgement ----------------------------------------------------------------------
-def timed_out(
-    situation: Situation, elapsed_min: float, why: str, printed: Printed | None = None, *, short: bool
-) -> Decision:
-    """Return the decision for an attempt whose time is over and whose processes are gone.
-
-    What it `printed` last is quoted where people look for what it was doing. `short`: less than a minute is
-    told in seconds, as an earlier release did not.
-    """
-    state = situation.state
-    if short:
-        message = f"{state.step} ran out of time after {time_in_words(elapsed_min)}"
-        message += f" (limit {limit_in_words(state.timeout_min)})"
-    else:
-        message = f"{state.step} ran out of time after {max(round(elapsed_min), 1)} min"
-        message += f" (limit {state.timeout_min:g} min)"
-    track = situation.track.without_dispatch().with_state(
-        status=Status.TIMEOUT,
-        completed_at=situation.over_at,
-        last_error=with_line(message, printed) if printed else message,
-    )
-    why = with_line(why, printed) if printed else why
-    result = TimedOut(
-        step=state.step,
-        elapsed_min=round(elapsed_min, 1),
-        message=message,
-        caller_instruction=f"{message}; a person may try again: {command('retry')}",
-    )
-    decision = Decision(track=track, result=result, why=why)
-    following = next_command(track, situation.rules)
-    told = decision.also(notice(track, "timeout", message, why=why, action=following))
-    return told.because(row(state.step, "timeout_min", f"{state.timeout_min:g}"))
-
-
-def abort_ordered(situation: Situation) -> Decision | None:
-    """Return the end of the story where a person ordered it during this dispatch, which is over now."""
-    dispatch = situation.dispatch
-    return (
-        aborted(situation, dispatch.stopped_by or "a person") if dispatch.stop is StopReason.ABORT else None
-    )
-
-
-def aborted(situation: Situation, by: str) -> Decision:
-    """Close the track."""
-    message = f"aborted by {by}"
-    track = (
-        situation.track.without_dispatch()
-        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.over_at)
-        .with_ledger(closed=True, held_edit=None)
-    )
-    following = next_command(track, situation.rules)
-    result = NeedsHuman(
-        step=situation.state.step,
-        message=message,
-        next_command=following,
-        caller_instruction=f"{message}; next: {following}",
-    )
-    return Decision(track=track, result=result, why=message)

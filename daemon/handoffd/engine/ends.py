@@ -1,233 +1,399 @@
-"""How the run of an executor can end, and what follows when it left no valid hand-off.
+"""How a run ends without a verdict: we end it, or it left no valid hand-off and costs no attempt.
 
-A hand-off that is there is heard however the run ended. Without one the class of the end decides, by one
-row of `POLICIES`. Every row is bounded: repetitions that cost no attempt are counted in a row, whatever
-they were for, and what comes after them either costs an attempt or waits for a person or a time. What
-follows is done in `faults.py` and `limits.py`; here is also what a track remembers of it.
+A running executor is ended for its time, its caps, silence, a hand-off that is complete, or a stop of our
+own. That is only ordered here; the attempt is judged when the last process is gone. Silence is measured
+outside: an agent that waits for an answer that never comes would hold its slot until the timeout, which
+some steps do not have. So people are told at half of the allowed time, and then it is ended.
+
+What an end without a hand-off leads to is a row of `POLICIES` in `run.py`. The attempt is repeated, is asked
+once more for just its hand-off, or goes to the next executor; else the project is paused until the fault is
+over, or a person is asked. What costs an attempt is judged in `judging.py`; a limit of the account is waited
+for in `limits.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
-from typing import Final, Literal
+from dataclasses import replace
+from shlex import quote
+
+from handoffd.engine.decision import (
+    Blocked,
+    Decision,
+    Ground,
+    NeedsHuman,
+    Situation,
+    StopTree,
+    TimedOut,
+    accept,
+    ask_human,
+    ground,
+    next_command,
+    notice,
+    refuse,
+    row,
+    way_on,
+)
+from handoffd.engine.events import (
+    CapReached,
+    CauseEnded,
+    DeadlinePassed,
+    ExecutorQuiet,
+    ExecutorStalled,
+    HandoffSettled,
+    Interrupted,
+)
+from handoffd.engine.limits import REFUSAL_PAUSES, cap_ground, pause
+from handoffd.engine.run import (
+    FREE_REPEATS,
+    POLICIES,
+    REMOTE,
+    AnyEnd,
+    End,
+    Finding,
+    OwnEnd,
+    Printed,
+    Silence,
+    Then,
+    with_line,
+)
+from handoffd.engine.track import Asking, Fault, Phase, Standby, StopReason, Track, changed
+from handoffd.engine.wording import command, limit_in_words, time_in_words, until_words
+from handoffd.protocol.state import Status
 
 
-# --- classes of ends, and what follows from each ------------------------------------------------------
-class End(StrEnum):
-    """A class of ends that the run itself tells: by exit code, signal, stream and last words.
+# --- ending a run -------------------------------------------------------------------------------------
+def stop(
+    situation: Situation,
+    reason: StopReason,
+    why: str,
+    *,
+    by: str | None = None,
+    detail: str | None = None,
+    cap: Finding | None = None,
+) -> Decision:
+    """Order the end of the executor; the attempt is judged, with `detail`, when its last process is gone."""
+    dispatch = situation.dispatch
+    if dispatch.stop is not None and not (
+        reason is StopReason.ABORT and dispatch.stop is not StopReason.ABORT
+    ):
+        advice = way_on(situation.track, situation.rules)
+        return refuse(situation, "STOPPING", f"{dispatch.id} is being stopped already", advice)
+    phase = dispatch.phase if dispatch.phase in {Phase.BASELINE, Phase.CHECKING} else Phase.STOPPING
+    stopping = changed(
+        dispatch, phase=phase, stop=reason, stopped_by=by, stop_detail=detail, cap=cap or dispatch.cap
+    )
+    track = situation.track.with_ledger(dispatch=stopping)
+    return accept(track, f"stopping {dispatch.executor}: {why}").also(
+        StopTree(dispatch=dispatch.id, why=reason)
+    )
 
-    They are told apart by what `config/executors.yaml` says about the executor.
+
+def deadline_passed(situation: Situation, event: DeadlinePassed) -> Decision:
+    """End an attempt that has had its time. One that is not ours has no processes to end."""
+    if event.dispatch is None:
+        return timed_out(
+            situation, event.elapsed_min, "no hand-off came in time", short=event.limit_min is not None
+        )
+    if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
+        return refuse(situation, "STALE_FACT", "the executor has ended")
+    told = f"{event.elapsed_min:.0f} min" if event.limit_min is None else time_in_words(event.elapsed_min)
+    over = f"its time was over after {told}"
+    decision = stop(situation, StopReason.TIMEOUT, over)
+    limit_min = time_limit_min(situation.track)
+    return decision.because(row(situation.state.step, "timeout_min", f"{limit_min:g}"))
+
+
+def cap_reached(situation: Situation, event: CapReached) -> Decision:
+    """End an attempt for which, or for something it is a part of, no more may be spent."""
+    if situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
+        return refuse(situation, "STALE_FACT", "the executor has ended, or is being ended")
+    decision = stop(situation, StopReason.CAP, event.finding.text, cap=event.finding)
+    return decision.because(cap_ground(event.finding))
+
+
+def handoff_settled(situation: Situation, event: HandoffSettled) -> Decision:
+    """End an executor that has handed over and does nothing more."""
+    if situation.dispatch.phase is not Phase.EXECUTING:
+        return refuse(situation, "STALE_FACT", "the executor has ended")
+    still = f"its hand-off is there and it was still for {event.quiet_s:g} s"
+    decision = stop(situation, StopReason.SETTLED, still)
+    return decision.because(ground("settings.execute.handoff_grace_s", f"{event.quiet_s:g}"))
+
+
+def interrupted(situation: Situation, event: Interrupted) -> Decision:
+    """End an executor for our own reasons; its attempt will be repeated."""
+    if situation.ledger.dispatch is None or situation.dispatch.phase not in {Phase.STARTING, Phase.EXECUTING}:
+        return refuse(situation, "NOTHING_RUNS", "no executor of ours runs")
+    return stop(situation, StopReason.SHUTDOWN, "the daemon stops its executors", by=event.by)
+
+
+def executor_quiet(situation: Situation, event: ExecutorQuiet) -> Decision:
+    """Tell people, while there still is time to look at it."""
+    if situation.dispatch.phase is not Phase.EXECUTING:
+        return refuse(situation, "STALE_FACT", "the executor has ended")
+    silence, step = event.silence, situation.state.step
+    told = f"{step}: {situation.dispatch.executor} shows no sign of life for {silence.quiet_min:.1f} min"
+    why = f"{silence.signs}; it is ended after {silence.limit_min:g} min of that"
+    look = command("log")
+    telling = notice(situation.track, "warning", told, why=why, action=look)
+    decision = accept(situation.track, told, why=why, do="see what it printed last").also(telling)
+    return replace(decision, result=replace(decision.result, next_command=look)).because(_allowed(silence))
+
+
+def executor_stalled(situation: Situation, event: ExecutorStalled) -> Decision:
+    """End it; the attempt is judged when its last process is gone."""
+    if situation.dispatch.phase is not Phase.EXECUTING:
+        return refuse(situation, "STALE_FACT", "the executor has ended")
+    silence = event.silence
+    detail = f"it stood still for {silence.quiet_min:.1f} min: {silence.signs}"
+    return stop(situation, StopReason.STALL, detail, detail=detail).because(_allowed(silence))
+
+
+def _allowed(silence: Silence) -> Ground:
+    return ground("settings.execute.stall_min", f"{silence.limit_min:g}")
+
+
+# --- its time is over, or a person aborts it ----------------------------------------------------------
+HANDOFF_MIN = 5.0
+"""The most minutes that an executor has for just its hand-off."""
+
+
+def time_limit_min(track: Track) -> float:
+    """Return how long the attempt in flight may take, in minutes; 0 for no limit."""
+    dispatch, limit_min = track.ledger.dispatch, track.state.timeout_min if track.state is not None else 0
+    if dispatch is None or dispatch.ask == "step":
+        return limit_min
+    return min(limit_min or HANDOFF_MIN, HANDOFF_MIN)
+
+
+def timed_out(
+    situation: Situation, elapsed_min: float, why: str, printed: Printed | None = None, *, short: bool
+) -> Decision:
+    """Return the decision for an attempt whose time is over and whose processes are gone.
+
+    What it `printed` last is quoted where people look for what it was doing. `short`: less than a minute is
+    told in seconds, as an earlier release did not.
     """
-
-    CLEAN = "clean"
-    """It ended by itself and reported no error. Whether it handed over is another question."""
-    FAILED = "failed"
-    """It reported an error, or an exit code, that none of the other classes explains."""
-    MISSING_BINARY = "missing_binary"
-    """There is no such program, or it cannot be executed."""
-    LOGGED_OUT = "logged_out"
-    """Nobody is logged in, or the key is not accepted."""
-    NO_CREDIT = "no_credit"
-    """The account cannot pay. Unlike a limit that does not pass by itself."""
-    BAD_CALL = "bad_call"
-    """It does not know a flag or a model: the definition does not fit the program's version."""
-    CRASH = "crash"
-    """A signal that nobody of us sent, or an error inside the program."""
-    OUT_OF_MEMORY = "out_of_memory"
-    """The kernel ended it for want of memory."""
-    MEMORY_LIMIT = "memory_limit"
-    """The kernel ended it at the most memory that a run may have, `execute.memory_max`."""
-    LIMIT = "limit"
-    """The account's quota is used up, or it asks too often."""
-    OVERLOAD = "overload"
-    """The provider cannot answer just now."""
-    REFUSED = "refused"
-    """The provider answered with an error before any work: no tool was called, no file changed."""
-    SESSION_GONE = "session_gone"
-    """The session that was to be continued is not there any more."""
+    state = situation.state
+    if short:
+        message = f"{state.step} ran out of time after {time_in_words(elapsed_min)}"
+        message += f" (limit {limit_in_words(state.timeout_min)})"
+    else:
+        message = f"{state.step} ran out of time after {max(round(elapsed_min), 1)} min"
+        message += f" (limit {state.timeout_min:g} min)"
+    track = situation.track.without_dispatch().with_state(
+        status=Status.TIMEOUT,
+        completed_at=situation.over_at,
+        last_error=with_line(message, printed) if printed else message,
+    )
+    why = with_line(why, printed) if printed else why
+    result = TimedOut(
+        step=state.step,
+        elapsed_min=round(elapsed_min, 1),
+        message=message,
+        caller_instruction=f"{message}; a person may try again: {command('retry')}",
+    )
+    decision = Decision(track=track, result=result, why=why)
+    following = next_command(track, situation.rules)
+    told = decision.also(notice(track, "timeout", message, why=why, action=following))
+    return told.because(row(state.step, "timeout_min", f"{state.timeout_min:g}"))
 
 
-class OwnEnd(StrEnum):
-    """A class of ends that our own records tell, whatever the run said."""
-
-    TIMEOUT = "timeout"
-    """Its time was over."""
-    STALL = "stall"
-    """It gave no sign of life."""
-    INTERRUPTED = "interrupted"
-    """We ended it for our own reasons."""
-    WITHDRAWN = "withdrawn"
-    """We ended it because its hand-off was there, and then it was not."""
-    LOST = "lost"
-    """Its process vanished, or was ended from outside: the machine went down."""
-    NOT_STARTED = "not_started"
-    """It could not be started, for another reason than its program."""
+def abort_ordered(situation: Situation) -> Decision | None:
+    """Return the end of the story where a person ordered it during this dispatch, which is over now."""
+    dispatch = situation.dispatch
+    return (
+        aborted(situation, dispatch.stopped_by or "a person") if dispatch.stop is StopReason.ABORT else None
+    )
 
 
-AnyEnd = End | OwnEnd
+def aborted(situation: Situation, by: str) -> Decision:
+    """Close the track."""
+    message = f"aborted by {by}"
+    track = (
+        situation.track.without_dispatch()
+        .with_state(status=Status.NEEDS_HUMAN, last_error=message, completed_at=situation.over_at)
+        .with_ledger(closed=True, held_edit=None)
+    )
+    following = next_command(track, situation.rules)
+    result = NeedsHuman(
+        step=situation.state.step,
+        message=message,
+        next_command=following,
+        caller_instruction=f"{message}; next: {following}",
+    )
+    return Decision(track=track, result=result, why=message)
 
 
-class Then(StrEnum):
-    """What follows from an end, when no free repetition is left."""
-
-    FAILING = "failing"
-    """The attempt has failed and counts."""
-    ASK = "ask"
-    """It is asked once more, for just the hand-off; after that the attempt has failed and counts."""
-    PAUSE = "pause"
-    """The project is paused until a person has mended its environment. No attempt is spent."""
-    PERSON = "needs_human"
-    """A person is asked. No attempt is spent."""
-    PARK = "park"
-    """It waits for a time. No attempt is spent."""
-    TIMEOUT = "timeout"
-    """The status is `timeout`: `retry_on_timeout` of the step says whether it is tried again."""
-    REPEAT = "repeat"
-    """It is made again, as often as it takes: a person ordered the end."""
+# --- ends that cost no attempt ------------------------------------------------------------------------
+def spared(situation: Situation, end: AnyEnd, why: str, standby: Standby | None = None) -> Decision | None:
+    """Return what follows from an end that costs no attempt; None for one that is to be judged."""
+    policy, repeats = POLICIES[end], situation.ledger.free_repeats + 1
+    if repeats <= policy.free:
+        return _repeated(situation, end, why, repeats)
+    match policy.then:
+        case Then.REPEAT:
+            return _repeated(situation, end, why, situation.ledger.free_repeats)
+        case Then.PAUSE:
+            assert isinstance(end, End)
+            return faulty(situation, end, situation.dispatch.executor, why, standby)
+        case Then.PERSON:
+            return _given_up(situation, end, why, repeats)
+    return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What follows from one class of ends."""
-
-    then: Then
-    free: int = 0
-    """Repetitions of the same attempt, in a row, that come before `then` and cost nothing."""
-    fresh: bool = False
-    """Whether the agent's session may be the cause, so that the next run begins a new one."""
-    fault: str = ""
-    """What is wrong with the environment, said of the executor. Of a pause only."""
-    remedy: str = ""
-    """The command that finds out more, with `{executor}` in it. Of a pause only."""
+def _repeated(situation: Situation, end: AnyEnd, why: str, repeats: int) -> Decision:
+    """Make the same attempt pending again: what ended it was not the agent's doing."""
+    track = _pending(situation, why).with_ledger(free_repeats=min(repeats, FREE_REPEATS))
+    state = situation.state
+    told = f"{state.step} attempt {state.attempt} is repeated: {why}"
+    return accept(track, told).because(_free(end, repeats))
 
 
-FREE_REPEATS: Final = 3
-"""The most repetitions in a row that cost no attempt, before a person is asked."""
-
-_CHECK: Final = "handoffd executors check {executor}"
-
-
-POLICIES: Final[Mapping[AnyEnd, Policy]] = {
-    End.CLEAN: Policy(then=Then.ASK),
-    End.FAILED: Policy(then=Then.FAILING, fresh=True),
-    End.MISSING_BINARY: Policy(then=Then.PAUSE, fault="is not to be found", remedy=_CHECK),
-    End.LOGGED_OUT: Policy(then=Then.PAUSE, fault="is not logged in", remedy=_CHECK),
-    End.NO_CREDIT: Policy(then=Then.PAUSE, fault="has no credit left", remedy=_CHECK),
-    End.BAD_CALL: Policy(then=Then.PAUSE, fault="does not take its arguments", remedy=_CHECK),
-    End.CRASH: Policy(then=Then.FAILING, free=1, fresh=True),
-    End.OUT_OF_MEMORY: Policy(
-        then=Then.PAUSE, free=1, fresh=True, fault="ran out of memory", remedy="handoffd doctor"
-    ),
-    End.MEMORY_LIMIT: Policy(
-        then=Then.PAUSE,
-        free=1,
-        fresh=True,
-        fault="needs more memory than execute.memory_max allows",
-        remedy="handoffd config show",
-    ),
-    End.LIMIT: Policy(then=Then.PARK),
-    End.OVERLOAD: Policy(then=Then.PARK),
-    End.REFUSED: Policy(then=Then.PARK, fresh=True),
-    End.SESSION_GONE: Policy(then=Then.FAILING, free=1, fresh=True),
-    OwnEnd.TIMEOUT: Policy(then=Then.TIMEOUT),
-    OwnEnd.STALL: Policy(then=Then.FAILING),
-    OwnEnd.INTERRUPTED: Policy(then=Then.REPEAT),
-    OwnEnd.WITHDRAWN: Policy(then=Then.PERSON, free=FREE_REPEATS),
-    OwnEnd.LOST: Policy(then=Then.PERSON, free=FREE_REPEATS),
-    OwnEnd.NOT_STARTED: Policy(then=Then.PERSON, free=FREE_REPEATS),
-}
-"""What follows from each class of ends. The table in docs/protocol.md is made from it."""
+def _given_up(situation: Situation, end: AnyEnd, why: str, repeats: int) -> Decision:
+    track = _pending(situation, why).with_ledger(free_repeats=FREE_REPEATS)
+    return ask_human(
+        situation.at(track.with_state(status=Status.NEEDS_HUMAN)),
+        f"{situation.state.step} could not be run {repeats} times in a row: {why}",
+        why="faults of the environment cost no attempt, but are not repeated for ever",
+    ).because(_free(end, repeats))
 
 
-# --- faults of executors ------------------------------------------------------------------------------
-REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
-"""Faults that may end at the provider, where nothing on this machine changes."""
+def asked_again(situation: Situation, problem: str) -> Decision:
+    """Make the attempt pending once more, for just the hand-off that it owes: its work may be complete."""
+    state = situation.state
+    asking = Asking(step=state.step, attempt=state.attempt, problem=problem)
+    track = _pending(situation, problem).with_ledger(asking=asking)
+    told = f"{state.step} attempt {state.attempt} is asked once more, for just its hand-off: {problem}"
+    return accept(track, told).because(_row(End.CLEAN))
 
 
-SOONER: Final = 10
-"""By this factor a fault is tried sooner once its account has worked elsewhere."""
+# --- executors that cannot be used --------------------------------------------------------------------
+_OF_MEMORY = frozenset({End.OUT_OF_MEMORY, End.MEMORY_LIMIT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """Why an executor cannot be used, until that is over. `end` is of those that pause."""
+def faulty(situation: Situation, end: End, executor: str, why: str, standby: Standby | None) -> Decision:
+    """Go on with the next executor that is named; without one, pause the project until that fault is over.
 
-    executor: str
-    end: End
-    since: datetime
-    sign: str = ""
-    """What could be seen here of its program, its login and its definition: another sign, and it is tried."""
-    answers: int = 1
-    """How often in a row it was met."""
-    again_at: datetime | None = None
-    """When it is tried although nothing has changed here: a key may be valid again. None: it is not."""
-    trying: bool = False
-    """Whether it is just being tried, so that the next attempt may be its executor's."""
-    met_at: datetime | None = None
-    """When it was met last; None: in a release that did not keep that."""
-
-    @property
-    def text(self) -> str:
-        """The fault in words: `claude is not logged in`."""
-        return f"{self.executor} {POLICIES[self.end].fault}"
-
-    def is_due(self, now: datetime, worked: datetime | None = None) -> bool:
-        """Return whether it is to be tried now although nothing has changed here.
-
-        `worked` is when the latest run began that shows that its account works elsewhere. That is not worth
-        every trial: this project may have a key of its own.
-        """
-        if self.again_at is None or self.trying:
-            return False
-        if worked is None or self.met_at is None or worked <= self.met_at or self.end not in REMOTE:
-            return self.again_at <= now
-        return self.met_at + (self.again_at - self.met_at) / SOONER <= now
+    Without `standby` it is paused until a person resumes it.
+    """
+    if standby is None:
+        return _paused(situation, end, executor, why)
+    fault = _met(situation, end, executor, standby)
+    if standby.instead is not None and end not in _OF_MEMORY:  # which is no fault of the executor
+        return _passed_on(situation, fault, why, standby)
+    faults = (*(one for one in standby.lacking if one.executor != executor), fault)
+    return _paused(situation, end, executor, why, faults)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standby:
-    """Who else could have the attempt of an executor that just ended."""
-
-    sign: str = ""
-    """What can be seen of the executor that ended; see `Fault`."""
-    instead: str | None = None
-    """The next of those that are named; None: there is none."""
-    until: datetime | None = None
-    """When that one's limit is over; None: it can begin at once."""
-    lacking: tuple[Fault, ...] = ()
-    """The others that are named and cannot be used."""
-    tries_again: bool = False
-    """Whether its fault may end where nothing here shows it; False: of a release that waited for a change."""
-
-
-# --- limits of accounts -------------------------------------------------------------------------------
-LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
-"""Ends that say nothing about the work, only that the account cannot be asked now."""
+def _met(situation: Situation, end: End, executor: str, standby: Standby) -> Fault:
+    """Return the fault of an executor: anew, or the same once more after it was tried again."""
+    now = situation.now
+    tried = next((one for one in situation.ledger.faults if one.trying and one.executor == executor), None)
+    before = tried if tried is not None and tried.end is end else None
+    answers = before.answers + 1 if before is not None else 1
+    return Fault(
+        executor=executor,
+        end=end,
+        since=before.since if before is not None else now,
+        sign=standby.sign,
+        answers=answers,
+        again_at=now + pause("refusal", answers) if standby.tries_again and _passes(end, answers) else None,
+        met_at=now,
+    )
 
 
-LimitKind = Literal["limit", "overload", "refusal"]
-"""A refusal concerns the track that met it; the others everything that uses the account."""
+def _passes(end: End, answers: int) -> bool:
+    """Return whether a fault may be over by the next trial although nothing has changed here.
+
+    A want of memory may come from the work itself, and each trial does that work: there are a few only.
+    """
+    return end in REMOTE or (end is End.OUT_OF_MEMORY and answers <= len(REFUSAL_PAUSES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """An account that answered one of a track's executors with a limit, and has not answered better since."""
+def _passed_on(situation: Situation, fault: Fault, why: str, standby: Standby) -> Decision:
+    """Give the attempt to the next executor of the list, with a notice that waits for no answer."""
+    others = tuple(one for one in situation.ledger.faults if one.executor != fault.executor)
+    track = _pending(situation, why).without_own_pause()
+    track = track.with_ledger(faults=(*others, fault), free_repeats=0, told=None)
+    state, remedy = situation.state, POLICIES[fault.end].remedy.format(executor=quote(fault.executor))
+    takes_over = f"{standby.instead} takes over"
+    if standby.until is not None:
+        takes_over = f"{standby.instead} is waited for, {until_words(standby.until, situation.now)}"
+    message = f"{fault.text}: {takes_over} at {state.step} of {state.story}, no attempt was spent"
+    told = (notice(track, "warning", message, why=why, action=remedy),) if fault.answers == 1 else ()
+    return accept(track, message, why=f"{fault.text}: {why}").also(*told).because(_row(fault.end))
 
-    account: str
-    executor: str
-    kind: LimitKind
-    since: datetime
-    """When it did so first, by the end of the executor that met it."""
-    until: datetime
-    """When it is asked again."""
-    answers: int = 1
-    """How often in a row it did so."""
-    why: str = ""
-    """What the agent said last, in one line."""
-    told: bool = False
-    """Whether a person was told of it."""
-    reminded: bool = False
-    """Whether a person was told that it lasts long."""
+
+def cause_ended(situation: Situation, event: CauseEnded) -> Decision:
+    """Try executors again whose faults are over, and end our own pause with them; a person's pause stays."""
+    ledger = situation.ledger
+    if event.trial:
+        return _tried(situation, event)
+    left = tuple(fault for fault in ledger.faults if fault.executor not in event.executors)
+    if left == ledger.faults:
+        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is known")
+    over = ", ".join(fault.executor for fault in ledger.faults if fault not in left)
+    track = situation.track.unpaused().with_ledger(faults=left)
+    return accept(track, f"{over} can be tried again")
+
+
+def _tried(situation: Situation, event: CauseEnded) -> Decision:
+    """Let executors be tried although nothing has changed here; if they cannot be used, the pause goes on."""
+    ledger = situation.ledger
+    due = [one for one in ledger.faults if one.executor in event.executors and not one.trying]
+    if not due:
+        return refuse(situation, "STALE_FACT", f"no fault of {', '.join(event.executors)} is to be tried")
+    faults = tuple(replace(one, trying=one.trying or one in due) for one in ledger.faults)
+    # The remedy stays: it says that the pause has not proved to be over.
+    track = situation.track.without_own_pause().with_ledger(faults=faults, remedy=ledger.remedy)
+    return accept(track, f"{', '.join(one.executor for one in due)} is tried again, as its fault may be over")
+
+
+def _paused(
+    situation: Situation, end: End, executor: str, why: str, faults: tuple[Fault, ...] = ()
+) -> Decision:
+    """Dispatch nothing more of the project until its environment is mended.
+
+    A person's pause stays theirs; else the pause ends with one of the `faults`.
+    The free repetitions begin anew after it.
+    """
+    policy, state = POLICIES[end], situation.state
+    fault = "; ".join(one.text for one in faults) or f"{executor} {policy.fault}"
+    remedy = policy.remedy.format(executor=quote(executor))
+    before = situation.ledger
+    ours = bool(faults) and (before.paused_by is None or before.self_paused)
+    track = _pending(situation, why).with_ledger(
+        paused_by=f"handoffd: {fault}" if ours else before.paused_by or f"handoffd: {fault}",
+        remedy=remedy, free_repeats=0, self_paused=ours, faults=faults,
+    )  # fmt: skip
+    following = f"{remedy} && {command('resume')}"
+    message = f"{state.project} is paused, no attempt was spent: {fault}"
+    result = Blocked(
+        step=state.step,
+        reason=message,
+        next_command=following,
+        caller_instruction=f"A person must act: {message}. Show this to them: {following}",
+    )
+    decision = Decision(track=track, result=result, why=f"{fault}: {why}").because(_row(end))
+    if faults and faults[-1].answers > 1:
+        return decision  # the notice of the first time still holds
+    return decision.also(notice(track, "blocked", message, why=why, action=following))
+
+
+def _pending(situation: Situation, why: str) -> Track:
+    return situation.track.without_dispatch().with_state(
+        status=Status.PENDING, last_error=why, completed_at=situation.over_at
+    )
+
+
+def _free(end: AnyEnd, repeats: int) -> Ground:
+    """Return the limit that a free repetition rests on."""
+    if isinstance(end, OwnEnd):
+        return ground("limits.free_repeats", f"{repeats} of {FREE_REPEATS}")
+    return ground(f"ends.{end}.free", f"{repeats} of {POLICIES[end].free}")
+
+
+def _row(end: AnyEnd) -> Ground:
+    """Return the row of the table that says what follows from an end."""
+    return ground(f"ends.{end}", POLICIES[end].then)

@@ -1,7 +1,8 @@
-"""Facts, in the past tense: what happened to a track. Their counterpart are the effects of `decision`.
+"""What happens to a track, in the past tense: what people ask for, and facts.
 
-Every fact carries all that `decide` needs to judge it; the journal stores it as it is. What people ask
-for is an event, too: see `requests`.
+A person's verb is an event, too: they gave it, and `decide` may refuse it. Every event carries all that
+`decide` needs to judge it, and the journal stores it as it is. The counterpart are the effects of
+`decision.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,285 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from handoffd.engine.ends import End, Standby
-from handoffd.engine.requests import (
-    Verb,
-)
-from handoffd.engine.usage import Finding, Footprint, Usage
+from handoffd.engine.run import End, Exit, Finding, PostCheck, Silence
+from handoffd.engine.track import Standby
 from handoffd.protocol.handoff import HandoffMark, Reading
-from handoffd.protocol.state import State, TestCounts
+from handoffd.protocol.rules import Complexity
+from handoffd.protocol.state import Reason, State, TestCounts
+
+
+# --- what people ask for ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialised:
+    """The project was given its first STATE. `done` names the stories that were done before."""
+
+    project: str
+    done: tuple[str, ...] = ()
+    as_published: bool = False
+    """Whether its limits are those of the protocol's initial state; False: of a release with the step's."""
+    kind: Literal["initialised"] = "initialised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A story or custom task was asked for, and those of `then` behind it, each as said here.
+
+    `bootstrapped` tells whether the project already has its PROJECT_CONTEXT.md; `automatic` makes
+    the track Level 2. `schedule` is the one that asked, because it was `due`; None: a person did.
+    """
+
+    story: str
+    task_type: str = "story"
+    instruction: str | None = None
+    bootstrapped: bool = True
+    automatic: bool = True
+    agent_teams: bool = False
+    blocked_by: tuple[str, ...] = ()
+    queue: bool = False
+    force: bool = False
+    executor: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+    priority: int = 0
+    complexity: Complexity | None = None
+    schedule: str | None = None
+    due: datetime | None = None
+    tells_aside: bool = False
+    """Whether the answer says which story is set aside; False: of a release that did so without a word."""
+    heeds_begun: bool = False
+    """Whether a story set aside behind the bootstrap shows that the project has had that; False: of a release
+    in which only a story that was done did."""
+    keeps_place: bool = False
+    """Whether `force`, too, takes a story that was set aside up where it stood; False: of a release in which
+    that began it anew."""
+    by: str = "cli"
+    kind: Literal["started"] = "started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """The next story of the backlog shall start."""
+
+    by: str = "cli"
+    kind: Literal["continued"] = "continued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogMoved:
+    """A story of the backlog shall have another place: before another one; else first, or last."""
+
+    story: str
+    before: str | None = None
+    last: bool = False
+    by: str = "cli"
+    kind: Literal["backlog_moved"] = "backlog_moved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogEdited:
+    """What was said of a story of the backlog shall be otherwise; None stays as it is."""
+
+    story: str
+    priority: int | None = None
+    blocked_by: tuple[str, ...] | None = None
+    complexity: Complexity | None = None
+    executor: tuple[str, ...] | None = None
+    by: str = "cli"
+    kind: Literal["backlog_edited"] = "backlog_edited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogRemoved:
+    """Stories of the backlog shall not be started."""
+
+    stories: tuple[str, ...]
+    by: str = "cli"
+    kind: Literal["backlog_removed"] = "backlog_removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoContinueChosen:
+    """The next story of the backlog shall start by itself, or not; None: as the settings say."""
+
+    on: bool | None
+    by: str = "cli"
+    kind: Literal["auto_continue_chosen"] = "auto_continue_chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """A human step was approved; of `story`, if somebody said which."""
+
+    note: str | None = None
+    story: str | None = None
+    by: str = "cli"
+    kind: Literal["approved"] = "approved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A human step was rejected, of `story`, if somebody said which; the reason routes it."""
+
+    reason: Reason | None = None
+    note: str | None = None
+    story: str | None = None
+    by: str = "cli"
+    kind: Literal["rejected"] = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """The current step shall be tried afresh."""
+
+    by: str = "cli"
+    kind: Literal["retried"] = "retried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """The current step shall pass without evidence."""
+
+    by: str = "cli"
+    kind: Literal["skipped"] = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """The track shall end here."""
+
+    by: str = "cli"
+    kind: Literal["aborted"] = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Nothing shall be dispatched until `Resumed`."""
+
+    by: str = "cli"
+    kind: Literal["paused"] = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A pause is lifted, and a Level 1 track becomes Level 2."""
+
+    by: str = "cli"
+    kind: Literal["resumed"] = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A note for the next prompt."""
+
+    text: str
+    by: str = "cli"
+    kind: Literal["noted"] = "noted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """The track shall go back to an earlier step."""
+
+    step: str
+    force: bool = False
+    by: str = "cli"
+    kind: Literal["rolled_back"] = "rolled_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    """A story that was done is taken up again at `step`.
+
+    `entry` is the form of what is appended to the history: 1 as releases before wrote it, 2 as the reference.
+    """
+
+    step: str
+    note: str | None = None
+    entry: Literal[1, 2] = 1
+    by: str = "cli"
+    kind: Literal["reopened"] = "reopened"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTaken:
+    """A person or another tool takes the prompt of the next turn, to do that step (Level 1).
+
+    `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
+    and are not; `keeps_gate` and `reopenings` as in `Advanced`.
+    """
+
+    dispatch: str
+    unmet: tuple[str, ...] = ()
+    by: str = "cli"
+    keeps_gate: bool = False
+    reopenings: int | None = None
+    kind: Literal["prompt_taken"] = "prompt_taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelChosen:
+    """The project shall go on by itself (Level 2), or step by step, by people (Level 1)."""
+
+    level: Literal[1, 2]
+    by: str = "cli"
+    kind: Literal["level_chosen"] = "level_chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostChecked:
+    """The step's post_check was run because somebody asked for it, outside any judgement."""
+
+    passed: bool
+    by: str = "cli"
+    kind: Literal["post_checked"] = "post_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditConfirmed:
+    """A person confirmed the edit of STATE.json that was held."""
+
+    by: str = "cli"
+    kind: Literal["edit_confirmed"] = "edit_confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRaised:
+    """More may be spent: `usd` dollars and `tokens` in all, where they are given.
+
+    `story` names the one that was meant; it must be the one in flight.
+    """
+
+    scope: Literal["attempt", "story", "project"]
+    story: str | None = None
+    usd: float | None = None
+    tokens: int | None = None
+    by: str = "cli"
+    kind: Literal["budget_raised"] = "budget_raised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorChosen:
+    """The story in flight shall be worked on by one of these, the best first; empty: as the settings say."""
+
+    executor: tuple[str, ...] = ()
+    by: str = "cli"
+    kind: Literal["executor_chosen"] = "executor_chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitLifted:
+    """An account's limit shall not be waited for any more."""
+
+    account: str
+    by: str = "cli"
+    kind: Literal["limit_lifted"] = "limit_lifted"
+
+
+Verb = (
+    Initialised | Started | Approved | Rejected | Retried | Skipped | Aborted | Paused | Resumed | Noted
+    | RolledBack | Reopened | EditConfirmed | ExecutorChosen | LimitLifted | BudgetRaised | PromptTaken
+    | LevelChosen | PostChecked | Continued | BacklogMoved | BacklogEdited | BacklogRemoved
+    | AutoContinueChosen
+)  # fmt: skip
 
 
 # --- a track's turn, and what comes of a dispatch -----------------------------------------------------
@@ -133,34 +406,6 @@ class CapReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """For how long a process tree has shown no sign of life, and the signs that were looked at.
-
-    `output_bytes` is all it has printed so far; `cpu_s`, `written_bytes` and `received_bytes` (without pings)
-    what it used, wrote and was sent during the silence, no more than an idle program.
-    """
-
-    quiet_min: float
-    limit_min: float
-    output_bytes: int
-    cpu_s: float
-    written_bytes: int
-    received_bytes: int | None = None
-    """None: an older release did not look."""
-
-    @property
-    def signs(self) -> str:
-        """The signs of life that were looked for, with what was there of each."""
-        received = (
-            "" if self.received_bytes is None else f", {self.received_bytes:,} bytes of content received"
-        )
-        return (
-            f"no output (after {self.output_bytes:,} bytes), {self.cpu_s:.1f} s of processor time,"
-            f" {self.written_bytes:,} bytes written{received}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorQuiet:
     """An executor has shown no sign of life for half of the time that is allowed."""
 
@@ -187,39 +432,6 @@ class Interrupted:
 
 
 # --- its end, and what was measured of its work -------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """How a process ended.
-
-    Exactly one of `code` and `signal` is set, but for a process whose end nobody saw (`lost`).
-    `by` tells who ended it: `stop` is our own order, `outside` is not, as at a shutdown of the machine.
-    `tail` holds the last lines of its output.
-    """
-
-    code: int | None = None
-    signal: int | None = None
-    by: Literal["itself", "deadline", "stop", "lost", "outside"] = "itself"
-    tail: str = ""
-    seconds: float = 0.0
-    stream_error: bool = False
-    """The agent's own stream says that it failed, whatever the exit code says."""
-    end: End | None = None
-    """None: not told apart, because it did not end by itself, or by a release that could not."""
-    session: str | None = None
-    """The agent's own session, which a later attempt may continue."""
-    usage: Usage | None = None
-    model: str | None = None
-    """The model that it used, by the name that its provider gives it."""
-    retry_at: datetime | None = None
-    """When a limit is over, if the agent said so."""
-    line: str | None = None
-    """What the output says last, for lists; None: of a release that had the whole `tail` quoted there."""
-    at: datetime | None = None
-    """When it ended, which may be long before anybody learns of it; None where that is not known."""
-    footprint: Footprint | None = None
-    """None: nothing counts what a run takes here, or it is of a release that did not ask."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorExited:
     """The executor's whole process tree is gone; `reading` is what it left."""
@@ -271,18 +483,6 @@ class TestEvidence:
     seconds: float = 0.0
     line: str | None = None
     """What was printed last, for lists; None: of a release that had the whole `tail` quoted there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostCheck:
-    """How the rule's post_check ended; with a `fault` it could not be run and proved nothing."""
-
-    passed: bool
-    tail: str = ""
-    timed_out: bool = False
-    fault: str | None = None
-    line: str | None = None
-    """As that of a test run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,24 +562,10 @@ class Restored:
 
 # --- all of them --------------------------------------------------------------------------------------
 Fact = (
-    Advanced
-    | DispatchFailed
-    | BaselineMeasured
-    | ExecutorStarted
-    | SpawnRefused
-    | HandoffSettled
-    | DeadlinePassed
-    | CapReached
-    | ExecutorQuiet
-    | ExecutorStalled
-    | Interrupted
-    | ExecutorExited
-    | ChecksFinished
-    | HandoffArrived
-    | StateEdited
-    | Restored
-    | NoticeGivenUp
-    | CauseEnded
-)
+    Advanced | DispatchFailed | BaselineMeasured | ExecutorStarted | SpawnRefused | HandoffSettled
+    | DeadlinePassed | CapReached | ExecutorQuiet | ExecutorStalled | Interrupted | ExecutorExited
+    | ChecksFinished | HandoffArrived | StateEdited | Restored | NoticeGivenUp | CauseEnded
+)  # fmt: skip
+
 
 Event = Verb | Fact

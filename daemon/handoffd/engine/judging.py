@@ -9,20 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from handoffd.engine.decision import Decision, Ground, RunChecks, Situation, ground, row
-from handoffd.engine.dispatching import abort_ordered, open_gate, timed_out
-from handoffd.engine.ends import LIMITS, POLICIES, AnyEnd, End, OwnEnd, Standby, Then
-from handoffd.engine.events import (
-    ChecksFinished,
-    ExecutorExited,
-    Exit,
-    HandoffArrived,
-    PostCheck,
-    SpawnRefused,
-    TestEvidence,
+from handoffd.engine.decision import (
+    Decision,
+    Ground,
+    RunChecks,
+    Situation,
+    accept,
+    ask_human,
+    ground,
+    open_gate,
+    refuse,
+    row,
 )
-from handoffd.engine.faults import asked_again, spared
+from handoffd.engine.ends import abort_ordered, asked_again, spared, timed_out
+from handoffd.engine.events import ChecksFinished, ExecutorExited, HandoffArrived, SpawnRefused, TestEvidence
 from handoffd.engine.limits import capped, heard_from, park, spend
+from handoffd.engine.run import (
+    LIMITS,
+    POLICIES,
+    AnyEnd,
+    End,
+    Exit,
+    Footprint,
+    OwnEnd,
+    PostCheck,
+    Then,
+    said_last,
+    with_line,
+)
 from handoffd.engine.track import (
     EXTERNAL,
     AgentSession,
@@ -30,12 +44,11 @@ from handoffd.engine.track import (
     Facts,
     Ledger,
     Phase,
+    Standby,
     StopReason,
     Track,
     changed,
 )
-from handoffd.engine.usage import Footprint
-from handoffd.engine.wording import accept, ask_human, refuse, said_last, with_line
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Expectation, Rule
 from handoffd.protocol.state import Reason, Status, TestCounts

@@ -8,7 +8,7 @@ what it refuses may be wrong: after some hours of it a person is asked. The trac
 journal keeps a limit, though it belongs to the account: to know which accounts are limited, look at all
 tracks.
 
-A *cap* is ours: a number of dollars or of tokens for a scope (`usage.py`). What an attempt cost is booked
+A *cap* is ours: a number of dollars or of tokens for a scope (`run.py`). What an attempt cost is booked
 here, and a cap that is reached holds the next dispatch back until a person raises it. The sums that
 several tracks share are made outside; here arrives only what was found.
 """
@@ -21,24 +21,41 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, TypeVar
 
-from handoffd.engine.commands import command
-from handoffd.engine.decision import Decision, Ground, Notify, Situation, ground
-from handoffd.engine.ends import LIMITS, POLICIES, End, Limit, LimitKind, Standby, Then
-from handoffd.engine.events import ExecutorExited, Exit
-from handoffd.engine.requests import BudgetRaised, LimitLifted
-from handoffd.engine.track import Dispatch, Track
-from handoffd.engine.usage import NO_CAP, SCOPES, Cap, Caps, Finding, Scope, Unit, Usage, amount
-from handoffd.engine.wording import (
+from handoffd.engine.decision import (
+    Decision,
+    Ground,
+    Notify,
+    Situation,
     accept,
     ask_human,
+    ground,
     notice,
     raising,
     refuse,
-    said_last,
-    span,
-    until_words,
+    wait,
     way_on,
 )
+from handoffd.engine.events import BudgetRaised, ExecutorExited, LimitLifted
+from handoffd.engine.run import (
+    LIMITS,
+    NO_CAP,
+    POLICIES,
+    SCOPES,
+    SHARED,
+    Cap,
+    Caps,
+    End,
+    Exit,
+    Finding,
+    Scope,
+    Then,
+    Unit,
+    Usage,
+    amount,
+    said_last,
+)
+from handoffd.engine.track import Dispatch, Limit, LimitKind, Standby, Track, changed
+from handoffd.engine.wording import command, span, until_words
 from handoffd.protocol.handoff import Found
 from handoffd.protocol.state import Status
 
@@ -72,6 +89,7 @@ refusals are counted anew."""
 
 OVERLOAD_TOLD_AFTER: Final = timedelta(minutes=15)
 """An overload that is over sooner is nobody's business."""
+
 
 REMINDED_AFTER: Final = timedelta(hours=24)
 
@@ -424,6 +442,22 @@ def capped(situation: Situation, finding: Finding) -> Decision:
         action=action,
     )
     return accept(waiting, message, do=f"a person must act: {action}").also(told).because(cap_ground(finding))
+
+
+def over_budget(situation: Situation, finding: Finding) -> Decision:
+    """Wait until more may be spent. Of what all projects share, the daemon tells people, and once."""
+    action = raising(finding, situation.state.story)
+    waits = wait(situation, finding.used_up, action).because(cap_ground(finding))
+    if not news_of(finding, situation.ledger.capped):
+        return waits
+    track = situation.track.with_ledger(capped=finding)
+    decision = changed(waits, track=track)
+    if finding.scope in SHARED:
+        return decision
+    return decision.also(notice(track, "blocked", finding.text, why=_NOTHING_STARTS, action=action))
+
+
+_NOTHING_STARTS = "nothing is started there before more may be spent; what runs goes on"
 
 
 def cap_ground(finding: Finding) -> Ground:

@@ -1,16 +1,19 @@
-"""Where a track goes next: the step table applied to a finished attempt.
+"""Where a track goes next: to which step by the step table, and to which story of the backlog.
 
 `follow` takes a track whose attempt has ended (pass, failing, timeout) to the step and attempt that come
 next, or to a stop. It starts nothing; `dispatching.py` does that with what it returns.
+
+The backlog is a part of the track's ledger, so a story is taken out of it in the transaction that begins
+it. It is kept in order: by priority, and among equals by the time they came. What people do with it is in
+`starting.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
-from handoffd.engine.backlog import coming, unasked, waits_in_words
-from handoffd.engine.commands import command
 from handoffd.engine.decision import (
     Decision,
     Finished,
@@ -19,15 +22,31 @@ from handoffd.engine.decision import (
     Situation,
     TimedOut,
     WriteChecklist,
+    ask_human,
     ground,
+    is_unrouted,
+    next_command,
+    notice,
     row,
 )
-from handoffd.engine.track import Facts, Ledger, Parked, Queued, SinceReview, Track, changed
-from handoffd.engine.usage import Cap, Scope, usage_in_words
-from handoffd.engine.wording import ask_human, is_unrouted, next_command, notice
+from handoffd.engine.track import (
+    Facts,
+    Ledger,
+    Parked,
+    Queued,
+    SinceReview,
+    Track,
+    changed,
+    lasting,
+    startable,
+    unmet,
+    working_on,
+)
+from handoffd.engine.wording import command, usage_in_words
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
+# --- the next step ------------------------------------------------------------------------------------
 MAX_ATTEMPTS = "max_attempts_exceeded"
 """The entry of blocked_by that says a person must look before anything is tried again."""
 
@@ -51,92 +70,6 @@ def _after_pass(situation: Situation) -> Moved | Decision:
     if target == DONE:
         return finish(situation).because(route)
     return visit(situation, target, why=f"{step} passed", route=route)
-
-
-def finish(situation: Situation) -> Decision:
-    """Return the decision that ends the story."""
-    state, ledger = situation.state, situation.ledger
-    track = situation.track.with_state(
-        step=DONE, status=Status.PASS, attempt=1, max_attempts=1, timeout_min=0, reason=None,
-        last_error=None, human_note=None, reopened_from=None, completed_at=situation.now,
-    )  # fmt: skip
-    if state.story is not None:
-        done = (*(name for name in ledger.stories_done if name != state.story), state.story)
-        track = track.with_ledger(stories_done=done, told=None, review=_review(situation))
-    summary = _summary(state, ledger.facts)
-    here = situation.at(track)
-    result = finished(here, summary)
-    why = f"{state.step} passed; the pipeline ends"
-    told = "; ".join(part for part in (why, still_waiting(here), _review_in_words(here)) if part)
-    decision = Decision(track=track, result=result, why=why)
-    return decision.also(notice(track, "done", summary, why=told, action=result.next_command))
-
-
-SUGGEST_REVIEW_AFTER: Final = 3
-"""Ends of stories, or reopenings, after which a review of the whole project is suggested."""
-
-
-def _review(situation: Situation) -> SinceReview:
-    """Return what speaks for a review at the end of a story; a custom task does not."""
-    before, state, seen = situation.ledger.review, situation.state, situation.reopenings
-    if seen is None:
-        return before
-    if state.task_type == "custom":
-        return replace(before, suggested=False)
-    others = sum(1 for name in situation.ledger.stories_done if name != state.story)
-    ends = (others if before.ends is None else before.ends) + 1
-    told = min(before.reopenings, seen)  # a history may have been begun anew
-    if max(ends, seen - told) < SUGGEST_REVIEW_AFTER:
-        return SinceReview(ends=ends, reopenings=told)
-    return SinceReview(ends=0, reopenings=seen, suggested=True)
-
-
-def _review_in_words(situation: Situation) -> str | None:
-    return "a review of the whole project is suggested" if situation.ledger.review.suggested else None
-
-
-def finished(situation: Situation, summary: str) -> Finished:
-    """Return the result for a story that is done, naming what is or could be started next."""
-    by_itself = unasked(situation.ledger, auto_continue=situation.auto_continue)
-    upcoming = coming(situation.ledger, auto_continue=situation.auto_continue)
-    following = next_command(situation.track, situation.rules)
-    if by_itself is not None:
-        following, do = None, f"{by_itself.story} of the backlog starts by itself"
-    else:
-        do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
-    suggested = situation.ledger.review.suggested
-    if suggested:
-        do = f"{_review_in_words(situation)} ({command('review')}); {do}"
-    return Finished(
-        story=situation.state.story,
-        summary=summary,
-        next_story=upcoming.story if upcoming else None,
-        review_suggested=suggested,
-        next_command=following,
-        caller_instruction=f"{summary}; {do}",
-    )
-
-
-_NAMED: Final = 3
-"""Stories of a backlog that a notice names, with what they wait for."""
-
-
-def still_waiting(situation: Situation) -> str | None:
-    """Return what comes next of the backlog, and what keeps others; None when it is empty."""
-    track, ledger = situation.track, situation.ledger
-    upcoming = coming(ledger, auto_continue=situation.auto_continue)
-    told = [f"{upcoming.story} is next"] if upcoming is not None else []
-    waits = [(one.story, waits_in_words(track, one)) for one in ledger.backlog]
-    blocked = [f"{story} {what}" for story, what in waits if what is not None]
-    more = [f"{len(blocked) - _NAMED} more wait for others"] if len(blocked) > _NAMED else []
-    return "; ".join([*told, *blocked[:_NAMED], *more]) or None
-
-
-def _summary(state: State, facts: Facts) -> str:
-    tests = facts.tests
-    measured = f", {tests.passed}/{tests.passed + tests.failed} tests pass" if tests else ""
-    used = usage_in_words(facts.usage.tokens, facts.usage.cost_usd)
-    return f"{state.story} is done{measured}" + (f", {used}" if used else "")
 
 
 def _after_failing(situation: Situation) -> Moved | Decision:
@@ -254,6 +187,94 @@ def enter(track: Track, step: str, rules: RuleBook) -> Track:
     ).with_ledger(free_repeats=0, timeouts=0, session=None, asking=None, told=None, gate=None)  # fmt: skip
 
 
+# --- the end of a story -------------------------------------------------------------------------------
+def finish(situation: Situation) -> Decision:
+    """Return the decision that ends the story."""
+    state, ledger = situation.state, situation.ledger
+    track = situation.track.with_state(
+        step=DONE, status=Status.PASS, attempt=1, max_attempts=1, timeout_min=0, reason=None,
+        last_error=None, human_note=None, reopened_from=None, completed_at=situation.now,
+    )  # fmt: skip
+    if state.story is not None:
+        done = (*(name for name in ledger.stories_done if name != state.story), state.story)
+        track = track.with_ledger(stories_done=done, told=None, review=_review(situation))
+    summary = _summary(state, ledger.facts)
+    here = situation.at(track)
+    result = finished(here, summary)
+    why = f"{state.step} passed; the pipeline ends"
+    told = "; ".join(part for part in (why, still_waiting(here), _review_in_words(here)) if part)
+    decision = Decision(track=track, result=result, why=why)
+    return decision.also(notice(track, "done", summary, why=told, action=result.next_command))
+
+
+SUGGEST_REVIEW_AFTER: Final = 3
+"""Ends of stories, or reopenings, after which a review of the whole project is suggested."""
+
+
+def _review(situation: Situation) -> SinceReview:
+    """Return what speaks for a review at the end of a story; a custom task does not."""
+    before, state, seen = situation.ledger.review, situation.state, situation.reopenings
+    if seen is None:
+        return before
+    if state.task_type == "custom":
+        return replace(before, suggested=False)
+    others = sum(1 for name in situation.ledger.stories_done if name != state.story)
+    ends = (others if before.ends is None else before.ends) + 1
+    told = min(before.reopenings, seen)  # a history may have been begun anew
+    if max(ends, seen - told) < SUGGEST_REVIEW_AFTER:
+        return SinceReview(ends=ends, reopenings=told)
+    return SinceReview(ends=0, reopenings=seen, suggested=True)
+
+
+def _review_in_words(situation: Situation) -> str | None:
+    return "a review of the whole project is suggested" if situation.ledger.review.suggested else None
+
+
+def finished(situation: Situation, summary: str) -> Finished:
+    """Return the result for a story that is done, naming what is or could be started next."""
+    by_itself = unasked(situation.ledger, auto_continue=situation.auto_continue)
+    upcoming = coming(situation.ledger, auto_continue=situation.auto_continue)
+    following = next_command(situation.track, situation.rules)
+    if by_itself is not None:
+        following, do = None, f"{by_itself.story} of the backlog starts by itself"
+    else:
+        do = f"{f'to start {upcoming.story}' if upcoming else 'when there is another story'}: {following}"
+    suggested = situation.ledger.review.suggested
+    if suggested:
+        do = f"{_review_in_words(situation)} ({command('review')}); {do}"
+    return Finished(
+        story=situation.state.story,
+        summary=summary,
+        next_story=upcoming.story if upcoming else None,
+        review_suggested=suggested,
+        next_command=following,
+        caller_instruction=f"{summary}; {do}",
+    )
+
+
+_NAMED: Final = 3
+"""Stories of a backlog that a notice names, with what they wait for."""
+
+
+def still_waiting(situation: Situation) -> str | None:
+    """Return what comes next of the backlog, and what keeps others; None when it is empty."""
+    track, ledger = situation.track, situation.ledger
+    upcoming = coming(ledger, auto_continue=situation.auto_continue)
+    told = [f"{upcoming.story} is next"] if upcoming is not None else []
+    waits = [(one.story, waits_in_words(track, one)) for one in ledger.backlog]
+    blocked = [f"{story} {what}" for story, what in waits if what is not None]
+    more = [f"{len(blocked) - _NAMED} more wait for others"] if len(blocked) > _NAMED else []
+    return "; ".join([*told, *blocked[:_NAMED], *more]) or None
+
+
+def _summary(state: State, facts: Facts) -> str:
+    tests = facts.tests
+    measured = f", {tests.passed}/{tests.passed + tests.failed} tests pass" if tests else ""
+    used = usage_in_words(facts.usage.tokens, facts.usage.cost_usd)
+    return f"{state.story} is done{measured}" + (f", {used}" if used else "")
+
+
+# --- the first step of a story ------------------------------------------------------------------------
 def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[Track, WriteChecklist]:
     """Return the track at the first step of a new story, and the order for its checklist."""
     first = first_step(situation.pipeline(queued.task_type), situation.ledger, bootstrapped=bootstrapped)
@@ -264,7 +285,7 @@ def begin(situation: Situation, queued: Queued, *, bootstrapped: bool) -> tuple[
             dispatched_at=None, completed_at=None,
         ),
         ledger=changed(
-            _without(lasting(situation.ledger), queued.story),
+            working_on(lasting(situation.ledger), queued.story),
             executor=queued.executor, complexity=queued.complexity, schedule=queued.schedule,
         ),
     )  # fmt: skip
@@ -279,51 +300,9 @@ def first_step(pipeline: Pipeline, ledger: Ledger, *, bootstrapped: bool) -> str
     return pipeline.bootstrap if pipeline.bootstrap and fresh_project else pipeline.first
 
 
-def lasting(ledger: Ledger) -> Ledger:
-    """Return what of a ledger outlives the story in flight."""
-    return Ledger(
-        automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
-        self_paused=ledger.self_paused, faults=ledger.faults,
-        last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
-        parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
-        auto_continue=ledger.auto_continue, review=ledger.review,
-    )  # fmt: skip
-
-
-def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
-    """Return the ledger in which `stories` are done, too, the last of them last."""
-    if not stories:
-        return ledger
-    others = tuple(name for name in ledger.stories_done if name not in stories)
-    return changed(ledger, stories_done=(*others, *stories))
-
-
-def _only_project(ledger: Ledger) -> dict[Scope, Cap]:
-    return {scope: cap for scope, cap in ledger.granted.items() if scope == "project"}
-
-
-def _without(ledger: Ledger, story: str | None) -> Ledger:
-    """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
-    return changed(
-        ledger,
-        backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
-        parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
-    )
-
-
-def next_parked(track: Track) -> Parked | None:
-    """Return the story that is taken up when the one in flight is done: the one it was parked for."""
-    return next((parked for parked in reversed(track.ledger.parked) if parked.give_back), None)
-
-
-def parked_of(ledger: Ledger, story: str) -> Parked | None:
-    """Return a story as it was set aside; None when it was not."""
-    return next((parked for parked in ledger.parked if parked.state.story == story), None)
-
-
 def give_back(situation: Situation, parked: Parked) -> Track:
     """Return the track with a parked story taken up where it was set aside."""
-    project = _without(lasting(situation.ledger), parked.state.story)
+    project = working_on(lasting(situation.ledger), parked.state.story)
     return Track(state=parked.state, ledger=parked.ledger).with_ledger(
         automatic=project.automatic, by_hand=project.by_hand,
         paused_by=project.paused_by, remedy=project.remedy,
@@ -333,3 +312,134 @@ def give_back(situation: Situation, parked: Parked) -> Track:
         spent=project.spent, granted={**parked.ledger.granted, **project.granted},
         auto_continue=project.auto_continue, review=project.review,
     )  # fmt: skip
+
+
+# --- the backlog: who is next -------------------------------------------------------------------------
+MOST_STORIES: Final = 200
+"""Stories in one backlog: it is written with every decision of its track."""
+
+
+MOST_TEXT: Final = 256 * 1024
+"""Characters of all its instructions together, for the same reason."""
+
+
+def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool) -> bool:
+    """Return whether an entry starts with nobody asking, once nothing is before it.
+
+    What a schedule has queued was due, and missed its time only because of the story before it. At level 1
+    people dispatch, and after a pause, an abort or an edit that is held it is they who go on.
+    """
+    if not ledger.automatic or ledger.paused_by or ledger.closed or ledger.held_edit:
+        return False
+    return auto_continue or entry.schedule is not None
+
+
+def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+    """Return the story that starts by itself where none is in flight; None when somebody has to ask."""
+    ready = (entry for entry in ledger.backlog if not unmet(entry, ledger))
+    return next((one for one in ready if needs_nobody(ledger, one, auto_continue=auto_continue)), None)
+
+
+def coming(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
+    """Return the story that is next, whether by itself or when somebody asks; None when none can start."""
+    return unasked(ledger, auto_continue=auto_continue) or startable(ledger)
+
+
+def entry_of(ledger: Ledger, story: str) -> Queued | None:
+    """Return the entry of a story; None when it is not in the backlog."""
+    return next((entry for entry in ledger.backlog if entry.story == story), None)
+
+
+def without(backlog: Iterable[Queued], stories: Iterable[str]) -> tuple[Queued, ...]:
+    """Return the backlog without some stories."""
+    gone = frozenset(stories)
+    return tuple(entry for entry in backlog if entry.story not in gone)
+
+
+def behind(backlog: tuple[Queued, ...], entry: Queued) -> tuple[Queued, ...]:
+    """Return the backlog with `entry` behind all that are as urgent; where it stood before, it goes from."""
+    others = without(backlog, (entry.story,))
+    return tuple(sorted((*others, entry), key=lambda one: -one.priority))  # sorted() keeps equals in order
+
+
+def before(backlog: tuple[Queued, ...], entry: Queued, index: int) -> tuple[Queued, ...]:
+    """Return the backlog with `entry`, whose priority fits there, before the `index`th of the others."""
+    others = without(backlog, (entry.story,))
+    return (*others[:index], entry, *others[index:])
+
+
+# --- the backlog: what keeps a story ------------------------------------------------------------------
+BlockerKind = Literal["in_flight", "queued", "set_aside", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """A story that another one waits for. `unknown`: nobody has heard of it, or it was never finished."""
+
+    story: str
+    kind: BlockerKind
+
+
+def blockers(track: Track, entry: Queued) -> tuple[Blocker, ...]:
+    """Return what `entry` waits for, and what is known of each."""
+    return tuple(Blocker(story=name, kind=_kind(track, name)) for name in unmet(entry, track.ledger))
+
+
+def _kind(track: Track, story: str) -> BlockerKind:
+    state, ledger = track.state, track.ledger
+    if state is not None and state.story == story and state.step != DONE and not ledger.closed:
+        return "in_flight"
+    if entry_of(ledger, story) is not None:
+        return "queued"
+    return "set_aside" if any(parked.state.story == story for parked in ledger.parked) else "unknown"
+
+
+_KINDS: Final[Mapping[BlockerKind, str]] = {
+    "in_flight": "in flight",
+    "queued": "in the backlog",
+    "set_aside": "set aside",
+    "unknown": "never started, and not in the backlog",
+}
+
+
+def waits_in_words(track: Track, entry: Queued) -> str | None:
+    """Return what an entry waits for: `waits for US-5 (in flight) and US-9 (…)`; None when it may start."""
+    named = [f"{one.story} ({_KINDS[one.kind]})" for one in blockers(track, entry)]
+    return f"waits for {' and '.join(named)}" if named else None
+
+
+def circle(track: Track, entries: Iterable[Queued]) -> tuple[str, ...] | None:
+    """Return the stories that would wait for each other for ever once `entries` are in the backlog.
+
+    `US-1, US-2, US-1`: the first one again at the end. None when there are none.
+    """
+    waits = _waits(track)
+    added = {entry.story: unmet(entry, track.ledger) for entry in entries}
+    waits |= added
+    return next((found for story in added if (found := _way_back(story, waits)) is not None), None)
+
+
+def _waits(track: Track) -> dict[str, tuple[str, ...]]:
+    """Return, of every story that is not done, those it waits for."""
+    ledger = track.ledger
+    waits = {entry.story: unmet(entry, ledger) for entry in ledger.backlog}
+    states = [parked.state for parked in ledger.parked] + ([track.state] if track.state is not None else [])
+    for state in states:
+        if state.story is not None and state.step != DONE:
+            waits[state.story] = tuple(name for name in state.blocked_by if name not in ledger.stories_done)
+    return waits
+
+
+def _way_back(story: str, waits: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """Return the shortest way from a story over what it waits for to itself."""
+    ways: list[tuple[str, ...]] = [(story,)]
+    seen: set[str] = set()
+    while ways:
+        way = ways.pop(0)
+        for name in waits.get(way[-1], ()):
+            if name == story:
+                return (*way, name)
+            if name not in seen:
+                seen.add(name)
+                ways.append((*way, name))
+    return None

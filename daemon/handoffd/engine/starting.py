@@ -1,7 +1,7 @@
 """Which story a track works on: what people ask to start, and what they do with the backlog.
 
 A story that is asked for starts now, waits in the backlog, or has the one in flight set aside for it. In
-which order the backlog goes, and what keeps a story of it, is in `backlog.py`.
+which order the backlog goes, and what keeps a story of it, is in `routing.py`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from handoffd.engine.backlog import (
-    MOST_STORIES,
-    MOST_TEXT,
-    before,
-    behind,
-    circle,
-    entry_of,
-    needs_nobody,
-    startable,
-    unmet,
-    waits_in_words,
-    without,
+from handoffd.engine.decision import (
+    Accepted,
+    Decision,
+    Ground,
+    NoticeKind,
+    Situation,
+    accept,
+    ground,
+    next_command,
+    notice,
+    refuse,
+    way_on,
 )
-from handoffd.engine.commands import command
-from handoffd.engine.decision import Accepted, Decision, Ground, NoticeKind, Situation, ground
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     AutoContinueChosen,
     BacklogEdited,
     BacklogMoved,
@@ -33,9 +31,22 @@ from handoffd.engine.requests import (
     Continued,
     Started,
 )
-from handoffd.engine.routing import MAX_ATTEMPTS, begin, give_back, next_parked, parked_of
-from handoffd.engine.track import Parked, Queued, Track, changed
-from handoffd.engine.wording import accept, next_command, notice, refuse, way_on
+from handoffd.engine.routing import (
+    MAX_ATTEMPTS,
+    MOST_STORIES,
+    MOST_TEXT,
+    before,
+    begin,
+    behind,
+    circle,
+    entry_of,
+    give_back,
+    needs_nobody,
+    waits_in_words,
+    without,
+)
+from handoffd.engine.track import Parked, Queued, Track, changed, next_parked, parked_of, startable, unmet
+from handoffd.engine.wording import command
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 

@@ -1,8 +1,9 @@
 """A track: one STATE.json plus what only the journal remembers of it.
 
 STATE.json is a public contract and is cleared at every step change; what must survive that (how often
-each step was entered, the facts later prompts need, the dispatch in flight) is in the ledger. Both change
-only through `decide`, in one journal transaction.
+each step was entered, the facts later prompts need, the dispatch in flight, the backlog) is in the ledger.
+Both change only through `decide`, in one journal transaction. The values of the ledger are here, and what
+is read from it without a rule: which story may start, what outlives the story in flight.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from handoffd.engine.ends import Fault, Limit
-from handoffd.engine.usage import Cap, Finding, Scope, Usage
+from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, Scope, Usage
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import State, TestCounts
@@ -109,6 +109,88 @@ class Dispatch:
     """When its executor ended, if that is known; its checks may go on."""
     keeps_gate: bool = False
     """Whether only a person passes its step if that becomes a gate meanwhile, as in no earlier release."""
+
+
+# --- executors and accounts that cannot be used -------------------------------------------------------
+SOONER: Final = 10
+"""By this factor a fault is tried sooner once its account has worked elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why an executor cannot be used, until that is over. `end` is of those that pause."""
+
+    executor: str
+    end: End
+    since: datetime
+    sign: str = ""
+    """What could be seen here of its program, its login and its definition: another sign, and it is tried."""
+    answers: int = 1
+    """How often in a row it was met."""
+    again_at: datetime | None = None
+    """When it is tried although nothing has changed here: a key may be valid again. None: it is not."""
+    trying: bool = False
+    """Whether it is just being tried, so that the next attempt may be its executor's."""
+    met_at: datetime | None = None
+    """When it was met last; None: in a release that did not keep that."""
+
+    @property
+    def text(self) -> str:
+        """The fault in words: `claude is not logged in`."""
+        return f"{self.executor} {POLICIES[self.end].fault}"
+
+    def is_due(self, now: datetime, worked: datetime | None = None) -> bool:
+        """Return whether it is to be tried now although nothing has changed here.
+
+        `worked` is when the latest run began that shows that its account works elsewhere. That is not worth
+        every trial: this project may have a key of its own.
+        """
+        if self.again_at is None or self.trying:
+            return False
+        if worked is None or self.met_at is None or worked <= self.met_at or self.end not in REMOTE:
+            return self.again_at <= now
+        return self.met_at + (self.again_at - self.met_at) / SOONER <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """Who else could have the attempt of an executor that just ended."""
+
+    sign: str = ""
+    """What can be seen of the executor that ended; see `Fault`."""
+    instead: str | None = None
+    """The next of those that are named; None: there is none."""
+    until: datetime | None = None
+    """When that one's limit is over; None: it can begin at once."""
+    lacking: tuple[Fault, ...] = ()
+    """The others that are named and cannot be used."""
+    tries_again: bool = False
+    """Whether its fault may end where nothing here shows it; False: of a release that waited for a change."""
+
+
+LimitKind = Literal["limit", "overload", "refusal"]
+"""A refusal concerns the track that met it; the others everything that uses the account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """An account that answered one of a track's executors with a limit, and has not answered better since."""
+
+    account: str
+    executor: str
+    kind: LimitKind
+    since: datetime
+    """When it did so first, by the end of the executor that met it."""
+    until: datetime
+    """When it is asked again."""
+    answers: int = 1
+    """How often in a row it did so."""
+    why: str = ""
+    """What the agent said last, in one line."""
+    told: bool = False
+    """Whether a person was told of it."""
+    reminded: bool = False
+    """Whether a person was told that it lasts long."""
 
 
 # --- what the ledger holds ----------------------------------------------------------------------------
@@ -346,3 +428,57 @@ class TrackKey(NamedTuple):
 
     project: str
     track: str = "main"
+
+
+# --- stories that wait, and stories set aside ---------------------------------------------------------
+def unmet(entry: Queued, ledger: Ledger) -> tuple[str, ...]:
+    """Return the stories that must be done before `entry` starts, and are not: the journal says so or not."""
+    return tuple(name for name in entry.blocked_by if name not in ledger.stories_done)
+
+
+def startable(ledger: Ledger) -> Queued | None:
+    """Return the story that is started next; None when each one waits for another."""
+    return next((entry for entry in ledger.backlog if not unmet(entry, ledger)), None)
+
+
+def next_parked(track: Track) -> Parked | None:
+    """Return the story that is taken up when the one in flight is done: the one it was parked for."""
+    return next((parked for parked in reversed(track.ledger.parked) if parked.give_back), None)
+
+
+def parked_of(ledger: Ledger, story: str) -> Parked | None:
+    """Return a story as it was set aside; None when it was not."""
+    return next((parked for parked in ledger.parked if parked.state.story == story), None)
+
+
+def working_on(ledger: Ledger, story: str | None) -> Ledger:
+    """Return the ledger in which `story` neither waits nor is parked: it is being worked on."""
+    return changed(
+        ledger,
+        backlog=tuple(queued for queued in ledger.backlog if queued.story != story),
+        parked=tuple(parked for parked in ledger.parked if parked.state.story != story),
+    )
+
+
+# --- what outlives the story in flight ----------------------------------------------------------------
+def lasting(ledger: Ledger) -> Ledger:
+    """Return what of a ledger outlives the story in flight."""
+    return Ledger(
+        automatic=ledger.automatic, by_hand=ledger.by_hand, paused_by=ledger.paused_by, remedy=ledger.remedy,
+        self_paused=ledger.self_paused, faults=ledger.faults,
+        last_mark=ledger.last_mark, stories_done=ledger.stories_done, backlog=ledger.backlog,
+        parked=ledger.parked, limited=ledger.limited, spent=ledger.spent, granted=_only_project(ledger),
+        auto_continue=ledger.auto_continue, review=ledger.review,
+    )  # fmt: skip
+
+
+def _only_project(ledger: Ledger) -> dict[Scope, Cap]:
+    return {scope: cap for scope, cap in ledger.granted.items() if scope == "project"}
+
+
+def with_done(ledger: Ledger, stories: tuple[str, ...]) -> Ledger:
+    """Return the ledger in which `stories` are done, too, the last of them last."""
+    if not stories:
+        return ledger
+    others = tuple(name for name in ledger.stories_done if name not in stories)
+    return changed(ledger, stories_done=(*others, *stories))

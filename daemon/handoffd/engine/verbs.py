@@ -7,14 +7,27 @@ confirms it, and while an executor runs every edit is undone. Starts and the bac
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC
 
-from handoffd.engine.backlog import startable
-from handoffd.engine.commands import approving, command
-from handoffd.engine.decision import AppendHistory, Decision, NoticeKind, Situation, gate_ground, ground, row
-from handoffd.engine.dispatching import aborted
-from handoffd.engine.events import Restored, StateEdited
-from handoffd.engine.requests import (
+from handoffd.engine.decision import (
+    AppendHistory,
+    Decision,
+    NoticeKind,
+    Situation,
+    accept,
+    ask_human,
+    at_gate,
+    gate_ground,
+    ground,
+    next_command,
+    notice,
+    refuse,
+    row,
+    way_on,
+)
+from handoffd.engine.ends import aborted, stop
+from handoffd.engine.events import (
     Aborted,
     Approved,
     EditConfirmed,
@@ -22,20 +35,31 @@ from handoffd.engine.requests import (
     Initialised,
     LevelChosen,
     Noted,
+    NoticeGivenUp,
     Paused,
     PostChecked,
     Rejected,
     Reopened,
+    Restored,
     Resumed,
     Retried,
     RolledBack,
     Skipped,
+    StateEdited,
 )
-from handoffd.engine.routing import MAX_ATTEMPTS, enter, lasting, next_parked, with_done
+from handoffd.engine.routing import MAX_ATTEMPTS, enter
 from handoffd.engine.starting import start_from_backlog
-from handoffd.engine.stops import stop
-from handoffd.engine.track import HeldEdit, StopReason, Track, changed
-from handoffd.engine.wording import accept, ask_human, at_gate, next_command, notice, refuse, way_on
+from handoffd.engine.track import (
+    HeldEdit,
+    StopReason,
+    Track,
+    changed,
+    lasting,
+    next_parked,
+    startable,
+    with_done,
+)
+from handoffd.engine.wording import approving, command
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, Status
 
@@ -490,3 +514,12 @@ def _gates_on_the_way(situation: Situation, after: State) -> list[str]:
         situation.ledger.gate if before.story is not None and before.step == situation.ledger.gate else None
     )
     return [step for step in steps if step == kept or situation.rules.steps[step].requires_human]
+
+
+# --- notices that reached no person -------------------------------------------------------------------
+def notice_given_up(situation: Situation, event: NoticeGivenUp) -> Decision:
+    """Return the decision that only remembers: telling of it by the same way would be lost as well."""
+    many = "a notice was" if event.count == 1 else f"{event.count} notices were"
+    why = f"{many} given up, {event.sink} did not take {'it' if event.count == 1 else 'them'}: {event.why}"
+    decision = accept(situation.track, why, do="mend `notify` in the settings")
+    return replace(decision, memorable=True)

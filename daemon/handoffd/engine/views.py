@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Final, Literal
 
 from handoffd.engine.decision import Result
-from handoffd.engine.ends import LimitKind
 from handoffd.engine.events import TestEvidence
-from handoffd.engine.track import EXTERNAL
-from handoffd.engine.usage import Footprint
+from handoffd.engine.run import Footprint
+from handoffd.engine.track import EXTERNAL, LimitKind
 from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestCounts
 

@@ -14,8 +14,7 @@ from handoffd.api.reads import peek_json
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched
-from handoffd.engine.events import Advanced, Event, StateEdited
-from handoffd.engine.requests import PromptTaken
+from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.inspection.finished import finished_before

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from handoffd.engine.ends import End
-from handoffd.engine.usage import Footprint
+from handoffd.engine.run import End, Footprint
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.executor import EndRule, Executor
 from handoffd.execute.stream.reader import Seen, plain_lines

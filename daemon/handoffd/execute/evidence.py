@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
-from handoffd.engine.events import PostCheck, TestEvidence
-from handoffd.engine.wording import last_line
+from handoffd.engine.events import TestEvidence
+from handoffd.engine.run import PostCheck, last_line
 from handoffd.errors import StoreError
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import footprint_of

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from handoffd.engine.ends import LIMITS, End
+from handoffd.engine.run import LIMITS, End
 from handoffd.errors import ConfigurationError
 from handoffd.execute.base import Rung, SignalName
 from handoffd.execute.environment import is_variable_name

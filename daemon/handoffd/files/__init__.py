@@ -5,7 +5,7 @@ ever leaving it, `projection.py` is STATE.json, `locks.py` and `ownership.py` sa
 works on it, `run_removal.py` removes what is left of runs, and `errors.py` says what failed in words for
 people.
 
-It relies on the kernel and on `engine.commands` for the next command to type. It never follows a symlink
+It relies on the kernel and on `engine.wording` for the next command to type. It never follows a symlink
 below a root, never reads what is no regular file or larger than it should be, never writes in place, and
 knows nothing of tracks, the journal or the settings.
 """

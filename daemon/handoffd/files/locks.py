@@ -32,7 +32,7 @@ from types import TracebackType
 import anyio
 import structlog
 
-from handoffd.engine.commands import mending
+from handoffd.engine.wording import mending
 from handoffd.errors import Locked, StoreError
 from handoffd.files.errors import project_gone, storage_error
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import Foreign
 
 log = structlog.get_logger(__name__)

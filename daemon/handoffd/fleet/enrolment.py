@@ -20,8 +20,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import command_for
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.fleet.membership import LetGo
 from handoffd.inspection.discovery import Discovered, Wanted, discover, resolved_base, wanted_of

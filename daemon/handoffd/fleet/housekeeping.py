@@ -24,9 +24,9 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.replay import replay, standing_of
+from handoffd.engine.decide import replay, standing_of
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
 from handoffd.execute.process import claimed
 from handoffd.files import run_removal

@@ -25,9 +25,9 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from handoffd.engine.commands import command_for
 from handoffd.engine.events import Event
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
 from handoffd.fleet.register import Register
 from handoffd.fleet.startup import by_project, survey

@@ -20,7 +20,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from handoffd.engine.commands import command_for, mending
+from handoffd.engine.wording import command_for, mending
 from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, StoreError, remedies
 from handoffd.files.locks import Holder
 from handoffd.files.ownership import leave

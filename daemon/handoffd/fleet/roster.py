@@ -16,12 +16,10 @@ import structlog
 from anyio import to_thread
 
 from handoffd.capacity.accounts import lift
-from handoffd.engine.commands import command_for
 from handoffd.engine.decision import Result
-from handoffd.engine.events import CauseEnded, NoticeGivenUp, PostCheck
-from handoffd.engine.requests import LevelChosen, LimitLifted, Verb
+from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
+from handoffd.engine.run import PostCheck, Usage
 from handoffd.engine.track import TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.engine.views import (
     AccountView,
     Applied,
@@ -32,6 +30,7 @@ from handoffd.engine.views import (
     SlotsView,
     Tried,
 )
+from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
 from handoffd.files.projection import MAIN

@@ -15,8 +15,8 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from handoffd.engine.commands import command_for
 from handoffd.engine.views import ProjectView
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.fleet.loops import Loops
 from handoffd.fleet.membership import Membership

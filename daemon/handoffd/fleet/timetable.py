@@ -18,7 +18,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.engine.decision import Refusal, Result
-from handoffd.engine.requests import Started
+from handoffd.engine.events import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, InvalidFile, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import SETTINGS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import Refused
 from handoffd.inspection.own_files import table_of
 from handoffd.inspection.project_status import state_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.files.projection import read_state
 from handoffd.files.rooted import read_project_file

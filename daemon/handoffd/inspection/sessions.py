@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused
 from handoffd.inspection.framework import Framework, Level, open_issues, read_memory
 from handoffd.inspection.own_files import settings_of, templates_for

@@ -30,7 +30,7 @@ from datetime import datetime
 from pathlib import Path
 
 import handoffd
-from handoffd.engine.replay import standing_of
+from handoffd.engine.decide import standing_of
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import FOLDER_FLAGS, digest_of

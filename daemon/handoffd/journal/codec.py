@@ -22,7 +22,8 @@ import orjson
 from pydantic import BaseModel, Field, TypeAdapter
 
 from handoffd.engine.decision import Effect, Ground, Result
-from handoffd.engine.events import Event, Exit, TestEvidence
+from handoffd.engine.events import Event, TestEvidence
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State

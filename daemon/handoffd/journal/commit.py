@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 import handoffd
-from handoffd.engine.requests import Started
+from handoffd.engine.events import Started
 from handoffd.engine.track import Dispatch, TrackKey, changed
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of

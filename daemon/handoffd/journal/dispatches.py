@@ -28,13 +28,12 @@ from handoffd.engine.events import (
     ChecksFinished,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
     HandoffArrived,
     SpawnRefused,
     TestEvidence,
 )
+from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.files.errors import storage_error
 from handoffd.journal.codec import decode_exit, decode_tests, encode, moment
 from handoffd.journal.queries import MOST_ROWS, decoded, only

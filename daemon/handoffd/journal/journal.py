@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from handoffd.engine.track import TrackKey
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.journal import commit, dispatches, integrity, projects, queries
 from handoffd.journal.commit import RuleTexts

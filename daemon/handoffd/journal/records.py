@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from handoffd.engine.decision import Effect, Ground, Result
-from handoffd.engine.ends import End
-from handoffd.engine.events import Event, Exit, TestEvidence
+from handoffd.engine.events import Event, TestEvidence
+from handoffd.engine.run import End, Exit, Usage
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.protocol.rules import RuleBook
 
 Standing = tuple[str, str]

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from handoffd.engine.decide import Recorded, Standing
 from handoffd.engine.decision import Effect
-from handoffd.engine.replay import Recorded, Standing
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of

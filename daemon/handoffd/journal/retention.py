@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.journal.codec import encode, moment
 from handoffd.journal.connections import Run
 from handoffd.journal.integrity import merged

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from handoffd.engine.decision import is_unrouted
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey
-from handoffd.engine.wording import is_unrouted
 from handoffd.errors import InvalidFile, Problem, Refused
 from handoffd.files import projection
 from handoffd.files.rooted import read_project_file

@@ -18,7 +18,7 @@ from handoffd.api.service import Caller
 from handoffd.api.verbs import VERBS, Parameter, VerbSpec
 from handoffd.chat.addressing import directed
 from handoffd.chat.intents import READING
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
 from handoffd.errors import NotFound, Refused

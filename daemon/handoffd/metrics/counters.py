@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from handoffd.clock import Clock
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, Exit, TestEvidence
+from handoffd.engine.events import ChecksFinished, Event, ExecutorExited, ExecutorStarted, TestEvidence
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Dispatch, Track, TrackKey
 from handoffd.metrics.prometheus import INTERRUPTED, TOKENS, Bounded, Instruments
 from handoffd.protocol.rules import DONE

@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import handoffd
-from handoffd.engine.ends import End
+from handoffd.engine.run import End
 from handoffd.metrics.recorder import Gauge
 from handoffd.protocol.state import Status
 

@@ -20,7 +20,7 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.notify.notice import ITEM, Notice, and_more, cut
 from handoffd.notify.ports import Box, Held, Reason

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from handoffd.clock import Clock
-from handoffd.engine.commands import addressed, command_for, mending
-from handoffd.engine.decision import Notify
+from handoffd.engine.decision import Notify, raising
 from handoffd.engine.limits import WARN_AT
+from handoffd.engine.run import SHARED, Finding
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import SHARED, Finding
 from handoffd.engine.views import WORKABLE, Condition
-from handoffd.engine.wording import raising
+from handoffd.engine.wording import addressed, command_for, mending
 from handoffd.errors import Problem
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier

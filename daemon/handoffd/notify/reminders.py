@@ -22,7 +22,7 @@ import anyio
 import structlog
 
 from handoffd.clock import Clock
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import STANDS, Box, Matter

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.files.atomic import has_temporaries
 from handoffd.files.errors import PROJECT_GONE

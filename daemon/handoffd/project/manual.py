@@ -12,13 +12,12 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from handoffd.engine.commands import command, command_for, mending
-from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks
-from handoffd.engine.events import PostCheck
-from handoffd.engine.requests import PostChecked
+from handoffd.engine.decision import Dispatched, Refusal, Result, RunChecks, at_gate, way_on
+from handoffd.engine.events import PostChecked
+from handoffd.engine.run import PostCheck
 from handoffd.engine.track import EXTERNAL, Dispatch, Phase, Track
 from handoffd.engine.views import Applied, AppliedKind, Tried
-from handoffd.engine.wording import at_gate, way_on
+from handoffd.engine.wording import command, command_for, mending
 from handoffd.errors import Refused
 from handoffd.files.rooted import read_project_file
 from handoffd.journal.dispatches import NOT_STARTED

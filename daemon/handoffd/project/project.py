@@ -18,11 +18,11 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import mending
 from handoffd.engine.events import Event, Interrupted
+from handoffd.engine.run import Usage
 from handoffd.engine.track import StopReason, Track, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.engine.views import WORKABLE, Condition
+from handoffd.engine.wording import mending
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.process import Run, adopt
 from handoffd.files.projection import MAIN

@@ -17,8 +17,7 @@ from pathlib import Path
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.events import Restored
-from handoffd.engine.requests import Resumed
+from handoffd.engine.events import Restored, Resumed
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked, StoreError
 from handoffd.execute.orphans import end_member, is_member

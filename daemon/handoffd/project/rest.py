@@ -14,9 +14,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.ends import Fault, Limit
-from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
+from handoffd.engine.track import Fault, Limit, Track, TrackKey
 from handoffd.engine.views import Condition, ProjectView
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.records import StoredTrack

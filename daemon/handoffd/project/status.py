@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.backlog import coming, entry_of, unasked, waits_in_words
-from handoffd.engine.commands import addressed, command, command_for, mending
-from handoffd.engine.decision import Blocked, Decision
-from handoffd.engine.routing import MAX_ATTEMPTS, first_step, parked_of
-from handoffd.engine.track import Ledger, Queued, Track
+from handoffd.engine.decision import Blocked, Decision, at_gate, next_command
+from handoffd.engine.routing import MAX_ATTEMPTS, coming, entry_of, first_step, unasked, waits_in_words
+from handoffd.engine.track import Ledger, Queued, Track, parked_of
 from handoffd.engine.views import BacklogView, Peek, ProjectView, QueuedView, TrackView
-from handoffd.engine.wording import at_gate, next_command
+from handoffd.engine.wording import addressed, command, command_for, mending
 from handoffd.errors import Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in

@@ -1,7 +1,7 @@
 """Attempts whose time is over, and executors that stand still: the poller's part of one project.
 
 It reads the daemon's own records only, never the project's folder: one that hangs must not hold up the clock
-of the others. What it finds becomes a fact for the track; `engine/stops.py` says what follows.
+of the others. What it finds becomes a fact for the track; `engine/ends.py` says what follows.
 
 What is remembered of a silence is in memory only. A daemon that is started anew knows nothing of an earlier
 one and waits for the whole of it again: late is harmless, an agent ended for no reason is not. For the same
@@ -16,8 +16,9 @@ from datetime import datetime
 
 from anyio import to_thread
 
-from handoffd.engine.dispatching import time_limit_min
-from handoffd.engine.events import DeadlinePassed, ExecutorQuiet, ExecutorStalled, Silence
+from handoffd.engine.ends import time_limit_min
+from handoffd.engine.events import DeadlinePassed, ExecutorQuiet, ExecutorStalled
+from handoffd.engine.run import Silence
 from handoffd.engine.track import Dispatch, Phase, TrackKey
 from handoffd.execute.base import StartRecord, Vitals
 from handoffd.execute.executor import Idle

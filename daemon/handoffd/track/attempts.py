@@ -19,11 +19,9 @@ from anyio import to_thread
 from handoffd.capacity.machine import passes_by_itself
 from handoffd.clock import Clock
 from handoffd.engine.decision import Spawn
-from handoffd.engine.ends import LIMITS, End
-from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, Exit, HandoffSettled, SpawnRefused
+from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
+from handoffd.engine.run import LIMITS, End, Exit, Usage, last_line
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey
-from handoffd.engine.usage import Usage
-from handoffd.engine.wording import last_line
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord, RunSpec, Vitals
 from handoffd.execute.checks import any_changed_since, runs_of

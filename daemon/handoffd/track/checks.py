@@ -16,9 +16,9 @@ import anyio
 from anyio import to_thread
 
 from handoffd.engine.decision import MeasureBaseline, RunChecks
-from handoffd.engine.events import BaselineMeasured, ChecksFinished, PostCheck, TestEvidence
+from handoffd.engine.events import BaselineMeasured, ChecksFinished, TestEvidence
+from handoffd.engine.run import PostCheck, last_line, with_end
 from handoffd.engine.track import TrackKey
-from handoffd.engine.wording import last_line, with_end
 from handoffd.errors import HandoffdError
 from handoffd.execute import evidence
 from handoffd.execute.base import ExitRecord, RunSpec

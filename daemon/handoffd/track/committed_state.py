@@ -14,10 +14,10 @@ from pathlib import Path
 import structlog
 from anyio import to_thread
 
-from handoffd.engine.commands import mending
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.wording import mending
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import UNSOUND

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from anyio import to_thread
 
 from handoffd.capacity.accounts import Wait
-from handoffd.engine.ends import End, Fault, Standby
-from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.run import End
+from handoffd.engine.track import Fault, Standby, Track, TrackKey
 from handoffd.engine.wording import until_words
 from handoffd.execute.environment import child_environment, expanded
 from handoffd.execute.executor import Executor

@@ -25,7 +25,8 @@ from handoffd.engine.decision import (
     StopTree,
     WriteChecklist,
 )
-from handoffd.engine.events import ExecutorExited, Exit, SpawnRefused
+from handoffd.engine.events import ExecutorExited, SpawnRefused
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from handoffd.capacity.meters import CpuClock, within_cpu
 from handoffd.clock import Clock
-from handoffd.engine.commands import command_for
 from handoffd.engine.track import Track, TrackKey
+from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text

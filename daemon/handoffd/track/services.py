@@ -13,7 +13,7 @@ from handoffd.capacity.machine import Descriptors
 from handoffd.capacity.meters import Meters
 from handoffd.capacity.slots import Slots
 from handoffd.clock import Clock
-from handoffd.engine.commands import command_for
+from handoffd.engine.wording import command_for
 from handoffd.errors import Locked
 from handoffd.execute.meter import PriceTable
 from handoffd.execute.process import Launcher

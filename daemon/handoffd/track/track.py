@@ -21,10 +21,9 @@ from handoffd.capacity.runqueue import Bid, bid_of, bid_of_run
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, Spawn
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.ends import End
-from handoffd.engine.events import Advanced, DispatchFailed, Event
+from handoffd.engine.events import Advanced, DispatchFailed, Event, PromptTaken
 from handoffd.engine.limits import news_of
-from handoffd.engine.requests import PromptTaken
+from handoffd.engine.run import End
 from handoffd.engine.track import Track
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord

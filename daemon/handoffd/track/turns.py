@@ -9,21 +9,19 @@ from anyio import to_thread
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, MeasureBaseline, Spawn
-from handoffd.engine.ends import POLICIES, End, Then
 from handoffd.engine.events import (
     Advanced,
     CauseEnded,
     DispatchFailed,
     Event,
     ExecutorExited,
-    Exit,
+    PromptTaken,
     SpawnRefused,
 )
 from handoffd.engine.limits import WORKS_AFTER
-from handoffd.engine.requests import PromptTaken
 from handoffd.engine.routing import MAX_ATTEMPTS
+from handoffd.engine.run import POLICIES, End, Exit, Finding, Then
 from handoffd.engine.track import Ledger, Track, TrackKey
-from handoffd.engine.usage import Finding
 from handoffd.execute.base import StartRecord
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.protocol.handoff import HandoffMark

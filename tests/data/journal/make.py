@@ -16,10 +16,9 @@ from pathlib import Path
 import anyio
 
 from handoffd.engine.decision import Accepted, Effect, Notify, StopTree, WriteChecklist
-from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Exit
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Initialised, Started
+from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Newcomer, Outgoing, Record
 from handoffd.journal.schedules import Fire

@@ -9,7 +9,7 @@ import pytest
 
 from handoffd.api.arguments import EVENTS, checked, spec_of, usage
 from handoffd.api.verbs import MAX_TEXT, VERBS
-from handoffd.engine.requests import Approved, ExecutorChosen, Rejected, RolledBack
+from handoffd.engine.events import Approved, ExecutorChosen, Rejected, RolledBack
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.protocol.state import Reason
 

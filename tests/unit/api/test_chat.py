@@ -16,16 +16,17 @@ from handoffd.api.chat_target import Spoken
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal
-from handoffd.engine.events import ChecksFinished, TestEvidence
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     Aborted,
     Approved,
+    ChecksFinished,
     Noted,
     Paused,
     Rejected,
     Reopened,
     Retried,
     Skipped,
+    TestEvidence,
     Verb,
 )
 from handoffd.engine.track import TrackKey

@@ -14,10 +14,9 @@ from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
 from handoffd.api.events import event_json, follow, gap, latest, run_json
 from handoffd.engine.decision import NeedsHuman
-from handoffd.engine.ends import End
-from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
+from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
+from handoffd.engine.run import End, Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import LeftOut, StoredEvent

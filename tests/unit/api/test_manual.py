@@ -7,9 +7,10 @@ from typing import get_args
 import pytest
 
 from handoffd.api.service import applied_json, checked_json, tried_json
-from handoffd.engine.commands import command
-from handoffd.engine.events import PostCheck, TestEvidence
+from handoffd.engine.events import TestEvidence
+from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, AppliedKind, Tried
+from handoffd.engine.wording import command
 from handoffd.protocol.state import State, TestCounts
 
 STATE = State(project="shop", story="US-001")

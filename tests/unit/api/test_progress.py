@@ -16,7 +16,7 @@ from handoffd.api.chat import Progress
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import AlreadyRunning, Dispatched, Finished, Refusal
-from handoffd.engine.requests import Continued, Initialised, PromptTaken, Resumed, Started
+from handoffd.engine.events import Continued, Initialised, PromptTaken, Resumed, Started
 from handoffd.journal.journal import Journal
 
 EVE = Caller(pid=4711, by="eve")

@@ -13,9 +13,9 @@ from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 from handoffd.api.events import Json
 from handoffd.api.reads import Reads
 from handoffd.clock import SystemClock
-from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted, Exit
+from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
+from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.engine.usage import Footprint, Usage
 from handoffd.errors import NotFound, Refused
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Outgoing

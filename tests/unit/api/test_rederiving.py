@@ -10,7 +10,7 @@ import pytest
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 
 from handoffd.api.verification import Report, Verification
-from handoffd.engine.requests import Aborted, Initialised
+from handoffd.engine.events import Aborted, Initialised
 from handoffd.engine.track import TrackKey
 from handoffd.journal.replay import Recordings
 

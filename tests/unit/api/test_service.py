@@ -13,7 +13,7 @@ from tests.unit.journal.making import opened
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal
-from handoffd.engine.requests import Approved, ExecutorChosen, Initialised, Started
+from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started
 from handoffd.errors import NotFound, Refused
 from handoffd.journal.journal import Journal
 

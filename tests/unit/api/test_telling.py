@@ -14,22 +14,21 @@ from tests.unit.journal.making import record, track
 
 from handoffd.api.events import _FACTS, _ORDERS, follows, happened
 from handoffd.engine.decision import Effect, Notify, Refusal, RunChecks, Spawn
-from handoffd.engine.ends import End
 from handoffd.engine.events import (
     Advanced,
+    Approved,
     BaselineMeasured,
     ChecksFinished,
     DeadlinePassed,
     Event,
     ExecutorExited,
-    Exit,
     HandoffArrived,
-    PostCheck,
+    Rejected,
+    Started,
     StateEdited,
     TestEvidence,
 )
-from handoffd.engine.requests import Approved, Rejected, Started
-from handoffd.engine.usage import Footprint, Usage
+from handoffd.engine.run import End, Exit, Footprint, PostCheck, Usage
 from handoffd.errors import Problem
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record, StoredEvent

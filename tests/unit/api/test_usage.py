@@ -9,7 +9,7 @@ import pytest
 from tests.support.playbook import shipped_rules
 
 from handoffd.api.reads import REFERENCE, begin_of, grouping, usage_report
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.errors import Refused
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.records import UsageSum

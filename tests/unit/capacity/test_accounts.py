@@ -10,10 +10,10 @@ import pytest
 from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.capacity.accounts import Accounts
-from handoffd.engine.ends import End, Limit
-from handoffd.engine.events import Event, ExecutorExited, Exit, SpawnRefused
+from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
 from handoffd.engine.limits import WORKS_AFTER
-from handoffd.engine.track import Phase, Track, TrackKey
+from handoffd.engine.run import End, Exit
+from handoffd.engine.track import Limit, Phase, Track, TrackKey
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

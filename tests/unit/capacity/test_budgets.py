@@ -19,10 +19,17 @@ from tests.unit.journal.making import opened, record
 from tests.unit.journal.making import track as stored_track
 
 from handoffd.capacity.budgets import Budgets, Flight, caps_in_force
-from handoffd.engine.events import CapReached, Event, ExecutorExited, Exit
-from handoffd.engine.requests import BudgetRaised, Initialised, Noted, Started
+from handoffd.engine.events import (
+    BudgetRaised,
+    CapReached,
+    Event,
+    ExecutorExited,
+    Initialised,
+    Noted,
+    Started,
+)
+from handoffd.engine.run import SCOPES, Cap, Exit, Finding, Scope, Usage
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason, Track, TrackKey
-from handoffd.engine.usage import SCOPES, Cap, Finding, Scope, Usage
 from handoffd.journal.journal import Journal
 from handoffd.notify.notice import Notice
 from handoffd.protocol.handoff import Absent

@@ -9,9 +9,8 @@ import pytest
 from tests.support.house import NOW, House, house, track_of
 
 from handoffd.capacity.accounts import lift
-from handoffd.engine.ends import Limit
-from handoffd.engine.requests import LimitLifted
-from handoffd.engine.track import TrackKey
+from handoffd.engine.events import LimitLifted
+from handoffd.engine.track import Limit, TrackKey
 from handoffd.errors import NotFound, StoreError
 
 A, B = TrackKey("/srv/a"), TrackKey("/srv/b")

@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.runs import end_processes, run_spec
 
 from handoffd.capacity.meters import Meters
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, noted
 from handoffd.execute.process import Launcher, Run

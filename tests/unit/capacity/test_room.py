@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.capacity.machine import Room, Space, first_short, relieved
-from handoffd.engine.requests import Initialised, Noted, Started
+from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.track.reach import Reach
 
 MIB = 1024 * 1024

@@ -15,9 +15,8 @@ from handoffd.capacity.admission import Admission, Facts
 from handoffd.capacity.machine import OUT_OF_DESCRIPTORS
 from handoffd.chat.intents import KINDS
 from handoffd.chat.wording import LANGUAGES, MAX_VALUE, placeholders, plain, wording
-from handoffd.engine.ends import LimitKind
-from handoffd.engine.track import TrackKey
-from handoffd.engine.usage import SCOPES, Finding
+from handoffd.engine.run import SCOPES, Finding
+from handoffd.engine.track import LimitKind, TrackKey
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, Language

@@ -9,7 +9,7 @@ import pytest
 from tests.support.commands import Commands
 from tests.support.controlled import Controlled
 
-from handoffd.engine.requests import Approved
+from handoffd.engine.events import Approved
 
 
 @pytest.mark.parametrize(

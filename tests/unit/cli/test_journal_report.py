@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.journal import backed_up, restored, verified
-from handoffd.engine.replay import Difference
+from handoffd.engine.decide import Difference
 from handoffd.fleet.restore import Omitted, Restoration
 from handoffd.journal.backup import Copy
 

@@ -13,7 +13,7 @@ from tests.support.supervision import project_view, track_view
 
 from handoffd.cli.status_report import condition_of, report
 from handoffd.cli.wording import moment
-from handoffd.engine.usage import Footprint
+from handoffd.engine.run import Footprint
 from handoffd.engine.views import ProjectView
 from handoffd.protocol.state import TestCounts
 

@@ -11,8 +11,8 @@ from tests.unit.journal.making import NOW, dispatch, record, track
 
 from handoffd.cli.runs import usage_report
 from handoffd.cli.wording import unstyled
-from handoffd.engine.events import ExecutorExited, Exit
-from handoffd.engine.usage import Usage
+from handoffd.engine.events import ExecutorExited
+from handoffd.engine.run import Exit, Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

@@ -10,7 +10,7 @@ from tests.support.controlled import Controlled
 
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     Aborted,
     Approved,
     AutoContinueChosen,

@@ -13,13 +13,11 @@ from tests.support.typed import Typed, typed
 
 from handoffd.api.arguments import EVENTS, checked
 from handoffd.api.verbs import VERBS
-from handoffd.engine.commands import addressed
 from handoffd.engine.decide import decide
-from handoffd.engine.decision import Decision, Notify, Refusal
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Initialised, PromptTaken, Started, Verb
+from handoffd.engine.decision import Decision, Notify, Refusal, next_command, way_on
+from handoffd.engine.events import Event, Initialised, PromptTaken, Started, Verb
 from handoffd.engine.track import HeldEdit, Ledger, Queued, Track
-from handoffd.engine.wording import next_command, way_on
+from handoffd.engine.wording import addressed
 from handoffd.protocol.state import Reason, Status
 
 SHOP = "/srv/my shop"

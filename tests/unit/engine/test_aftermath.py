@@ -19,23 +19,24 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.commands import command
-from handoffd.engine.decision import Ground, Spawn
-from handoffd.engine.ends import POLICIES, End, Fault, Standby, Then
+from handoffd.engine.decision import Ground, Spawn, next_command, still_waits
 from handoffd.engine.events import (
     CauseEnded,
     DeadlinePassed,
     DispatchFailed,
     Event,
+    ExecutorChosen,
     ExecutorExited,
-    Exit,
     Interrupted,
+    Paused,
+    Resumed,
+    Retried,
     SpawnRefused,
+    Started,
 )
-from handoffd.engine.requests import ExecutorChosen, Paused, Resumed, Retried, Started
-from handoffd.engine.track import AgentSession, Asking, StopReason
-from handoffd.engine.usage import Footprint, Usage
-from handoffd.engine.wording import next_command, still_waits
+from handoffd.engine.run import POLICIES, End, Exit, Footprint, Then, Usage
+from handoffd.engine.track import AgentSession, Asking, Fault, Standby, StopReason
+from handoffd.engine.wording import command
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Malformed, Reading, Stale
 from handoffd.protocol.state import Status

@@ -7,19 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.playbook import state_at, track_at
 
-from handoffd.engine.backlog import (
+from handoffd.engine.routing import (
     Blocker,
     before,
     behind,
     blockers,
     circle,
     entry_of,
-    startable,
-    unmet,
     waits_in_words,
     without,
 )
-from handoffd.engine.track import Ledger, Parked, Queued
+from handoffd.engine.track import Ledger, Parked, Queued, startable, unmet
 
 NAMES = [f"US-{number}" for number in range(6)]
 ENTRIES = st.builds(

@@ -10,11 +10,10 @@ from tests.support.playbook import Playbook, dispatched, found, handoff, track_a
 
 from handoffd.engine.decision import StopTree
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.events import CapReached
+from handoffd.engine.events import Aborted, BudgetRaised, CapReached, Retried, RolledBack, Started
 from handoffd.engine.limits import news_of, spend
-from handoffd.engine.requests import Aborted, BudgetRaised, Retried, RolledBack, Started
+from handoffd.engine.run import SHARED, Cap, Finding, Scope, Usage
 from handoffd.engine.track import Facts, Ledger, Phase, StopReason
-from handoffd.engine.usage import SHARED, Cap, Finding, Scope, Usage
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handoffd.engine.limits import WARN_AT, findings, granted_past, still_in_force, tighter, widened
-from handoffd.engine.usage import NO_CAP, SCOPES, UNITS, Cap, Finding, Scope, Unit, Usage, amount, dollars
+from handoffd.engine.run import NO_CAP, SCOPES, UNITS, Cap, Finding, Scope, Unit, Usage, amount, dollars
 
 CAPS = st.builds(Cap, usd=st.none() | st.floats(0.01, 1e6), tokens=st.none() | st.integers(1, 10**9))
 SPENT = st.builds(

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from handoffd.engine.commands import addressed, command, command_for, mending
 from handoffd.engine.views import Condition
+from handoffd.engine.wording import addressed, command, command_for, mending
 
 
 def test_a_command_names_its_project_and_its_words() -> None:

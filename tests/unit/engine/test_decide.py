@@ -19,15 +19,12 @@ from tests.support.playbook import (
 from handoffd.engine.decision import Basis, Dispatched, Finished, RunChecks, Spawn
 from handoffd.engine.events import (
     Advanced,
+    Approved,
     DeadlinePassed,
     DispatchFailed,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
     HandoffSettled,
-)
-from handoffd.engine.requests import (
-    Approved,
     Initialised,
     Noted,
     Paused,
@@ -37,6 +34,7 @@ from handoffd.engine.requests import (
     Skipped,
     Started,
 )
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Ledger, Phase, Track
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Reason, Status, TestCounts

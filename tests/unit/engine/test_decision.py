@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.playbook import T0, dispatched, shipped_rules, track_at
 
-from handoffd.engine.decision import AppendHistory, Ground, Situation, UnknownStepError, ground, row
+from handoffd.engine.decision import AppendHistory, Ground, Situation, UnknownStepError, accept, ground, row
 from handoffd.engine.track import Ledger, Track
-from handoffd.engine.wording import accept
 from handoffd.protocol.state import Status
 
 

@@ -21,9 +21,10 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.decision import AlreadyRunning, MeasureBaseline, NeedsHuman, Spawn
-from handoffd.engine.dispatching import time_limit_min, wants_turn
-from handoffd.engine.events import BaselineMeasured, DispatchFailed, PostCheck
-from handoffd.engine.requests import Paused, Resumed, Retried, Started
+from handoffd.engine.dispatching import wants_turn
+from handoffd.engine.ends import time_limit_min
+from handoffd.engine.events import BaselineMeasured, DispatchFailed, Paused, Resumed, Retried, Started
+from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, HeldEdit, Ledger, Parked, Phase, Queued, Track
 from handoffd.protocol.state import Status
 

@@ -8,21 +8,23 @@ from typing import Any, Literal
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at, with_rule
 
-from handoffd.engine.events import Event, Restored, StateEdited
-from handoffd.engine.requests import (
+from handoffd.engine.decision import next_command
+from handoffd.engine.events import (
     Aborted,
     Approved,
     EditConfirmed,
+    Event,
     Noted,
     Rejected,
+    Restored,
     Resumed,
     Retried,
     RolledBack,
     Started,
+    StateEdited,
 )
+from handoffd.engine.run import Finding
 from handoffd.engine.track import Facts, Ledger, Track
-from handoffd.engine.usage import Finding
-from handoffd.engine.wording import next_command
 from handoffd.protocol.state import State, Status
 
 EXTERNAL = track_at("impl", Status.RUNNING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.engine.ends import FREE_REPEATS, POLICIES, AnyEnd, End, OwnEnd, Policy, Then
+from handoffd.engine.run import FREE_REPEATS, POLICIES, AnyEnd, End, OwnEnd, Policy, Then
 
 
 def test_the_words_are_those_that_journals_hold() -> None:

@@ -8,8 +8,7 @@ from typing import get_args
 import pytest
 
 from handoffd.engine.decide import TRANSITIONS
-from handoffd.engine.events import Event, Fact, TestEvidence
-from handoffd.engine.requests import Noted, Verb
+from handoffd.engine.events import Event, Fact, Noted, TestEvidence, Verb
 
 KINDS = {event: event.__dataclass_fields__["kind"].default for event in get_args(Event)}
 

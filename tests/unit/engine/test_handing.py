@@ -10,8 +10,15 @@ from tests.support.playbook import T0, found, handoff, mark, track_at
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched, Refusal
-from handoffd.engine.events import Event, HandoffArrived
-from handoffd.engine.requests import LevelChosen, PostChecked, PromptTaken, Resumed, Started
+from handoffd.engine.events import (
+    Event,
+    HandoffArrived,
+    LevelChosen,
+    PostChecked,
+    PromptTaken,
+    Resumed,
+    Started,
+)
 from handoffd.engine.track import EXTERNAL, Ledger, Track
 from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status

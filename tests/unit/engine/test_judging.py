@@ -22,20 +22,23 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.ends import FREE_REPEATS
 from handoffd.engine.events import (
+    Aborted,
+    Approved,
     BaselineMeasured,
     ChecksFinished,
     DeadlinePassed,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
     HandoffArrived,
     HandoffSettled,
     Interrupted,
+    Noted,
+    Retried,
     SpawnRefused,
+    Started,
 )
-from handoffd.engine.requests import Aborted, Approved, Noted, Retried, Started
+from handoffd.engine.run import FREE_REPEATS, Exit
 from handoffd.engine.track import Phase, StopReason
 from handoffd.errors import Problem
 from handoffd.protocol.handoff import Absent, Found, Handoff, Malformed, Stale

@@ -7,8 +7,8 @@ from datetime import timedelta, timezone
 import pytest
 from tests.support.playbook import T0
 
-from handoffd.engine.ends import Limit
 from handoffd.engine.limits import limit_of, named, without
+from handoffd.engine.track import Limit
 from handoffd.engine.wording import span, until_words
 
 MINUTE = timedelta(minutes=1)

@@ -28,45 +28,35 @@ from tests.support.playbook import (
     with_rule,
 )
 
-from handoffd.engine.backlog import circle
 from handoffd.engine.decide import TRANSITIONS, decide
-from handoffd.engine.decision import Decision, MeasureBaseline, Notify, Refusal, RunChecks, Spawn
-from handoffd.engine.ends import FREE_REPEATS, POLICIES, End, Standby, Then
+from handoffd.engine.decision import Decision, MeasureBaseline, Notify, Refusal, RunChecks, Spawn, still_waits
 from handoffd.engine.events import (
-    Advanced,
-    BaselineMeasured,
-    CapReached,
-    CauseEnded,
-    ChecksFinished,
-    DeadlinePassed,
-    DispatchFailed,
-    Event,
-    ExecutorExited,
-    ExecutorQuiet,
-    ExecutorStalled,
-    ExecutorStarted,
-    Exit,
-    HandoffArrived,
-    HandoffSettled,
-    Interrupted,
-    PostCheck,
-    Silence,
-    SpawnRefused,
-    StateEdited,
-    TestEvidence,
-)
-from handoffd.engine.requests import (
     Aborted,
+    Advanced,
     Approved,
     AutoContinueChosen,
     BacklogEdited,
     BacklogMoved,
     BacklogRemoved,
+    BaselineMeasured,
     BudgetRaised,
+    CapReached,
+    CauseEnded,
+    ChecksFinished,
     Continued,
+    DeadlinePassed,
+    DispatchFailed,
     EditConfirmed,
+    Event,
     ExecutorChosen,
+    ExecutorExited,
+    ExecutorQuiet,
+    ExecutorStalled,
+    ExecutorStarted,
+    HandoffArrived,
+    HandoffSettled,
     Initialised,
+    Interrupted,
     LimitLifted,
     Noted,
     Paused,
@@ -76,11 +66,26 @@ from handoffd.engine.requests import (
     Retried,
     RolledBack,
     Skipped,
+    SpawnRefused,
     Started,
+    StateEdited,
+    TestEvidence,
 )
-from handoffd.engine.track import Phase, Track
-from handoffd.engine.usage import SCOPES, SHARED, UNITS, Finding
-from handoffd.engine.wording import still_waits
+from handoffd.engine.routing import circle
+from handoffd.engine.run import (
+    FREE_REPEATS,
+    POLICIES,
+    SCOPES,
+    SHARED,
+    UNITS,
+    End,
+    Exit,
+    Finding,
+    PostCheck,
+    Silence,
+    Then,
+)
+from handoffd.engine.track import Phase, Standby, Track
 from handoffd.notify.notifier import WAITING
 from handoffd.protocol.handoff import Absent, Handoff, Reading, Stale
 from handoffd.protocol.rules import DONE, RuleBook

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from handoffd.engine.events import PostCheck, TestEvidence
+from handoffd.engine.events import TestEvidence
+from handoffd.engine.run import PostCheck
 
 
 def test_a_measurement_of_nothing_claims_nothing() -> None:

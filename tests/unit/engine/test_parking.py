@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.playbook import DISPATCH, T0, Playbook, dispatched, found, handoff, track_at
 
-from handoffd.engine.ends import End, Limit, Standby
-from handoffd.engine.events import DeadlinePassed, ExecutorExited, Exit
+from handoffd.engine.events import Aborted, DeadlinePassed, ExecutorExited, LimitLifted, Retried, Started
 from handoffd.engine.limits import LONGEST
-from handoffd.engine.requests import Aborted, LimitLifted, Retried, Started
-from handoffd.engine.track import Ledger, Track
+from handoffd.engine.run import End, Exit
+from handoffd.engine.track import Ledger, Limit, Standby, Track
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.support.playbook import Playbook, dispatched, state_at, track_at
 
-from handoffd.engine.backlog import unasked
 from handoffd.engine.decision import Accepted, Finished
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     Aborted,
     AutoContinueChosen,
     BacklogEdited,
@@ -20,6 +19,7 @@ from handoffd.engine.requests import (
     PromptTaken,
     Started,
 )
+from handoffd.engine.routing import unasked
 from handoffd.engine.track import HeldEdit, Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from tests.support.playbook import T0, Playbook, state_at, track_at, with_rule
 
+from handoffd.engine.decide import Recorded, replay, standing_of, unlike
 from handoffd.engine.decision import Ground, Spawn
-from handoffd.engine.events import Advanced
-from handoffd.engine.replay import Recorded, replay, standing_of, unlike
-from handoffd.engine.requests import Approved, Noted
+from handoffd.engine.events import Advanced, Approved, Noted
 from handoffd.engine.track import Track
 from handoffd.protocol.state import State, Status
 

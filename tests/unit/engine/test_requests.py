@@ -6,7 +6,7 @@ import pytest
 from tests.support.playbook import Playbook, dispatched, track_at
 
 from handoffd.engine.decision import Refusal
-from handoffd.engine.requests import ExecutorChosen, Resumed
+from handoffd.engine.events import ExecutorChosen, Resumed
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.state import Status
 

@@ -17,10 +17,21 @@ from tests.support.playbook import (
 )
 
 from handoffd.engine.decision import Finished, Ground, Moved, Notify, Situation
-from handoffd.engine.events import DeadlinePassed
-from handoffd.engine.requests import Approved, Rejected, Retried, Started
-from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, lasting, next_parked, visit
-from handoffd.engine.track import Dispatch, Facts, HeldEdit, Ledger, Parked, Phase, Queued, SinceReview, Track
+from handoffd.engine.events import Approved, DeadlinePassed, Rejected, Retried, Started
+from handoffd.engine.routing import MAX_ATTEMPTS, begin, follow, give_back, visit
+from handoffd.engine.track import (
+    Dispatch,
+    Facts,
+    HeldEdit,
+    Ledger,
+    Parked,
+    Phase,
+    Queued,
+    SinceReview,
+    Track,
+    lasting,
+    next_parked,
+)
 from handoffd.protocol.state import Reason, Status
 
 STORY = ("bdd", "sdd-delta", "contract", "review", "scaffold", "impl", "verify", "update-memory")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handoffd.engine.events import Silence
+from handoffd.engine.run import Silence
 
 
 def test_every_sign_is_named_with_its_figure() -> None:

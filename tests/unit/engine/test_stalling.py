@@ -6,8 +6,8 @@ import pytest
 from tests.support.playbook import DISPATCH, Playbook, dispatched, found, handoff
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.events import ExecutorQuiet, ExecutorStalled, Silence
-from handoffd.engine.requests import Aborted
+from handoffd.engine.events import Aborted, ExecutorQuiet, ExecutorStalled
+from handoffd.engine.run import Silence
 from handoffd.engine.track import Phase, StopReason
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status

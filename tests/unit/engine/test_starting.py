@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.support.playbook import T0, Playbook, dispatched, state_at, track_at
 
-from handoffd.engine.backlog import MOST_STORIES, MOST_TEXT
 from handoffd.engine.decision import Accepted, WriteChecklist
-from handoffd.engine.requests import Aborted, Continued, Paused, Started
+from handoffd.engine.events import Aborted, Continued, Paused, Started
+from handoffd.engine.routing import MOST_STORIES, MOST_TEXT
 from handoffd.engine.track import Ledger, Parked, Queued
 from handoffd.protocol.state import Status
 

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.engine.usage import (
-    TOKEN_KINDS,
-    Footprint,
-    Usage,
-    counted,
-    footprint_in_words,
-    size_in_words,
-    usage_in_words,
-)
+from handoffd.engine.run import TOKEN_KINDS, Footprint, Usage, footprint_in_words, size_in_words
+from handoffd.engine.wording import counted, usage_in_words
 
 
 def test_a_sum_adds_every_count() -> None:

@@ -18,8 +18,8 @@ from tests.support.playbook import (
     without_step,
 )
 
-from handoffd.engine.decision import AppendHistory
-from handoffd.engine.requests import (
+from handoffd.engine.decision import AppendHistory, next_command
+from handoffd.engine.events import (
     Aborted,
     Approved,
     Initialised,
@@ -36,7 +36,6 @@ from handoffd.engine.requests import (
 )
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import Ledger, Parked, Queued, Track
-from handoffd.engine.wording import next_command
 from handoffd.protocol.state import Reason, State, Status
 
 AT_REST = [status for status in Status if status is not Status.RUNNING]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.support.playbook import green, handoff, red, shipped_rules
 
-from handoffd.engine.events import ChecksFinished, PostCheck, TestEvidence
+from handoffd.engine.events import ChecksFinished, TestEvidence
 from handoffd.engine.judging import MOST_FILES, Verdict, verdict_on
+from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, Ledger
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.state import Reason, Status, TestCounts

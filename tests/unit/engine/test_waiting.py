@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.playbook import shipped_rules, with_rule
 
+from handoffd.engine.decision import at_gate, still_waits
+from handoffd.engine.run import Finding
 from handoffd.engine.track import Dispatch, HeldEdit, Ledger, Phase, Track
-from handoffd.engine.usage import Finding
-from handoffd.engine.wording import at_gate, still_waits
 from handoffd.protocol.state import State, Status
 
 NOW = datetime(2026, 1, 31, 22, tzinfo=UTC)

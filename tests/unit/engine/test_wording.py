@@ -9,23 +9,21 @@ import pytest
 from tests.support.playbook import T0, shipped_rules, track_at
 
 from handoffd.engine import wording
-from handoffd.engine.decision import Accepted, NeedsHuman, Refusal, Situation
-from handoffd.engine.events import Exit, NoticeGivenUp
-from handoffd.engine.track import Track
-from handoffd.engine.wording import (
-    LAST_LINES,
-    LINE,
+from handoffd.engine.decision import (
+    Accepted,
+    NeedsHuman,
+    Refusal,
+    Situation,
     accept,
     ask_human,
-    last_line,
-    last_lines,
-    limit_in_words,
     notice,
-    notice_given_up,
     refuse,
-    time_in_words,
-    with_line,
 )
+from handoffd.engine.events import NoticeGivenUp
+from handoffd.engine.run import LAST_LINES, LINE, Exit, last_line, last_lines, with_line
+from handoffd.engine.track import Track
+from handoffd.engine.verbs import notice_given_up
+from handoffd.engine.wording import limit_in_words, time_in_words
 from handoffd.protocol.state import Status
 
 

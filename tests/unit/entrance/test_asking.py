@@ -10,7 +10,7 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.api.client import Client, Json
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Noted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
 from handoffd.errors import Locked, NoDaemon

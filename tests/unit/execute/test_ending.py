@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.engine.ends import End
-from handoffd.engine.usage import Footprint
+from handoffd.engine.run import End, Footprint
 from handoffd.execute.base import By, ExitRecord
 from handoffd.execute.ending import Ended, Ending, ending_of, footprint_of
 from handoffd.execute.executor import Executor

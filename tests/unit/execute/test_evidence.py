@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from handoffd.engine.events import PostCheck
+from handoffd.engine.run import PostCheck
 from handoffd.execute.base import ExitRecord
 from handoffd.execute.evidence import (
     TestOutput,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import METER, Live, Meter, Note, PriceTable, Source, noted
 from handoffd.execute.registry import load_book, shipped_layer

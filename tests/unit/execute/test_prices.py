@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.meter import PriceTable, cost_of, load_prices, shipped_families
 from handoffd.settings.model import Price
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tests.support.eventually import eventually
 from tests.support.house import NoWatch, daemon, house, make_project
 
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.fleet.gauges import gauges
 from handoffd.metrics.recorder import Gauge
 from handoffd.settings.model import SchedulingSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 from tests.support.house import House, at, daemon, house, make_project
 
-from handoffd.engine.requests import Initialised
+from handoffd.engine.events import Initialised
 from handoffd.engine.views import ProjectView
 from handoffd.fleet.register import Register
 from handoffd.fleet.startup import load

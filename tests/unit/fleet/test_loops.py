@@ -27,10 +27,9 @@ from tests.support.house import (
 from tests.unit.journal.making import record
 
 from handoffd.capacity.budgets import Flight
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Approved, Initialised, Noted, Started
+from handoffd.engine.events import Approved, Event, Initialised, Noted, Started
+from handoffd.engine.run import Usage
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.files.locks import acquire, project_lock_path
 from handoffd.fleet.loops import Loops, _Loop

@@ -8,7 +8,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, at, daemon, house, make_project, unwritable
 
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.errors import StoreError
 from handoffd.fleet.membership import LetGo
 from handoffd.fleet.roster import Roster

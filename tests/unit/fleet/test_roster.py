@@ -30,7 +30,7 @@ from tests.support.runs import end_processes, processes
 
 from handoffd.capacity.accounts import Accounts
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import Aborted, Initialised, Noted, Started, Verb
+from handoffd.engine.events import Aborted, Initialised, Noted, Started, Verb
 from handoffd.engine.track import TrackKey
 from handoffd.engine.views import Lifted
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError

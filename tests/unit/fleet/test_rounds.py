@@ -8,7 +8,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.support.house import NOW, House, at, daemon, house, make_project
 
-from handoffd.engine.requests import Initialised
+from handoffd.engine.events import Initialised
 from handoffd.errors import NotFound, StoreError
 from handoffd.fleet.loops import VISITED_AT_ONCE, Rounds
 from handoffd.fleet.register import Register

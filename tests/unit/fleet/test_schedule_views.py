@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from handoffd.engine.requests import Started
+from handoffd.engine.events import Started
 from handoffd.fleet.timetable import own_starts, schedule_view, started
 from handoffd.journal.schedules import Fire, StoredSchedule
 from handoffd.schedule.cron import FireTimes

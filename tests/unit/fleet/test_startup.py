@@ -9,10 +9,9 @@ from tests.support.house import NOW, House, daemon, house, make_project, track_o
 from tests.unit.journal.making import record
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.ends import Limit
-from handoffd.engine.requests import Initialised, Started
-from handoffd.engine.track import StopReason, Track, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.events import Initialised, Started
+from handoffd.engine.run import Usage
+from handoffd.engine.track import Limit, StopReason, Track, TrackKey
 from handoffd.fleet.register import Register
 from handoffd.fleet.startup import by_project, load, make, row_of
 from handoffd.journal.records import StoredTrack

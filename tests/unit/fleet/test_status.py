@@ -9,7 +9,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import daemon, house, make_project
 
-from handoffd.engine.requests import Initialised
+from handoffd.engine.events import Initialised
 from handoffd.errors import NotFound
 from handoffd.fleet.status import _TOLD_AT_ONCE
 

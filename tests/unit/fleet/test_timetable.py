@@ -15,7 +15,7 @@ from tests.support.house import NOW, House, at, daemon, house, make_project, unw
 
 from handoffd.api.service import Service
 from handoffd.engine.decision import Accepted, Refusal, Result
-from handoffd.engine.requests import Aborted, Initialised, Paused, Started
+from handoffd.engine.events import Aborted, Initialised, Paused, Started
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import Timetable

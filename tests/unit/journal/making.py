@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from handoffd.engine.decision import Accepted, Effect, Result
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Event, Noted
 from handoffd.engine.track import Dispatch, Ledger, Phase, Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record

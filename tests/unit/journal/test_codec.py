@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.journal.strategies import values
 
 from handoffd.engine.decision import Effect, Result
-from handoffd.engine.events import Event, Exit, StateEdited, TestEvidence
+from handoffd.engine.events import Event, StateEdited, TestEvidence
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.journal.codec import (
     decode_effect,

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
 from handoffd.engine.decision import StopTree, WriteChecklist
-from handoffd.engine.events import Advanced, ChecksFinished, ExecutorExited, ExecutorStarted, Exit
+from handoffd.engine.events import Advanced, ChecksFinished, ExecutorExited, ExecutorStarted
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Phase, StopReason, Track
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from tests.unit.journal.making import KEY, NOW, opened, record, track
 
-from handoffd.engine.ends import Limit
 from handoffd.engine.events import NoticeGivenUp
-from handoffd.engine.track import HeldEdit, Queued, Track, TrackKey
-from handoffd.engine.usage import Finding
+from handoffd.engine.run import Finding
+from handoffd.engine.track import HeldEdit, Limit, Queued, Track, TrackKey
 from handoffd.journal.records import Outgoing
 from handoffd.protocol.state import State, Status
 

@@ -13,8 +13,8 @@ import pytest
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
 from tests.unit.journal.making import KEY, NOW, dispatch
 
-from handoffd.engine.events import Exit
-from handoffd.engine.requests import Initialised
+from handoffd.engine.events import Initialised
+from handoffd.engine.run import Exit
 from handoffd.journal.dispatches import DerivedDispatches, DispatchRow, row, rows
 
 

@@ -15,7 +15,7 @@ from tests.unit.journal.making import GOLDEN, KEY, NOW, dispatch, opened, record
 from tests.unit.journal.victim import TRACKS
 
 from handoffd.engine.decision import Notify, StopTree
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Noted
 from handoffd.engine.track import Phase, StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, sweep_temporaries

@@ -16,8 +16,7 @@ from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
 from tests.unit.journal.making import GOLDEN, NOW, opened
 
 from handoffd.api.verification import Report, Verification
-from handoffd.engine.events import Event
-from handoffd.engine.requests import Approved, Initialised, Noted
+from handoffd.engine.events import Approved, Event, Initialised, Noted
 from handoffd.engine.track import TrackKey
 from handoffd.fleet.housekeeping import standing_after
 from handoffd.journal.journal import Journal

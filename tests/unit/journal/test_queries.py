@@ -9,8 +9,7 @@ import pytest
 from tests.unit.journal.making import KEY, NOW, dispatch, record, track
 
 from handoffd.engine.decision import StopTree
-from handoffd.engine.events import StateEdited
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Noted, StateEdited
 from handoffd.engine.track import StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of

@@ -7,18 +7,19 @@ from tests.unit.journal.making import NOW, dispatch, record, track
 
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import (
+    Aborted,
     Advanced,
     BaselineMeasured,
     ChecksFinished,
     Event,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
     HandoffArrived,
+    Noted,
     SpawnRefused,
     TestEvidence,
 )
-from handoffd.engine.requests import Aborted, Noted
+from handoffd.engine.run import Exit
 from handoffd.journal.dispatches import Learned, begun, learned, verdict
 from handoffd.protocol.handoff import Absent, HandoffMark
 from handoffd.protocol.state import Status

@@ -11,7 +11,7 @@ import pytest
 from tests.support.playbook import Playbook, track_at
 from tests.unit.journal.making import GOLDEN, opened
 
-from handoffd.engine.requests import Started
+from handoffd.engine.events import Started
 from handoffd.engine.track import TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record

@@ -13,9 +13,9 @@ from typing import Any, get_args
 import pytest
 from tests.unit.journal.making import GOLDEN, KEY, NOW, dispatch, opened, record, track
 
-from handoffd.engine.events import ExecutorExited, Exit
+from handoffd.engine.events import ExecutorExited
+from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.protocol.handoff import Absent

@@ -16,7 +16,7 @@ import anyio
 from tests.unit.journal.making import record
 
 from handoffd.engine.decision import WriteChecklist
-from handoffd.engine.requests import Noted
+from handoffd.engine.events import Noted
 from handoffd.engine.track import TrackKey
 from handoffd.files.projection import write_state
 from handoffd.journal.journal import Journal

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.engine.requests import Noted, PromptTaken
+from handoffd.engine.events import Noted, PromptTaken
 from handoffd.entrance.requests import account
 from handoffd.library.project import dispatch, path_of, peeked, verb
 

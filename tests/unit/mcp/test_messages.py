@@ -9,7 +9,7 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.chat.intents import DISPATCHING, KINDS
-from handoffd.engine.requests import Approved, Noted, Started
+from handoffd.engine.events import Approved, Noted, Started
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account
 from handoffd.errors import NotFound, Refused

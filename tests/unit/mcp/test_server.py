@@ -11,7 +11,7 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
 from handoffd.cli.log import last_lines
-from handoffd.engine.requests import Approved
+from handoffd.engine.events import Approved
 from handoffd.entrance.place import Place
 from handoffd.mcp.reads import INSPECTIONS, READS
 from handoffd.mcp.server import build, offers

@@ -8,7 +8,7 @@ import pytest
 from tests.support.controlled import Controlled
 
 from handoffd.api.verbs import VERBS
-from handoffd.engine.requests import Noted, RolledBack, Started
+from handoffd.engine.events import Noted, RolledBack, Started
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account
 from handoffd.errors import HandoffdError, NotFound, Refused

@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 from tests.support.house import NOW, dispatch_of, track_of
 
-from handoffd.engine.ends import End
 from handoffd.engine.events import (
     Advanced,
     ChecksFinished,
     Event,
     ExecutorExited,
     ExecutorStarted,
-    Exit,
-    PostCheck,
     TestEvidence,
 )
+from handoffd.engine.run import End, Exit, PostCheck, Usage
 from handoffd.engine.track import Track, TrackKey
-from handoffd.engine.usage import Usage
 from handoffd.metrics.counters import Counted
 from handoffd.protocol.handoff import Absent
 from handoffd.protocol.state import Status

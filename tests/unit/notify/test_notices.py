@@ -9,8 +9,8 @@ import pytest
 from tests.support.house import NOW, MovableClock, track_of
 
 from handoffd.engine.decision import Notify
+from handoffd.engine.run import Finding
 from handoffd.engine.track import TrackKey
-from handoffd.engine.usage import Finding
 from handoffd.engine.views import Condition
 from handoffd.errors import Problem
 from handoffd.journal.records import PendingEffect

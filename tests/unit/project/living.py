@@ -10,7 +10,7 @@ import anyio
 from tests.support.eventually import eventually
 from tests.support.house import House, at
 
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.journal.records import StoredTrack
 from handoffd.project.project import Project
 

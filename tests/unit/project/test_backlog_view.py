@@ -8,7 +8,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.house import NOW, House, at, daemon, house, make_project
 
-from handoffd.engine.requests import (
+from handoffd.engine.events import (
     Aborted,
     AutoContinueChosen,
     BacklogEdited,

@@ -11,7 +11,7 @@ from tests.support.house import HAND_OVER, NOW, house, make_project
 from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import Initialised, Noted, Started
+from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.project.timeouts import Deadlines
 
 

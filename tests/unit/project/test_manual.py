@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.house import House, at, house, make_project
 from tests.unit.project.living import at_level_1, shown
 
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.engine.views import Applied, Tried
 from handoffd.errors import Refused
 from handoffd.project.manual import Manual

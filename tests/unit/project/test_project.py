@@ -15,7 +15,7 @@ from tests.support.house import NOW, at, daemon, house, make_project
 from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.engine.track import TrackKey
 from handoffd.project.project import Project
 from handoffd.track.ports import Home

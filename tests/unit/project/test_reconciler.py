@@ -13,7 +13,7 @@ from tests.support.house import NOW, at, house, make_project
 from tests.unit.project.living import at_level_1, edit, living, shown
 
 from handoffd.clock import rfc3339
-from handoffd.engine.requests import EditConfirmed, Initialised, Started
+from handoffd.engine.events import EditConfirmed, Initialised, Started
 from handoffd.files.locks import acquire_project, project_lock_path
 from handoffd.project.project import Project
 from handoffd.project.reconciler import LASTING_S

@@ -11,9 +11,8 @@ from tests.support.everything import tracks
 from tests.support.house import NOW, dispatch_of, track_of
 
 from handoffd.engine.dispatching import wants_turn
-from handoffd.engine.ends import Limit
-from handoffd.engine.track import Ledger, Track, TrackKey
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
+from handoffd.engine.track import Ledger, Limit, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.projection import Seen
 from handoffd.journal.records import StoredTrack

@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.house import House, house, make_project
 from tests.unit.project.living import living, shown
 
-from handoffd.engine.requests import Initialised, Noted, Started
+from handoffd.engine.events import Initialised, Noted, Started
 from handoffd.engine.track import Phase
 from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Idle

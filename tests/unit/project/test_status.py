@@ -25,9 +25,19 @@ from tests.support.house import (
 )
 
 from handoffd.engine.decision import Blocked
-from handoffd.engine.ends import POLICIES, End
-from handoffd.engine.events import Advanced, DispatchFailed, Event
-from handoffd.engine.requests import Aborted, Approved, Initialised, Paused, Resumed, Skipped, Started
+from handoffd.engine.events import (
+    Aborted,
+    Advanced,
+    Approved,
+    DispatchFailed,
+    Event,
+    Initialised,
+    Paused,
+    Resumed,
+    Skipped,
+    Started,
+)
+from handoffd.engine.run import POLICIES, End
 from handoffd.engine.views import TrackView
 from handoffd.fleet.roster import Roster
 from handoffd.project.project import Project

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.rehearsal import Rehearsal
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.line import StreamVerdict
 from handoffd.execute.stream.reader import Seen, StreamReader

@@ -19,8 +19,8 @@ from tests.support.runs import processes
 from tests.unit.capacity.test_descriptors import room_for
 
 from handoffd.engine.decision import Spawn
-from handoffd.engine.ends import End
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
+from handoffd.engine.run import End
 from handoffd.engine.track import StopReason, TrackKey
 from handoffd.execute.base import EXIT, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung

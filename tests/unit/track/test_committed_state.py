@@ -16,7 +16,7 @@ from tests.support.playbook import shipped_rules
 
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Accepted, Decision, Notify
-from handoffd.engine.requests import Noted, Paused
+from handoffd.engine.events import Noted, Paused
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of

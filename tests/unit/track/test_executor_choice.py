@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.house import HAND_OVER, NOW, House, daemon, house, make_project, track_of
 
 from handoffd.capacity.accounts import Wait
-from handoffd.engine.requests import Initialised, Started
+from handoffd.engine.events import Initialised, Started
 from handoffd.engine.track import Track, TrackKey
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import (

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from tests.support.house import dispatch_of, house, make_project, track_of
 
-from handoffd.engine.ends import End
-from handoffd.engine.events import Exit
+from handoffd.engine.run import End, Exit, Usage
 from handoffd.engine.track import AgentSession, StopReason
-from handoffd.engine.usage import Usage
 from handoffd.execute.base import POSITION, ExitRecord
 from handoffd.execute.meter import Source
 from handoffd.execute.registry import Layer, load_book, shipped_layer

@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from handoffd.engine.decision import Accepted, Decision
-from handoffd.engine.events import DispatchFailed, Event, ExecutorStarted
-from handoffd.engine.requests import Noted, Retried
+from handoffd.engine.events import DispatchFailed, Event, ExecutorStarted, Noted, Retried
 from handoffd.engine.track import Track
 from handoffd.errors import Refused, StoreError
 from handoffd.track.inbox import Question, Questions, must_not_be_lost

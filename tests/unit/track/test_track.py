@@ -25,8 +25,17 @@ from tests.support.house import (
 )
 
 from handoffd.engine.decision import Accepted, Refusal
-from handoffd.engine.events import ExecutorExited, Exit
-from handoffd.engine.requests import Aborted, Approved, Initialised, Noted, Paused, Resumed, Started
+from handoffd.engine.events import (
+    Aborted,
+    Approved,
+    ExecutorExited,
+    Initialised,
+    Noted,
+    Paused,
+    Resumed,
+    Started,
+)
+from handoffd.engine.run import Exit
 from handoffd.engine.track import Phase
 from handoffd.errors import Refused, StoreError
 from handoffd.project.project import Project

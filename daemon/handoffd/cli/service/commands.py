@@ -23,7 +23,7 @@ from handoffd.cli.service import plan, unit_files
 from handoffd.cli.service.plan import Installing
 from handoffd.cli.service.scope import Machine, Scope, enable_linger, lingers
 from handoffd.doctor.service import Service, Unit, refusal, status_name
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import Locked, NoDaemon, NotFound, Refused
 
 

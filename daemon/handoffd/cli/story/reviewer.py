@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from handoffd.cli.wording import plain
-from handoffd.engine.usage import counted
+from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
 from handoffd.protocol.state import Reason, near_reason
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.reports.report import printable
 from handoffd.execute.stream.format import StreamFormat

@@ -21,7 +21,7 @@ from handoffd.api.http.application import fingerprint
 from handoffd.api.http.endpoint import MOST_KEY
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal, Result
-from handoffd.engine.requests import Noted, Verb
+from handoffd.engine.events import Noted, Verb
 
 NOTE = "/v1/verbs/note"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.controlled import Controlled
 from tests.unit.api.http.test_shapes import told
 
-from handoffd.engine.requests import Approved
+from handoffd.engine.events import Approved
 from handoffd.errors import HandoffdError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.engine.requests import Noted, Paused
+from handoffd.engine.events import Noted, Paused
 from handoffd.errors import Refused
 
 

@@ -15,7 +15,7 @@ from tests.unit.journal.making import record
 import handoffd
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
-from handoffd.engine.requests import Approved, Noted
+from handoffd.engine.events import Approved, Noted
 from handoffd.errors import NotFound
 
 

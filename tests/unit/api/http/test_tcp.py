@@ -17,7 +17,7 @@ from tests.unit.journal.making import record
 
 from handoffd.api.http.limits import Limits
 from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of
-from handoffd.engine.requests import Approved, Noted
+from handoffd.engine.events import Approved, Noted
 from handoffd.errors import StoreError
 
 NOTE = json.dumps({"project": "shop", "text": "x"}).encode()

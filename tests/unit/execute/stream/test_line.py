@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import LineReading, Part, Stated, StreamVerdict, decoded, read_line

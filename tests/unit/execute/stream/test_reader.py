@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.reader import Seen, StreamReader, last_words
 

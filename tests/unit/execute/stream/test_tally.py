@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handoffd.engine.usage import Usage
+from handoffd.engine.run import Usage
 from handoffd.execute.stream.line import Stated
 from handoffd.execute.stream.reader import OPEN_KEYS, Tally
 
