@@ -14,7 +14,7 @@ import pytest
 from tests.support.daemon import REPOSITORY, Daemon, prompts, running, sample
 from tests.support.eventually import eventually_sync
 
-from handoffd.chat.news import news
+from handoffd.chat.replies import news
 from handoffd.chat.wording import wording
 
 Json = dict[str, Any]

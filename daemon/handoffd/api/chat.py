@@ -15,9 +15,8 @@ from handoffd.api.chat_target import Found, Places, Spoken, project_missing
 from handoffd.api.events import Json
 from handoffd.api.service import Caller, Service
 from handoffd.chat.intents import READING, Intent, Kind, classify, settled
-from handoffd.chat.news import news, was_measured
 from handoffd.chat.questions import Topic, begins_with_work
-from handoffd.chat.replies import Report
+from handoffd.chat.replies import Report, news, was_measured
 from handoffd.chat.text import folded, is_chinese
 from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.wording import command_for

@@ -22,7 +22,7 @@ from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
 from handoffd.errors import NotFound, Refused
-from handoffd.mcp.resources import roster
+from handoffd.mcp.reads import roster
 from handoffd.mcp.tool import DATA, PROJECT, Json, Offer, project_of, schema_of, takes
 
 ADDS: Final = frozenset(

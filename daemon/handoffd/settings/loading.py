@@ -22,11 +22,18 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol import yamltext
-from handoffd.settings.checks import problems_of, section_of
 from handoffd.settings.model import ProjectCaps, ProjectSettings, Settings
 from handoffd.settings.paths import default_files, default_runtime_dir, default_state_dir
 from handoffd.settings.secrets import STAND_IN, Vault, fetched, named_files
-from handoffd.settings.sources import DEFAULT, Merge, Source, source_of, without_empty_keys
+from handoffd.settings.sources import (
+    DEFAULT,
+    Merge,
+    Source,
+    problems_of,
+    section_of,
+    source_of,
+    without_empty_keys,
+)
 
 PREFIX = "HANDOFFD_"
 _DELIMITER = "__"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handoffd.chat.news import news, was_measured
+from handoffd.chat.replies import news, was_measured
 from handoffd.chat.wording import wording
 
 COUNTS = {"pass": 44, "fail": 0, "skip": 0}

@@ -11,7 +11,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound, StoreError
-from handoffd.mcp.resources import ROSTER, address, content_of, roster, templates
+from handoffd.mcp.reads import ROSTER, address, content_of, roster, templates
 
 ODD = "shop / 100% 商店?#"
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from handoffd.errors import Problem
-from handoffd.settings.checks import problems_of, section_of
 from handoffd.settings.model import ProjectSettings, Settings
+from handoffd.settings.sources import problems_of, section_of
 
 PLACES = {"state_dir": "/s", "runtime_dir": "/r"}
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.watch.inotify import (
+from handoffd.watch.inotify_backend import (
     BATCH_BYTES,
     IN_CREATE,
     IN_IGNORED,

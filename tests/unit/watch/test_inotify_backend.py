@@ -19,8 +19,7 @@ from tests.unit.watch.test_inotify import packed
 from tests.unit.watch.watching import Hints, project, publish, touch_name_that_is_no_utf8, watching
 
 from handoffd.settings.model import WatchSettings
-from handoffd.watch.inotify import IN_IGNORED, Event
-from handoffd.watch.inotify_backend import InotifyBackend
+from handoffd.watch.inotify_backend import IN_IGNORED, Event, InotifyBackend
 
 if sys.platform != "linux":
     pytest.skip("elsewhere there is no inotify", allow_module_level=True)
