@@ -483,6 +483,7 @@ def accept(track: Track, message: str, *, why: str | None = None, do: str | None
 
 
 def wait(situation: Situation, reason: str, advice: str | None = None) -> Decision:
+    """Return the decision that starts nothing for now; `advice` is the command, where another leads on."""
     track = situation.track
     following = advice or next_command(track, situation.rules)
     result = Blocked(
