@@ -10,6 +10,8 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -46,7 +48,7 @@ PRESETS = sorted(path.stem for path in (ROOT / "config" / "presets").glob("*.yam
 # --- lists that may only get shorter ------------------------------------------------------------------
 
 EXCEPTIONS: Mapping[str, list[str]] = json.loads((ROOT / "tests/data/tree.json").read_text("utf-8"))
-"""Files below the floor, files that could live in their only importer, packages too small or too large."""
+"""Files below the floor, files that could live in their only importer, packages of too many imports."""
 
 LONG_FUNCTIONS: Mapping[str, int] = {}
 """Functions of more than 60 lines, with how many they may have."""
@@ -54,6 +56,8 @@ LONG_FUNCTIONS: Mapping[str, int] = {}
 FLOOR, CEILING, FUSED, FUNCTION_LINES = 60, 600, 500, 60
 """Lines of the shortest file and the longest, of two that should be one, of the longest function."""
 PACKAGE_FILES = range(3, 21)
+FLOORS, ARROWS = 7, 60
+"""Inside a package: modules that lead down behind one another, and imports."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "common", "core", "manager", "misc"}
 
 
@@ -73,6 +77,7 @@ def lines_of(module: Path) -> int:
     return len((PACKAGE / module).read_text("utf-8").splitlines())
 
 
+@cache
 def imported(module: Path) -> set[Path]:
     """Return the modules of the package that a module imports, wherever in its text."""
     names = set()
@@ -98,7 +103,7 @@ def test_no_file_is_a_sliver_or_too_long_to_find_anything_in() -> None:
     lengths = {module: lines_of(module) for module in MODULES if module.stem != "__init__"}
 
     assert [] == [str(module) for module, lines in lengths.items() if lines > CEILING]
-    assert {str(module) for module, lines in lengths.items() if lines < FLOOR} <= set(EXCEPTIONS["short"])
+    assert {str(module) for module, lines in lengths.items() if lines < FLOOR} == set(EXCEPTIONS["short"])
 
 
 def test_a_file_with_one_importer_lives_in_that_importer() -> None:
@@ -115,16 +120,40 @@ def test_a_file_with_one_importer_lives_in_that_importer() -> None:
         and lines_of(module) + sum(map(lines_of, users)) <= FUSED
     }
 
-    assert single <= set(EXCEPTIONS["one importer"])
+    assert single == set(EXCEPTIONS["one importer"])
 
 
 def test_a_package_is_a_room_and_no_cupboard_or_hall() -> None:
     """Between 3 and 20 files, beside its `__init__`."""
     files = Counter(module.parent for module in MODULES if module.stem != "__init__")
 
-    assert {str(package) for package, count in files.items() if count not in PACKAGE_FILES} <= set(
-        EXCEPTIONS["packages"]
-    )
+    assert {str(package) for package, count in files.items() if count not in PACKAGE_FILES} == set()
+
+
+def test_inside_a_package_imports_are_few_and_shallow() -> None:
+    """So many lead down behind one another at most, and so many there are; the list may only shrink."""
+    rooms: dict[str, set[Path]] = {}
+    for module in MODULES:
+        if module.parent != Path() and module.stem != "__init__":
+            rooms.setdefault(module.parts[0], set()).add(module)
+    steep = {
+        room for room, modules in rooms.items() if _floors(modules) > FLOORS or _arrows(modules) > ARROWS
+    }
+
+    assert steep == set(EXCEPTIONS["steep"])
+
+
+def _arrows(modules: set[Path]) -> int:
+    return sum(len(imported(module) & modules) for module in modules)
+
+
+def _floors(modules: set[Path]) -> int:
+    floors: dict[Path, int] = {}
+    for module in TopologicalSorter(
+        {module: imported(module) & modules for module in modules}
+    ).static_order():
+        floors[module] = 1 + max((floors[below] for below in imported(module) & modules), default=0)
+    return max(floors.values())
 
 
 def test_tests_mirror_the_packages() -> None:
