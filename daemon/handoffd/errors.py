@@ -14,6 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from shlex import quote
+from typing import Any
+
+Json = dict[str, Any]
+"""A JSON object, as it is read, answered and told."""
 
 
 class HandoffdError(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.support.markdown import table
 
+from handoffd.api.http.answers import PROBLEMS, Problem
 from handoffd.api.http.application import ENDPOINTS
 from handoffd.api.http.endpoint import Endpoint
-from handoffd.api.http.problems import PROBLEMS, Problem
 
 
 def endpoints() -> str:

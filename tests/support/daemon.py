@@ -25,7 +25,7 @@ import psutil
 from tests.support.eventually import eventually_sync
 from tests.support.leaks import FOLDERS
 
-from handoffd.api.peer import peer_of
+from handoffd.api.unix_socket import listener_of
 from handoffd.rehearsal.sample import create
 
 Json = dict[str, Any]
@@ -131,7 +131,7 @@ class Daemon:
             if probe.connect_ex(str(self.socket)) != 0:
                 return False
             # A killed daemon's socket lives on for a moment in a child that has not begun its program.
-            if not psutil.pid_exists(peer_of(probe).pid):
+            if not psutil.pid_exists(listener_of(probe)):
                 return False
         return bool(self.get("/v1/health")["api"] == 1)
 

@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from handoffd.api import unix_socket
-from handoffd.errors import HandoffdError, Locked, NoAnswer, NoDaemon, NotFound, Refused, StoreError
+from handoffd.errors import HandoffdError, Json, Locked, NoAnswer, NoDaemon, NotFound, Refused, StoreError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-
-Json = dict[str, Any]
 
 ANSWER_S = 60.0
 """How long an answer is waited for: a verb may stand behind a look at a slow disk."""

@@ -25,11 +25,9 @@ from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, Usage, amount, footprint_in_words
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import counted, usage_in_words
-from handoffd.errors import StoreError
+from handoffd.errors import Json, StoreError
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Backlog, Standing, StoredEvent, StoredRun
-
-Json = dict[str, Any]
 
 Names = Mapping[str, str]
 """What projects are called in commands, by root."""

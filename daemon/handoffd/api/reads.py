@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import reduce
 from math import inf
@@ -17,11 +18,11 @@ from operator import add
 from pathlib import Path
 from typing import Any, Final, get_args
 
+import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
 from handoffd.api.events import (
-    Json,
     Names,
     addressed,
     backlog_json,
@@ -33,10 +34,7 @@ from handoffd.api.events import (
     run_json,
     usage_json,
 )
-from handoffd.api.folders import Inspecting
-from handoffd.api.init_project import is_bootstrapped
 from handoffd.api.ports import Desk, Renewing, Supervision
-from handoffd.api.run_output import RunLog, find_log, has_log
 from handoffd.clock import Clock, rfc3339
 from handoffd.engine.decision import still_waits
 from handoffd.engine.run import Usage
@@ -47,15 +45,18 @@ from handoffd.engine.views import (
     ScheduleView,
 )
 from handoffd.engine.wording import command_for
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused, StoreError
+from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
+from handoffd.execute.output import read_from
 from handoffd.execute.process import claimed
+from handoffd.execute.runner.ring import left_out_line
+from handoffd.inspection.finished import archived
 from handoffd.journal.dispatches import Grouping
 from handoffd.journal.journal import Journal
 from handoffd.journal.outbox import Outbox
 from handoffd.journal.records import Backlog, HeldBack, MatterNow, StoredMatter, UsageSum
-from handoffd.protocol.rules import Language
 
 API = 1
 """Version of the JSON: keys may be added at any time; one that changes its meaning raises this."""
@@ -70,7 +71,7 @@ LATELY_S: Final = 24 * 3600.0
 """For so long of a daemon's life, `status` tells that notices were given up."""
 
 
-class Reads(Inspecting):
+class Reads:
     """Questions. `daemon` tells whether loops run behind them, or only the process of one command."""
 
     def __init__(
@@ -82,11 +83,9 @@ class Reads(Inspecting):
         *,
         daemon: bool,
         desk: Desk | None = None,
-        language: Language = "en",
         renewing: Renewing | None = None,
         schedules: ToldSchedules | None = None,
     ) -> None:
-        super().__init__(supervision, language)
         self._renewing = renewing
         self._schedules = schedules
         self._supervision = supervision
@@ -294,10 +293,89 @@ def _in_short(view: ProjectView) -> Json:
     }
 
 
+def is_bootstrapped(root: str) -> bool:
+    """Return whether the project has what a bootstrap would make first, or has had a story by its archive."""
+    return Path(root, "PROJECT_CONTEXT.md").is_file() or bool(archived(root))
+
+
 def peek_json(found: Peek) -> Json:
     """Return what a turn would do as JSON, its commands for the project that it is of."""
     shown = plain(found)
     return {**shown, "result": addressed(shown["result"], found.project)}
+
+
+# --- the output of a run -----------------------------------------------------------------------------
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z]{1,16})?")
+LOOK_S = 0.1
+"""How often a growing output is looked at: a file that grows tells nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLog:
+    """Where the output of one run is."""
+
+    run: str
+    run_dir: Path
+    output: str
+
+    def is_over(self) -> bool:
+        """Return whether nothing more will be written."""
+        if (self.run_dir / EXIT).exists():
+            return True
+        run = claimed(self.run_dir)
+        return run is not None and not run.is_running()
+
+
+class Tail:
+    """Reads an output from its beginning to its present end, and on from there."""
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._position = 0
+
+    def read(self) -> bytes:
+        """Return what comes next, a line in place of what was not kept; nothing at the present end."""
+        while True:
+            chunk = read_from(self._log.run_dir, self._log.output, self._position)
+            moved = chunk.next != self._position
+            self._position = chunk.next
+            left_out = left_out_line(chunk.left_out) if chunk.left_out else b""
+            if left_out or chunk.data or not moved:
+                return left_out + chunk.data
+
+
+def find_log(runs_dir: Path, run: str) -> RunLog:
+    """Return the output of a run. Raises NotFound for one that is not there."""
+    if not _RUN_ID.fullmatch(run):
+        raise NotFound(f"{run[:80]!r} is not the id of a run", hint="handoffd runs")
+    run_dir = runs_dir / run
+    try:
+        spec = RunSpec.from_json((run_dir / SPEC).read_text("utf-8"))
+    except FileNotFoundError:
+        raise NotFound(f"there are no records of run {run}", hint="handoffd runs") from None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{run_dir / SPEC} cannot be read: {error}") from error
+    return RunLog(run=run, run_dir=run_dir, output=spec.output)
+
+
+def has_log(runs_dir: Path, run: str) -> bool:
+    """Return whether a run was ever prepared for a start: only then can it have an output."""
+    return (runs_dir / run / SPEC).is_file()
+
+
+async def pieces(log: RunLog, *, follow: bool, closing: anyio.Event) -> AsyncIterator[bytes]:
+    """Yield the output from its beginning; with `follow`, on until the run is over or `closing`."""
+    tail = Tail(log)
+    while not closing.is_set():
+        over = not follow or await to_thread.run_sync(log.is_over)  # before reading: nothing comes later
+        data = await to_thread.run_sync(tail.read)
+        if data:
+            yield data
+        elif over:
+            return
+        else:
+            with anyio.move_on_after(LOOK_S):
+                await closing.wait()
 
 
 # --- what runs used ----------------------------------------------------------------------------------

@@ -17,12 +17,10 @@ from typing import Any, Final
 from anyio import to_thread
 
 from handoffd.api.arguments import EVENTS, checked, spec_of, usage
-from handoffd.api.events import Json, addressed, plain
-from handoffd.api.folders import folder_at
-from handoffd.api.init_project import check_project, is_bootstrapped, prepare_project
-from handoffd.api.peer import inside_executor
+from handoffd.api.events import addressed, plain
+from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
-from handoffd.api.reads import Reads, ToldSchedules, trials_json
+from handoffd.api.reads import Reads, ToldSchedules, is_bootstrapped, trials_json
 from handoffd.api.verbs import Arguments, VerbSpec
 from handoffd.clock import Clock
 from handoffd.engine.decision import Result
@@ -31,7 +29,10 @@ from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import command_for
-from handoffd.errors import HandoffdError, NotFound, Problem, Refused, remedies
+from handoffd.errors import HandoffdError, Json, NotFound, Problem, Refused, remedies
+from handoffd.execute.orphans import MOST_ANCESTORS, is_runner
+from handoffd.execute.runner.witnessing import is_marked
+from handoffd.execute.witness import ALONE, Witness
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.project_status import project_name
@@ -41,6 +42,11 @@ from handoffd.protocol.rules import Language
 from handoffd.protocol.state_file import render_state
 
 
+# --- who asks ----------------------------------------------------------------------------------------
+# An agent runs as the same user and could give the verbs itself. So those that open a gate or force
+# something are refused to a process that descends from a shim or carries a run's id. That raises the bar, it
+# is no wall: a process that cleared its environment and was re-parented looks like any other.
+# docs/operations.md says which level is in force.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.
@@ -55,7 +61,62 @@ class Caller:
     request: str | None = None
 
 
-class Service(Reads):
+def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
+    """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
+
+    One that is gone counts as inside: whoever asks for something waits for the answer, and a
+    process that does not cannot be looked at. So does one whose environment nobody may see.
+    """
+    if pid > 0 and not _read(pid, "stat"):
+        return True
+    asker, hidden = pid, list[int]()
+    for _ in range(MOST_ANCESTORS):
+        if pid <= 1:
+            told = witness.marked(hidden)
+            return asker in hidden if told is None else told
+        if _has_run_id(pid, hidden) or is_runner(_read(pid, "cmdline")):
+            return True
+        pid = _parent(pid)
+    return True  # such a chain is made on purpose
+
+
+def _has_run_id(pid: int, hidden: list[int]) -> bool:
+    """Return whether a process was given a run's id; one that this process may not see becomes `hidden`."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return is_marked(file.read())
+    except PermissionError:
+        if _owner(pid) == os.geteuid():
+            hidden.append(pid)
+    except OSError:
+        return False
+    return False
+
+
+def _owner(pid: int) -> int | None:
+    """Return whose process it is; root's, too, are those that changed their account or have a secret."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return a file of /proc; nothing for a process that is gone or is not ours to look at."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    status = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(status[1]) if len(status) > 1 else 0
+
+
+# --- what is asked -----------------------------------------------------------------------------------
+class Service(Reads, Inspecting):
     """What people and programs can ask of the supervised projects, verbs included.
 
     `runs_dir` is where the records of runs are kept. `stop` ends the daemon (True: and its executors);
@@ -84,10 +145,11 @@ class Service(Reads):
         cleaner: Cleaner | None = None,
     ) -> None:
         daemon = stop is not None
-        super().__init__(
-            supervision, journal, clock, runs_dir,
-            daemon=daemon, desk=desk, language=language, renewing=renewing, schedules=schedules,
+        Reads.__init__(
+            self, supervision, journal, clock, runs_dir,
+            daemon=daemon, desk=desk, renewing=renewing, schedules=schedules,
         )  # fmt: skip
+        Inspecting.__init__(self, supervision, language)
         self._try_sinks = try_sinks
         self._stop = stop
         self._cleaner = cleaner

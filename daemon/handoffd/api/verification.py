@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from handoffd.engine.decide import Difference, differing, replay, standing_of, unlike
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
+from handoffd.errors import Json
 from handoffd.files.atomic import digest_of
 from handoffd.journal.backup import Made
 from handoffd.journal.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
@@ -25,8 +25,6 @@ from handoffd.journal.integrity import Fault, gaps, integrity, projections, proj
 from handoffd.journal.records import Record
 from handoffd.journal.replay import Entry, Kept, Recordings
 from handoffd.protocol.state_file import render_state
-
-Json = dict[str, Any]
 
 Progress = Callable[[int, int], None]
 """Told after each page: up to which number events were looked at, and which is the highest."""

@@ -20,8 +20,7 @@ import structlog
 from anyio import to_thread
 
 from handoffd.api.http.server import ControlServer, TcpDoor
-from handoffd.api.peer import inside_executor
-from handoffd.api.service import Service
+from handoffd.api.service import Service, inside_executor
 from handoffd.app.logs import configure_logging
 from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
 from handoffd.app.wiring import parts

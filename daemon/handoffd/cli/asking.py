@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from handoffd.api.client import Client, Json
+from handoffd.api.client import Client
 from handoffd.entrance.place import Place
-from handoffd.errors import HandoffdError, StoreError
+from handoffd.errors import HandoffdError, Json, StoreError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

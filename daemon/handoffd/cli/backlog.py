@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.api.verbs import VERBS
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.verbs import verb_command
@@ -16,7 +15,7 @@ from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import either, say
-from handoffd.errors import NotFound
+from handoffd.errors import Json, NotFound
 
 # --- for people ----------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from handoffd.entrance.requests import account, either
 from handoffd.errors import HandoffdError, InvalidFile, NotFound
 
 if TYPE_CHECKING:
-    from handoffd.api.client import Client, Json
+    from handoffd.api.client import Client
     from handoffd.doctor.examination import Subject
     from handoffd.doctor.finding import Finding
+    from handoffd.errors import Json
     from handoffd.execute.executor import Capabilities, Executor
     from handoffd.execute.registry import ExecutorBook, Installation
     from handoffd.settings.loading import Given

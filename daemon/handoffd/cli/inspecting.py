@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either, inspect
+from handoffd.errors import Json
 
 # --- for people ----------------------------------------------------------------------------------------
 _LEVELS = ("none of the protocol's files is there", "some of them are there", "all of them are there")

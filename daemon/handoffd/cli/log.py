@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from handoffd.api.client import Json, Stream
+from handoffd.api.client import Stream
 from handoffd.cli.asking import insisted, json_option, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
-from handoffd.errors import HandoffdError, NoDaemon
+from handoffd.errors import HandoffdError, Json, NoDaemon
 from handoffd.execute.stream import line as stream_line
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.line import Part, StreamVerdict
 
 if TYPE_CHECKING:
-    from handoffd.api.run_output import RunLog
+    from handoffd.api.reads import RunLog
     from handoffd.execute.stream.format import StreamFormat
 
 
@@ -253,7 +253,7 @@ def _found(place: Place, project: str | None, run: str | None) -> RunLog:
 
 
 def _kept(found: RunLog, *, follow: bool) -> Iterator[bytes]:
-    from handoffd.api.run_output import LOOK_S, Tail
+    from handoffd.api.reads import LOOK_S, Tail
 
     tail = Tail(found)
     while True:

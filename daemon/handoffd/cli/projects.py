@@ -11,13 +11,12 @@ from typing import Any
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import no_daemon, plain, styled, table
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
-from handoffd.errors import NotFound
+from handoffd.errors import Json, NotFound
 
 
 # --- projects ------------------------------------------------------------------------------------------

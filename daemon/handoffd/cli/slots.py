@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import moment, no_daemon, plain, shorten, table
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account as person
 from handoffd.entrance.requests import either
+from handoffd.errors import Json
 
 # --- slots ---------------------------------------------------------------------------------------------
 _LIMITS = ("SLOTS", "LIMIT", "IN USE", "WAITING", "RUNNING")

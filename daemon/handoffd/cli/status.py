@@ -16,13 +16,12 @@ from typing import Any
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.cli.asking import insisted, json_option, print_json, project_argument
 from handoffd.cli.status_report import condition_of, parts, report
 from handoffd.cli.wording import moment
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
-from handoffd.errors import HandoffdError, NotFound
+from handoffd.errors import HandoffdError, Json, NotFound
 
 # --- what fits on a terminal ---------------------------------------------------------------------------
 # A terminal cuts what is below its last line, and with many projects that is nearly all. So what a person

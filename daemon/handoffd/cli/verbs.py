@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from handoffd.api.client import Json
 from handoffd.api.verbs import Parameter, VerbSpec
 from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import UNMEASURED, minutes, no_daemon, plain, waits
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place, by_name
 from handoffd.entrance.requests import give
+from handoffd.errors import Json
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

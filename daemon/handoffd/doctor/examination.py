@@ -29,7 +29,7 @@ from handoffd.doctor.service import (
     unit_file_of,
     units_of,
 )
-from handoffd.errors import InvalidFile, NoAnswer, NoDaemon, StoreError
+from handoffd.errors import InvalidFile, Json, NoAnswer, NoDaemon, StoreError
 from handoffd.execute.environment import child_environment
 from handoffd.execute.registry import VERSION_S, ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.execute.witness import Witness
@@ -37,8 +37,6 @@ from handoffd.files.locks import daemon_lock_path, holder_of
 from handoffd.settings.model import Settings
 from handoffd.settings.paths import home as default_home
 from handoffd.watch.backend import demand
-
-Json = dict[str, Any]
 
 ANSWER_S = 5.0
 """How long the daemon, and whatever lies on a disk, may take to answer."""

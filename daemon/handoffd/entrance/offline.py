@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import anyio
 
-from handoffd.api.client import Json
 from handoffd.api.reads import trials_json
 from handoffd.api.service import Caller, Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.offline import Offline, offline, reading
 from handoffd.clock import SystemClock
+from handoffd.errors import Json
 from handoffd.notify.sinks import try_sinks
 from handoffd.settings.model import LogSettings, Settings
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from handoffd.api.client import Json
-from handoffd.api.init_project import is_bootstrapped
-from handoffd.api.reads import peek_json
+from handoffd.api.reads import is_bootstrapped, peek_json
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
+from handoffd.errors import Json
 from handoffd.inspection.finished import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of

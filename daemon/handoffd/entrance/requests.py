@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from handoffd.api.client import Client, Json
+from handoffd.api.client import Client
 from handoffd.entrance.place import Place
-from handoffd.errors import Foreign, Locked, NoDaemon
+from handoffd.errors import Foreign, Json, Locked, NoDaemon
 
 if TYPE_CHECKING:
     from handoffd.api.folders import Inspecting
@@ -93,8 +93,7 @@ def say(
     by = account()
 
     def without() -> Json:
-        from handoffd.api.chat import Messages, only_reads
-        from handoffd.api.chat_target import Spoken
+        from handoffd.api.chat import Messages, Spoken, only_reads
         from handoffd.api.service import Caller
         from handoffd.entrance import offline
 

@@ -10,12 +10,11 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from handoffd.api.client import Json
 from handoffd.engine.views import Peek
 from handoffd.entrance import offline, peeking
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either, give, say
-from handoffd.errors import NotFound
+from handoffd.errors import Json, NotFound
 from handoffd.inspection import framework, prerequisites, project_status, sessions, workspace
 from handoffd.inspection.framework import Framework
 from handoffd.inspection.prerequisites import PrerequisiteCheck

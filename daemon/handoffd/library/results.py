@@ -6,16 +6,14 @@ They are the results of the engine; a dispatch has its prompt beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pydantic import TypeAdapter
 
 from handoffd.engine import decision
 from handoffd.engine.decision import AlreadyRunning, Blocked, Finished, NeedsHuman, TimedOut
 from handoffd.engine.views import Applied, Peek
-from handoffd.errors import Refused
-
-Json = dict[str, Any]
+from handoffd.errors import Json, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

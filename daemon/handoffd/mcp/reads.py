@@ -18,11 +18,11 @@ from handoffd.api.client import Client
 from handoffd.api.service import Service
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused
 from handoffd.files.projection import state_name
 from handoffd.files.rooted import open_file, read_project_file
 from handoffd.journal.dispatches import Grouping
-from handoffd.mcp.tool import DATA, PROJECT, Json, Offer, Run, path_of, project_of, takes
+from handoffd.mcp.tool import DATA, PROJECT, Offer, Run, path_of, project_of, takes
 from handoffd.protocol.rules import Language
 
 # --- supervised projects -----------------------------------------------------------------------------

@@ -29,10 +29,10 @@ from handoffd.chat.replies import Report
 from handoffd.entrance.absence import closing, explained
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
-from handoffd.errors import HandoffdError, NoDaemon, NotFound, Refused
+from handoffd.errors import HandoffdError, Json, NoDaemon, NotFound, Refused
 from handoffd.mcp import reads as resources
 from handoffd.mcp.reads import INSPECTIONS, READS, LastLines, tail_offer
-from handoffd.mcp.tool import Json, Offer, checked
+from handoffd.mcp.tool import Offer, checked
 from handoffd.mcp.verbs import message_offer, verb_offers
 from handoffd.protocol.rules import Language
 

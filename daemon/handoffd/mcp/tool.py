@@ -15,10 +15,9 @@ from typing import Any, Final
 from handoffd.api.verbs import MAX_TEXT, Parameter
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
-from handoffd.errors import Refused
+from handoffd.errors import Json, Refused
 from handoffd.protocol.state import Reason
 
-Json = dict[str, Any]
 Run = Callable[[Place, Json], Answer]
 
 DATA: Final = (

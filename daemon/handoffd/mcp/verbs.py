@@ -21,9 +21,9 @@ from handoffd.chat.intents import READING
 from handoffd.engine.wording import command_for
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused
 from handoffd.mcp.reads import roster
-from handoffd.mcp.tool import DATA, PROJECT, Json, Offer, project_of, schema_of, takes
+from handoffd.mcp.tool import DATA, PROJECT, Offer, project_of, schema_of, takes
 
 ADDS: Final = frozenset(
     {
@@ -184,8 +184,7 @@ def _sent(place: Place, given: Json, *, supervised_only: bool) -> Answer:
     project, text, by = project_of(given), given["text"], f"{account()} via mcp"
 
     def without() -> Json:
-        from handoffd.api.chat import Messages, only_reads
-        from handoffd.api.chat_target import Spoken
+        from handoffd.api.chat import Messages, Spoken, only_reads
         from handoffd.entrance import offline
 
         caller = Caller(pid=os.getpid(), by=by)

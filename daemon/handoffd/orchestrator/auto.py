@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from handoffd.errors import Json
 from handoffd.orchestrator.console import FAILED, Said, Words, as_json
-from handoffd.orchestrator.engine_access import Door, Json, without_state
+from handoffd.orchestrator.engine_access import Door, without_state
 from handoffd.orchestrator.reads import BadState, NoState, framework, listed, no_folder, queried, read_state
 
 if TYPE_CHECKING:

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any
 from handoffd.api.client import Client
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.orchestrator.reads import BadState, NoState, read_state
 
 if TYPE_CHECKING:
     from handoffd.api.service import Service
-
-
-Json = dict[str, Any]
 
 
 class Door:

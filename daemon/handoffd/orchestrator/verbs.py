@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from handoffd.errors import Json
 from handoffd.orchestrator.console import (
     AGENT_TEAMS,
     FAILED,
@@ -22,7 +23,7 @@ from handoffd.orchestrator.console import (
     js_json,
     refused,
 )
-from handoffd.orchestrator.engine_access import Door, Json, without_state
+from handoffd.orchestrator.engine_access import Door, without_state
 from handoffd.orchestrator.reads import BadState, NoState, framework, read_state
 
 # --- people move a story -----------------------------------------------------------------------------

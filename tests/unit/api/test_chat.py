@@ -11,8 +11,7 @@ import pytest
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import dispatch, opened, record, track
 
-from handoffd.api.chat import Messages, only_reads
-from handoffd.api.chat_target import Spoken
+from handoffd.api.chat import Messages, Spoken, only_reads
 from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal

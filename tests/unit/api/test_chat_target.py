@@ -11,7 +11,7 @@ from tests.support.supervision import MemorySupervision, project_view, track_vie
 from tests.unit.inspection.making import write
 from tests.unit.journal.making import opened
 
-from handoffd.api.chat_target import Found, Places, Spoken
+from handoffd.api.chat import Found, Places, Spoken
 from handoffd.api.service import Service
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError, NotFound, Refused

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.api.init_project import (
-    BEGIN,
-    END,
-    check_project,
-    is_bootstrapped,
-    prepare_project,
-    settings_text,
-)
+from handoffd.api.folders import BEGIN, END, check_project, prepare_project, settings_text
+from handoffd.api.reads import is_bootstrapped
 from handoffd.errors import Refused
 from handoffd.inspection.suites import Suites
 from handoffd.settings.loading import load_project

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 from tests.support.children import ending
 
-from handoffd.api.peer import Peer, inside_executor, own_uid, peer_of
+from handoffd.api.http.server import Peer, own_uid, peer_of
+from handoffd.api.service import inside_executor
 
 _WAIT = "import sys; print('up', flush=True); sys.stdin.read()"
 _CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WAIT!r}], env={{}})"

@@ -10,13 +10,12 @@ from tests.support.notices import MemoryDesk
 from tests.support.supervision import MemorySupervision, project_view, track_view
 from tests.unit.journal.making import KEY, NOW, dispatch, opened, record, track
 
-from handoffd.api.events import Json
 from handoffd.api.reads import Reads
 from handoffd.clock import SystemClock
 from handoffd.engine.events import Advanced, ExecutorExited, ExecutorStarted
 from handoffd.engine.run import Exit, Footprint, Usage
 from handoffd.engine.track import Phase, TrackKey
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Outgoing
 from handoffd.protocol.handoff import Absent

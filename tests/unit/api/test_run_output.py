@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.support.runs import run_spec
 
-from handoffd.api.run_output import RunLog, Tail, find_log, has_log, pieces
+from handoffd.api.reads import RunLog, Tail, find_log, has_log, pieces
 from handoffd.errors import NotFound, StoreError
 from handoffd.execute.runner import ring
 

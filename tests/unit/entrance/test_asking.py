@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.support.controlled import Controlled
 
-from handoffd.api.client import Client, Json
+from handoffd.api.client import Client
 from handoffd.engine.events import Noted
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, account, either, give
-from handoffd.errors import Locked, NoDaemon
+from handoffd.errors import Json, Locked, NoDaemon
 
 
 def _place(runtime: Path) -> Place:

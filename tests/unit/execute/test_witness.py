@@ -23,7 +23,7 @@ from handoffd.execute.witness import ALONE, Witness
 LOOK = """
 import json, sys
 from pathlib import Path
-from handoffd.api.peer import inside_executor
+from handoffd.api.service import inside_executor
 from handoffd.execute.witness import ALONE, Witness
 pid = int(sys.argv[1])
 witness = Witness(Path(sys.argv[2])) if sys.argv[2] else ALONE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.api.init_project import settings_text
+from handoffd.api.folders import settings_text
 from handoffd.hooks.project import TESTED_STEPS, concluded, may_be_checked
 from handoffd.inspection.suites import Suites
 from handoffd.protocol.rule_merge import Layer

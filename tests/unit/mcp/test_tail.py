@@ -6,9 +6,9 @@ import pytest
 
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
-from handoffd.errors import Refused
+from handoffd.errors import Json, Refused
 from handoffd.mcp.reads import tail_offer
-from handoffd.mcp.tool import Json, checked
+from handoffd.mcp.tool import checked
 
 HERE = Place(config=None, environ={})
 

@@ -10,9 +10,9 @@ from tests.support.controlled import Controlled
 from handoffd.chat.wording import LANGUAGES
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
+from handoffd.errors import Json
 from handoffd.mcp.reads import INSPECTIONS, READS
 from handoffd.mcp.server import Teller
-from handoffd.mcp.tool import Json
 from handoffd.mcp.verbs import verb_offers
 from handoffd.protocol.rules import Language
 

@@ -11,8 +11,8 @@ from handoffd.api.verbs import VERBS
 from handoffd.engine.events import Noted, RolledBack, Started
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account
-from handoffd.errors import HandoffdError, NotFound, Refused
-from handoffd.mcp.tool import Json, Offer
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
+from handoffd.mcp.tool import Offer
 from handoffd.mcp.verbs import ADDS, REPEATS, verb_offers
 
 NEVER_OFFERED: Final[dict[str, str]] = {}

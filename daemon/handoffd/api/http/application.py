@@ -28,18 +28,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
 from handoffd.api.arguments import BAD_ARGUMENT, spec_of, values
-from handoffd.api.events import Json
+from handoffd.api.http.answers import error_response
 from handoffd.api.http.auth import CALLER, From
-from handoffd.api.http.endpoint import KEY_HEADER, MOST, MOST_KEY, Asked, Endpoint, UrlParameter
+from handoffd.api.http.endpoint import KEY_HEADER, MOST, MOST_KEY, Asked, Endpoint, UrlParameter, document
 from handoffd.api.http.limits import Limits, Streams
-from handoffd.api.http.openapi import document
 from handoffd.api.http.orders import MESSAGES, ORDERS
-from handoffd.api.http.problems import error_response
-from handoffd.api.http.reads import INSPECTIONS, METRICS, READS
-from handoffd.api.http.streams import STREAMS
+from handoffd.api.http.reads import INSPECTIONS, METRICS, READS, STREAMS
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import MAX_TEXT
-from handoffd.errors import HandoffdError, NotFound, Refused
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.journal.requests import StoredRequest
 
 

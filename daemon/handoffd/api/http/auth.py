@@ -27,7 +27,7 @@ from typing import Final
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from handoffd.api.http.problems import error_response, status_of
+from handoffd.api.http.answers import error_response, status_of
 from handoffd.errors import HandoffdError, Refused, StoreError
 
 # --- who may come in ---------------------------------------------------------------------------------

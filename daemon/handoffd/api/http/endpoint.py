@@ -1,22 +1,31 @@
 """What an endpoint of the API is: one declaration, from which its route and its description come.
 
-To add one: an `Endpoint` in `reads.py`, `orders.py` or `streams.py`. Its parameters are checked before its
-function is called.
+To add one: an `Endpoint` in `reads.py` or `orders.py`. Its parameters are checked before its function is
+called. Below it, the OpenAPI document that is made from all of them: nothing in it is written twice. `make
+schema` writes it to docs/openapi.json, and a daemon answers it at `/v1/openapi.json`. What a parameter may be
+is checked in `application.py` and `api/arguments.py`; a test gives both the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal
 
 import anyio
+from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from handoffd.api.events import Json
+import handoffd
+from handoffd.api.arguments import MOST_SPENT, MOST_URGENT
+from handoffd.api.http.answers import PROBLEMS, Error, Problem
 from handoffd.api.service import Caller, Service
-from handoffd.api.verbs import Parameter
+from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, Parameter
+from handoffd.errors import Json
+from handoffd.protocol.state import Reason
+from handoffd.protocol.story import RESERVED_IDS
 
 MOST: Final = 2**53
 """The largest number that every reader of JSON takes for the same one."""
@@ -92,3 +101,203 @@ class Endpoint:
 PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path; all without it")
 ONE_PROJECT: Final = UrlParameter(name="project", help="a project's name, or its path", required=True)
 BY: Final = Parameter(name="by", type="text", help="the name to record; `api` without it")
+
+
+# --- the OpenAPI document ----------------------------------------------------------------------------
+JSON: Final = "application/json"
+_REF: Final = "#/components/schemas/{model}"
+_INFO: Final = {
+    "title": "handoffd control API",
+    "version": handoffd.__version__,
+    "description": "Every verb and every question of handoffd. Over the Unix socket no token is needed.",
+    "license": {"name": "MIT", "identifier": "MIT"},
+}
+_KEY: Final = {
+    "name": KEY_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "carried out once: repeated within 24 hours, the request gets the answer of then",
+    "schema": {"type": "string", "pattern": f"^[!-~]{{1,{MOST_KEY}}}$"},
+}
+_SERVERS: Final = [
+    {
+        "url": "http://127.0.0.1:{port}",
+        "description": "loopback, if control.tcp is set; the same paths are served on control.sock",
+        "variables": {"port": {"default": "8321"}},
+    }
+]
+
+
+def document(endpoints: Sequence[Endpoint]) -> Json:
+    """Return the OpenAPI 3.1 document for these endpoints."""
+    shapes, schemas = _shapes(endpoints)
+    paths: dict[str, Json] = {}
+    for endpoint in endpoints:
+        path = paths.setdefault(endpoint.path.replace(":path", ""), {})
+        path[endpoint.method.lower()] = _operation(endpoint, shapes[endpoint.name])
+    return {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "servers": _SERVERS,
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "parameters": {KEY_HEADER: _KEY},
+            "responses": {one.name: _response(one) for one in PROBLEMS},
+            "schemas": schemas,
+        },
+    }
+
+
+def _shapes(endpoints: Sequence[Endpoint]) -> tuple[Mapping[str, Json], Json]:
+    """Return the schema of each endpoint's answer, by name, and all that those refer to."""
+    adapters = {one.name: _adapter(one.shape) for one in endpoints}
+    adapters["error"] = _adapter(Error)
+    found, together = TypeAdapter.json_schemas(
+        [(name, "serialization", adapter) for name, adapter in adapters.items()], ref_template=_REF
+    )
+    return {name: schema for (name, _), schema in found.items()}, together["$defs"]
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _operation(endpoint: Endpoint, shape: Json) -> Json:
+    content: Json = {media: {"schema": {"type": "string"}} for media in endpoint.media}
+    if JSON in content:
+        content[JSON] = {"schema": shape}
+    responses: Json = {"200": {"description": "Done.", "content": content}}
+    for problem in PROBLEMS:
+        responses[str(problem.status)] = {"$ref": f"#/components/responses/{problem.name}"}
+    operation: Json = {"operationId": endpoint.name, "summary": endpoint.help, "responses": responses}
+    parameters = [url_parameter(one) for one in endpoint.url]
+    if endpoint.method == "POST" and endpoint.keyed:
+        parameters.append({"$ref": f"#/components/parameters/{KEY_HEADER}"})
+    if parameters:
+        operation["parameters"] = parameters
+    if endpoint.body is not None:
+        needed = any(one.required for one in endpoint.body)
+        content = {JSON: {"schema": body_schema(endpoint.body)}}
+        operation["requestBody"] = {"required": needed, "content": content}
+    return operation
+
+
+def _response(problem: Problem) -> Json:
+    codes = [f"`{code}`" for code in problem.codes] + ["those of verbs and files"] * problem.others
+    text = f"{problem.when[0].upper()}{problem.when[1:]}. Codes: {', '.join(codes)}."
+    schema = {"$ref": _REF.format(model="Error")}
+    return {"description": text, "content": {JSON: {"schema": schema}}}
+
+
+# --- schemas of parameters ---------------------------------------------------------------------------
+_STORY: Final[Json] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_-]){0,63}\.?$",
+    "maxLength": 64,
+    "not": {"enum": sorted(RESERVED_IDS)},
+}
+_DIGITS: Final = "^[1-9][0-9]{0,11}$"
+"""A number as text: command lines have no others."""
+
+_BODY: Final[Mapping[str, Json]] = {
+    "text": {"type": "string", "maxLength": MAX_TEXT},
+    "step": {"type": "string", "maxLength": MAX_TEXT},
+    "story": _STORY,
+    "stories": {"type": "array", "items": _STORY},
+    "paths": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_PATHS,
+        "items": {"type": "string", "pattern": "^/", "maxLength": MAX_TEXT},
+    },
+    "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
+    "flag": {"type": "boolean"},
+    "executors": {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]
+    },
+    "priority": {
+        "anyOf": [
+            {"type": "integer", "minimum": -MOST_URGENT, "maximum": MOST_URGENT},
+            {"type": "string", "pattern": "^-?(0|[1-9][0-9]{0,2}|1000)$"},
+        ]
+    },
+    "level": {"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": ["1", "2"]}]},
+    "amount": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPENT},
+            {"type": "string", "pattern": _DIGITS},
+        ]
+    },
+    "count": {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MOST_SPENT},
+            {"type": "string", "pattern": _DIGITS},
+        ]
+    },
+}
+
+
+def body_schema(parameters: tuple[Parameter, ...]) -> Json:
+    """Return the schema of a body with these parameters and no others."""
+    schema: Json = {
+        "type": "object",
+        "properties": {one.name: _of_body(one) for one in parameters},
+        "additionalProperties": False,
+    }
+    required = [one.name for one in parameters if one.required]
+    return {**schema, "required": required} if required else schema
+
+
+def _of_body(parameter: Parameter) -> Json:
+    known = _BODY.get(parameter.type, {})
+    if parameter.choices:
+        known = {"type": "string", "enum": list(parameter.choices)}
+    described = {"description": parameter.help}
+    if parameter.required or parameter.type == "level":
+        return {**_not_empty(known), **described}
+    if parameter.type in {"stories", "flag"} or parameter.guards:
+        return {"anyOf": [known, {"type": "null"}], **described}
+    return {"anyOf": [known, {"type": "null"}, {"const": ""}], **described}
+
+
+def _not_empty(schema: Json) -> Json:
+    """Return the schema of a value that has to be there."""
+    if "anyOf" in schema:
+        return {"anyOf": [_not_empty(one) for one in schema["anyOf"]]}
+    if schema.get("type") == "array":
+        return {**schema, "minItems": 1}
+    plain_text = schema.get("type") == "string" and not {"enum", "pattern"} & schema.keys()
+    return {**schema, "minLength": 1} if plain_text else schema
+
+
+def url_parameter(parameter: UrlParameter) -> Json:
+    """Return a parameter of a URL as OpenAPI describes it."""
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required or parameter.place == "path",
+        "description": parameter.help,
+        "schema": _of_url(parameter),
+    }
+
+
+def _of_url(parameter: UrlParameter) -> Json:
+    schema: dict[str, Any] = {"type": "string"}
+    if parameter.type == "number":
+        schema = {"type": "integer", "minimum": 0, "maximum": MOST}
+    elif parameter.type == "flag":
+        schema["enum"] = ["1", "true", "0", "false", ""]
+    elif parameter.choices:
+        schema["enum"] = [*parameter.choices, ""]
+    elif parameter.pattern:
+        schema["pattern"] = parameter.pattern if parameter.required else f"^$|{parameter.pattern}"
+    elif parameter.required or parameter.place == "path":
+        schema["minLength"] = 1
+    return schema if parameter.default is None else {**schema, "default": _shown(parameter.default)}
+
+
+def _shown(default: object) -> object:
+    return str(default).lower() if isinstance(default, bool) else default

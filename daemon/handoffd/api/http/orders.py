@@ -1,7 +1,6 @@
 """Endpoints that change something: every verb of the vocabulary, what concerns the daemon, and messages.
 
-What they answer is declared first: the types of those answers that are no results of the engine. See
-`shapes`.
+What they answer is declared first: the types of those answers that are no results of the engine.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from handoffd.api.arguments import EVENTS, usage, values
-from handoffd.api.chat import Messages
-from handoffd.api.chat_target import Spoken
-from handoffd.api.events import Json
+from handoffd.api.chat import Messages, Spoken
+from handoffd.api.http.answers import ResultOfVerb, Tested
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
-from handoffd.api.http.shapes import ResultOfVerb, Tested
 from handoffd.api.verbs import TAKE, VERBS, Parameter, VerbSpec
 from handoffd.chat.wording import LANGUAGES
 from handoffd.engine.views import ProjectView
-from handoffd.errors import Refused
+from handoffd.errors import Json, Refused
 from handoffd.journal.retention import Doomed, Size
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from anyio import to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from handoffd.api.http.answers import error_response
 from handoffd.api.http.application import application
 from handoffd.api.http.auth import CALLER, From, Gate, Token, ensured
 from handoffd.api.http.limits import (
@@ -37,8 +39,6 @@ from handoffd.api.http.limits import (
     SmallHeads,
     bounded,
 )
-from handoffd.api.http.problems import error_response
-from handoffd.api.peer import own_uid, peer_of
 from handoffd.api.service import Service
 from handoffd.errors import HandoffdError, Locked, Refused, StoreError
 from handoffd.execute.runner import proc
@@ -271,6 +271,30 @@ def _answers(path: Path) -> bool:
         except OSError:
             return False
         return proc.is_alive(peer_of(probe).pid)
+
+
+# --- who is at the other end of a Unix socket ---------------------------------------------------------
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process that connected, as the kernel vouches for it."""
+
+    pid: int
+    uid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return who connected to a Unix socket."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return Peer(pid, uid)
+
+
+def own_uid() -> int:
+    """Return the account that may use the socket."""
+    return os.geteuid()
 
 
 # --- the loopback port -------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from rich.text import Text
 from handoffd.api.client import Client
 from handoffd.cli.asking import print_json
 from handoffd.cli.story.reviewer import Ask, Changes, approve_by_itself, ask_at_terminal
-from handoffd.errors import HandoffdError, NoDaemon
+from handoffd.errors import HandoffdError, Json, NoDaemon
 
 progress = Console(stderr=True)
 """Where people see how it goes; standard output is for what came of it."""
@@ -112,7 +112,6 @@ def tell(played: Played, *, as_json: bool, prove: Callable[[Played], Json] = lam
 
 
 # --- a story, followed to its end ---------------------------------------------------------------------
-Json = dict[str, Any]
 
 LOOK_S = 0.1
 UNMEASURED = "not measured: no test command"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handoffd.api.init_project import SETTINGS, prepare_project
+from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file

@@ -13,16 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from handoffd.cli.wording import plain
 from handoffd.engine.wording import counted
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, Json
 from handoffd.protocol.state import Reason, near_reason
-
-Json = dict[str, Any]
 
 MOST_FILES = 8
 MOST_LINES = 14

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from handoffd.api.http.problems import error_json, error_response, status_of
+from handoffd.api.http.answers import error_json, error_response, status_of
 from handoffd.errors import HandoffdError, Locked, NotFound, Refused, StoreError
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from handoffd.api.events import Json
 from handoffd.api.http.application import rendered
+from handoffd.errors import Json
 
 
 @pytest.mark.parametrize(

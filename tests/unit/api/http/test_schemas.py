@@ -8,8 +8,7 @@ import pytest
 from tests.support.jsonschemas import complaints
 
 from handoffd.api.arguments import values
-from handoffd.api.http.endpoint import UrlParameter
-from handoffd.api.http.openapi import body_schema, url_parameter
+from handoffd.api.http.endpoint import UrlParameter, body_schema, url_parameter
 from handoffd.api.verbs import Parameter
 from handoffd.errors import Refused
 

@@ -11,8 +11,8 @@ from tests.support.controlled import Controlled, controlled
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
-from handoffd.api.events import Json
-from handoffd.api.http.streams import EventStream, encoded
+from handoffd.api.http.reads import EventStream, encoded
+from handoffd.errors import Json
 
 
 def messages(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
