@@ -25,7 +25,6 @@ from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
 from tests.support.systemd_cases import cases
 
-from handoffd.api.arguments import EVENTS
 from handoffd.api.verbs import VERBS, VerbSpec
 from handoffd.engine.decide import ANY, TRANSITIONS, diagram
 from handoffd.engine.decision import Effect, Result
@@ -216,7 +215,7 @@ def _executor_row(can: Capabilities) -> tuple[str, ...]:
 def _verbs() -> str:
     head = ("Verb", "Arguments", "Event", "Refused to executors", "What it does")
     rows = [
-        (f"`{spec.name}`", _arguments(spec), _event_of(spec.name), _GUARDS[spec.guard], spec.help)
+        (f"`{spec.name}`", _arguments(spec), _event_of(spec), _GUARDS[spec.guard], spec.help)
         for spec in VERBS.values()
     ]
     return table(head, rows)
@@ -234,12 +233,9 @@ def _arguments(spec: VerbSpec) -> str:
     return ", ".join(f"`{p.name}`" if p.required else f"[`{p.name}`]" for p in spec.parameters) or "–"
 
 
-def _event_of(verb: str) -> str:
-    if verb in EVENTS:
-        given: dict[str, Any] = {parameter.name: None for parameter in VERBS[verb].parameters}
-        return f"`{EVENTS[verb](given, 'docs').kind}`"
-    named = {"init": "initialised", "start": "started", "custom": "started"}
-    return f"`{named[verb]}`" if verb in named else "–"
+def _event_of(spec: VerbSpec) -> str:
+    event = "initialised" if spec.name == "init" else spec.event  # which is but a part of what `init` does
+    return f"`{event}`" if event is not None else "–"
 
 
 def _kinds(union: Any) -> str:

@@ -1,94 +1,54 @@
-"""From the arguments of a verb to the event it is for the engine.
+"""What the arguments of verbs may be, and from them to the event that a verb is for the engine.
 
-Arguments come as JSON from a socket that scripts and chat layers use, so each is checked here, with
-the allowed values in the error. `init`, `add`, `remove` and `trust` are no events; see `service.py`.
+Arguments come as JSON from a socket that scripts and chat layers use, so each is checked here, with the
+allowed values in the error. What a type takes is declared once, in `TYPES`: its check, and the schema that
+the API and the tools of MCP describe it by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, get_args
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
-from handoffd.engine.events import (
-    Aborted,
-    Approved,
-    AutoContinueChosen,
-    BacklogEdited,
-    BacklogMoved,
-    BacklogRemoved,
-    BudgetRaised,
-    Continued,
-    EditConfirmed,
-    ExecutorChosen,
-    LevelChosen,
-    Noted,
-    Paused,
-    Rejected,
-    Reopened,
-    Resumed,
-    Retried,
-    RolledBack,
-    Skipped,
-    Verb,
-)
+from handoffd.engine.events import Verb
 from handoffd.engine.wording import command_for
-from handoffd.errors import NotFound, Refused
+from handoffd.errors import Json, NotFound, Refused
 from handoffd.protocol.state import Reason
-from handoffd.protocol.story import check_story_id
+from handoffd.protocol.story import RESERVED_IDS, check_story_id
 
 BAD_ARGUMENT = "BAD_ARGUMENT"
 
 DEFAULT = "default"
 """In place of an executor's name: the one that the settings say."""
 
-EVENTS: Final[Mapping[str, Callable[[Arguments, str], Verb]]] = {
-    "approve": lambda given, by: Approved(note=given["note"], story=given["story"], by=by),
-    "reject": lambda given, by: Rejected(
-        reason=given["reason"], note=given["note"], story=given["story"], by=by
-    ),
-    "retry": lambda _, by: Retried(by=by),
-    "skip": lambda _, by: Skipped(by=by),
-    "abort": lambda _, by: Aborted(by=by),
-    "pause": lambda _, by: Paused(by=by),
-    "resume": lambda _, by: Resumed(by=by),
-    "note": lambda given, by: Noted(text=given["text"], by=by),
-    "rollback": lambda given, by: RolledBack(step=given["step"], force=given["force"], by=by),
-    "reopen": lambda given, by: Reopened(step=given["step"], note=given["note"], entry=2, by=by),
-    "use": lambda given, by: ExecutorChosen(executor=given["executor"], by=by),
-    "budget": lambda given, by: BudgetRaised(
-        scope="attempt" if given["attempt"] else "story" if given["story"] else "project",
-        story=given["story"],
-        usd=given["usd"],
-        tokens=given["tokens"],
-        by=by,
-    ),
-    "level": lambda given, by: LevelChosen(level=given["level"], by=by),
-    "confirm": lambda _, by: EditConfirmed(by=by),
-    "continue": lambda _, by: Continued(by=by),
-    "backlog_move": lambda given, by: BacklogMoved(
-        story=given["story"], before=given["before"], last=given["last"], by=by
-    ),
-    "backlog_edit": lambda given, by: BacklogEdited(
-        story=given["story"],
-        priority=given["priority"],
-        blocked_by=() if given["unblock"] else given["blocked_by"] or None,
-        complexity=given["complexity"],
-        executor=given["executor"] or None,
-        by=by,
-    ),
-    "backlog_remove": lambda given, by: BacklogRemoved(stories=given["stories"], by=by),
-    "backlog_auto": lambda given, by: AutoContinueChosen(on=_ON.get(given["auto"]), by=by),
-}
-"""The verbs that are one event each, with arguments that were checked."""
-
-_ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
-
 MOST_URGENT: Final = 1000
 """The highest priority of a story, and with a minus the lowest."""
 
 MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a slip of the finger."""
+
+
+_KINDS: Final[Mapping[str, Callable[..., Verb]]] = {
+    str(field.default): event for event in get_args(Verb) for field in fields(event) if field.name == "kind"
+}
+_ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
+
+_OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
+    "reopen": lambda given: {**given, "entry": 2},
+    "budget": lambda given: {
+        "scope": "attempt" if given["attempt"] else "story" if given["story"] else "project",
+        "story": given["story"], "usd": given["usd"], "tokens": given["tokens"],
+    },
+    "backlog_edit": lambda given: {
+        "story": given["story"], "priority": given["priority"], "complexity": given["complexity"],
+        "blocked_by": () if given["unblock"] else given["blocked_by"] or None,
+        "executor": given["executor"] or None,
+    },
+    "backlog_auto": lambda given: {"on": _ON.get(given["auto"])},
+}  # fmt: skip
+"""What an event says that is not just the arguments of its verb."""
 
 
 def spec_of(verb: str) -> VerbSpec:
@@ -98,6 +58,12 @@ def spec_of(verb: str) -> VerbSpec:
         known = ", ".join(sorted(VERBS))
         raise NotFound(f"there is no verb {verb[:80]!r} (allowed: {known})", hint="handoffd --help")
     return spec
+
+
+def event_of(spec: VerbSpec, given: Arguments, by: str) -> Verb:
+    """Return the event that a verb is for the engine, from arguments that were checked; `by` gave it."""
+    assert spec.event is not None
+    return _KINDS[spec.event](**_OTHERWISE.get(spec.name, dict)(given), by=by)
 
 
 def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
@@ -130,48 +96,68 @@ def values(parameters: Sequence[Parameter], given: Arguments) -> dict[str, Any]:
 
 
 def _value(parameter: Parameter, value: object) -> object:
-    if parameter.type == "flag":
-        return _flag(parameter, value)
-    if parameter.type == "stories":
-        return _stories(parameter, value)
-    if parameter.type == "paths" and value:
-        return _paths(parameter, value)
-    if parameter.type == "executors" and value:
-        return _executors(parameter, value)
+    kind = TYPES[parameter.type]
     if value == "" and parameter.guards:
         raise _bad(f"{parameter.name} is empty: name one, or leave it out")
-    if value is None or value == "":
+    if value is None or value in kind.empty:
         if parameter.required:
             raise _bad(f"{parameter.name} is missing: {parameter.help}")
-        return () if parameter.type in {"executors", "paths"} else None
-    if parameter.type == "level":
-        return _level(value)
-    if parameter.type == "priority":
-        return _priority(parameter, value)
-    if parameter.type in {"amount", "count"}:
-        return _number(parameter, value)
+        return kind.nothing
+    return kind.check(parameter, value)
+
+
+def shape_of(parameter: Parameter) -> Json:
+    """Return the JSON Schema of what a parameter is, as a program gives it."""
+    if parameter.choices:
+        return {"type": "string", "enum": list(parameter.choices)}
+    return TYPES[parameter.type].shape
+
+
+def schema_of(parameter: Parameter) -> Json:
+    """Return the JSON Schema of everything that the check of a parameter takes, and of nothing else."""
+    kind, known = TYPES[parameter.type], shape_of(parameter)
+    if kind.also is not None:
+        known = {"anyOf": [known, kind.also]}
+    described = {"description": parameter.help}
+    if parameter.required:
+        return {**_not_empty(known), **described}
+    if "" not in kind.empty or parameter.guards:
+        return {"anyOf": [known, {"type": "null"}], **described}
+    return {"anyOf": [known, {"type": "null"}, {"const": ""}], **described}
+
+
+def _not_empty(schema: Json) -> Json:
+    """Return the schema of a value that has to be there."""
+    if "anyOf" in schema:
+        return {"anyOf": [_not_empty(one) for one in schema["anyOf"]]}
+    if schema.get("type") == "array":
+        return {**schema, "minItems": 1}
+    plain_text = schema.get("type") == "string" and not {"enum", "pattern"} & schema.keys()
+    return {**schema, "minLength": 1} if plain_text else schema
+
+
+# --- what a type of parameter is ---------------------------------------------------------------------
+def _flag(parameter: Parameter, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(f"{parameter.name} must be true or false")
+    return value
+
+
+def _text(parameter: Parameter, value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise _bad(f"{parameter.name} must be a text of at most {MAX_TEXT} characters")
     if not _is_text(value):
         raise _bad(f"{parameter.name} holds half of a character; it cannot be written as UTF-8")
     if parameter.choices and value not in parameter.choices:
         raise _bad(f"{value[:80]!r} is no {parameter.name} (allowed: {', '.join(parameter.choices)})")
-    if parameter.type == "story":
-        return check_story_id(value)
-    return _reason(value) if parameter.type == "reason" else value
+    return value
 
 
-def _flag(parameter: Parameter, value: object) -> bool:
-    if value is not None and not isinstance(value, bool):
-        raise _bad(f"{parameter.name} must be true or false")
-    return bool(value)
+def _story(parameter: Parameter, value: object) -> str:
+    return check_story_id(_text(parameter, value))
 
 
 def _stories(parameter: Parameter, value: object) -> tuple[str, ...]:
-    if value is None or value == []:
-        if parameter.required:
-            raise _bad(f"{parameter.name} is missing: {parameter.help}")
-        return ()
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise _bad(f"{parameter.name} must be a list of story ids")
     return tuple(dict.fromkeys(check_story_id(name) for name in value))
@@ -191,7 +177,7 @@ def _is_path(value: object) -> bool:
 def _executors(parameter: Parameter, value: object) -> tuple[str, ...]:
     """Return names of executors, given as one text or as a list; none at all for the default ones."""
     given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+    if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise _bad(f"{parameter.name} must be a name, several with commas between them, or a list")
     names = tuple(dict.fromkeys(name.strip() for name in given))
     return () if names == (DEFAULT,) else names
@@ -221,7 +207,7 @@ def _priority(parameter: Parameter, value: object) -> int:
     return found
 
 
-def _level(value: object) -> int:
+def _level(_: Parameter, value: object) -> int:
     """Return a level of adoption that is a verb's to choose; from the command line it comes as text."""
     if value in (1, 2) and not isinstance(value, bool):
         return 1 if value == 1 else 2
@@ -230,11 +216,12 @@ def _level(value: object) -> int:
     raise _bad("level must be 1 (people dispatch) or 2 (handoffd does); for 0, remove the project")
 
 
-def _reason(value: str) -> Reason:
+def _reason(parameter: Parameter, value: object) -> Reason:
+    text = _text(parameter, value)
     try:
-        return Reason(value)
+        return Reason(text)
     except ValueError:
-        raise _bad(f"{value[:80]!r} is no reason (allowed: {', '.join(Reason)})") from None
+        raise _bad(f"{text[:80]!r} is no reason (allowed: {', '.join(Reason)})") from None
 
 
 def _is_text(value: str) -> bool:
@@ -248,3 +235,67 @@ def _is_text(value: str) -> bool:
 
 def _bad(message: str) -> Refused:
     return Refused(message, code=BAD_ARGUMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterType:
+    """A type of the table: its check, and the same as JSON Schema.
+
+    `shape` describes it as a program gives it, `also` what is taken beside that, as from a command line.
+    What is `empty` counts as left out, and what is left out as `nothing`.
+    """
+
+    check: Callable[[Parameter, Any], object]
+    shape: Json
+    also: Json | None = None
+    empty: tuple[object, ...] = ("",)
+    nothing: object = None
+
+
+_STORY: Final[Json] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_-]){0,63}\.?$",
+    "maxLength": 64,
+    "not": {"enum": sorted(RESERVED_IDS)},
+}
+_PATH: Final[Json] = {"type": "string", "pattern": "^/", "maxLength": MAX_TEXT}
+_DIGITS: Final[Json] = {"type": "string", "pattern": "^[1-9][0-9]{0,11}$"}
+"""A number as text: command lines have no others."""
+
+TYPES: Final[Mapping[str, ParameterType]] = {
+    "text": ParameterType(check=_text, shape={"type": "string", "maxLength": MAX_TEXT}),
+    "step": ParameterType(check=_text, shape={"type": "string", "maxLength": MAX_TEXT}),
+    "story": ParameterType(check=_story, shape=_STORY),
+    "stories": ParameterType(
+        check=_stories, shape={"type": "array", "items": _STORY}, empty=([],), nothing=()
+    ),
+    "paths": ParameterType(
+        check=_paths,
+        shape={"type": "array", "minItems": 1, "maxItems": MOST_PATHS, "items": _PATH},
+        nothing=(),
+    ),
+    "reason": ParameterType(
+        check=_reason, shape={"type": "string", "enum": [str(reason) for reason in Reason]}
+    ),
+    "flag": ParameterType(check=_flag, shape={"type": "boolean"}, empty=(), nothing=False),
+    "executors": ParameterType(
+        check=_executors,
+        shape={"type": "string"},
+        also={"type": "array", "items": {"type": "string"}, "minItems": 1},
+        nothing=(),
+    ),
+    "priority": ParameterType(
+        check=_priority,
+        shape={"type": "integer", "minimum": -MOST_URGENT, "maximum": MOST_URGENT},
+        also={"type": "string", "pattern": "^-?(0|[1-9][0-9]{0,2}|1000)$"},
+    ),
+    "level": ParameterType(
+        check=_level, shape={"type": "integer", "enum": [1, 2]}, also={"type": "string", "enum": ["1", "2"]}
+    ),
+    "amount": ParameterType(
+        check=_number, shape={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPENT}, also=_DIGITS
+    ),
+    "count": ParameterType(
+        check=_number, shape={"type": "integer", "minimum": 1, "maximum": MOST_SPENT}, also=_DIGITS
+    ),
+}

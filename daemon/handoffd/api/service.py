@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from handoffd.api.arguments import EVENTS, checked, spec_of, usage
+from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.events import addressed, plain
 from handoffd.api.folders import Inspecting, check_project, folder_at, prepare_project
 from handoffd.api.ports import Cleaner, Desk, Renewing, Supervision, Try
@@ -208,7 +208,7 @@ class Service(Reads, Inspecting):
             del task["text"]
             return await self._start(await self._ready(project), task, caller)
         root = self._supervision.find(project)
-        return await self._give(root, EVENTS[verb](given, caller.by), caller.request)
+        return await self._give(root, event_of(spec, given, caller.by), caller.request)
 
     async def _check_executors(self, names: tuple[str, ...]) -> None:
         """Raise Refused for a name that is not known, and where none of them is installed."""

@@ -1,7 +1,8 @@
-"""The verbs people can give, as one table: names, parameters, and which of them are for people only.
+"""The verbs people can give, as one table: what each takes, which event it is, and which are for people only.
 
-The command line, the server and docs/cli.md are derived from it. Standard library only: the
-command line reads it at every start.
+Commands, endpoints and their description, the tools of MCP, the checks of what was given and the tables of
+the manual are made from it; the functions of the library are held against it. Standard library only: the
+command line reads it at every start. What a type of parameter takes is in `arguments`.
 """
 
 from __future__ import annotations
@@ -44,13 +45,18 @@ class VerbSpec:
 
     `always`: it opens a gate, lifts a limit or trusts something; `forced`: only when `force` is
     given; `unknown`: only when forced, for a project that is not supervised yet, or where it would have a
-    project dispatched that people dispatch (level 1).
+    project dispatched that people dispatch (level 1). `event` is the kind of the one event that it is for the
+    engine; None: it is none, or does more (see `service`). `adds`: it takes nothing away, what was there
+    before is there after. `repeats`: it does nothing more when it is given again.
     """
 
     name: str
     help: str
     parameters: tuple[Parameter, ...] = ()
     guard: Literal["never", "forced", "unknown", "always"] = "never"
+    event: str | None = None
+    adds: bool = False
+    repeats: bool = False
 
     @property
     def typed(self) -> str:
@@ -89,18 +95,24 @@ _SPECS: Final = (
         help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
         parameters=(Parameter(name="name", type="text", help="what a new project is called"),),
         guard="always",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(
         name="add",
         help="Supervise a project; dispatches nothing, unless its settings say `auto`.",
         parameters=(TAKE,),
         guard="always",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),
     VerbSpec(
         name="trust",
         help="Put edits of a project's settings and rules that are held into force.",
         guard="always",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(
         name="start",
@@ -120,6 +132,8 @@ _SPECS: Final = (
             _MANUAL,
         ),
         guard="unknown",
+        event="started",
+        adds=True,
     ),
     VerbSpec(
         name="custom",
@@ -135,27 +149,39 @@ _SPECS: Final = (
             _MANUAL,
         ),
         guard="unknown",
+        event="started",
+        adds=True,
     ),
     VerbSpec(
         name="dispatch",
         help="Take the prompt of the next step, to have it done by hand or by another tool (level 1).",
+        adds=True,
     ),
     VerbSpec(
         name="apply",
         help="Hear the hand-off of a step that was done by hand, and check what it claims (level 1).",
+        adds=True,
+        repeats=True,
     ),
-    VerbSpec(name="check", help="Run the post_check of the current step."),
+    VerbSpec(
+        name="check",
+        help="Run the post_check of the current step.",
+        adds=True,
+    ),
     VerbSpec(
         name="level",
         help="Choose who dispatches: 2 handoffd, 1 people and other tools.",
         parameters=(Parameter(name="level", type="level", required=True, help="1 or 2; for 0, remove it"),),
         guard="always",
+        event="level_chosen",
+        repeats=True,
     ),
     VerbSpec(
         name="approve",
         help="Pass the human step the story waits at.",
         parameters=(_NOTE, _WHOSE_GATE),
         guard="always",
+        event="approved",
     ),
     VerbSpec(
         name="reject",
@@ -166,17 +192,46 @@ _SPECS: Final = (
             _WHOSE_GATE,
         ),
         guard="always",
+        event="rejected",
     ),
-    VerbSpec(name="retry", help="Try the current step afresh, with all its attempts.", guard="always"),
-    VerbSpec(name="skip", help="Pass the current step without evidence; recorded as such.", guard="always"),
-    VerbSpec(name="abort", help="End the executor and close the story."),
-    VerbSpec(name="pause", help="Dispatch nothing more; what runs ends normally."),
+    VerbSpec(
+        name="retry",
+        help="Try the current step afresh, with all its attempts.",
+        guard="always",
+        event="retried",
+    ),
+    VerbSpec(
+        name="skip",
+        help="Pass the current step without evidence; recorded as such.",
+        guard="always",
+        event="skipped",
+    ),
+    VerbSpec(
+        name="abort",
+        help="End the executor and close the story.",
+        event="aborted",
+    ),
+    VerbSpec(
+        name="pause",
+        help="Dispatch nothing more; what runs ends normally.",
+        event="paused",
+        adds=True,
+        repeats=True,
+    ),
     VerbSpec(
         name="resume",
         help="Lift a pause; dispatch by itself; start the next story of the backlog.",
         guard="always",
+        event="resumed",
+        adds=True,
+        repeats=True,
     ),
-    VerbSpec(name="continue", help="Start the next story of the backlog, where none is in flight."),
+    VerbSpec(
+        name="continue",
+        help="Start the next story of the backlog, where none is in flight.",
+        event="continued",
+        adds=True,
+    ),
     VerbSpec(
         name="backlog_move",
         help="Give a story of the backlog another place; first, unless told otherwise.",
@@ -185,6 +240,9 @@ _SPECS: Final = (
             Parameter(name="before", type="story", help="the story before which it shall stand"),
             Parameter(name="last", type="flag", help="behind all others"),
         ),
+        event="backlog_moved",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(
         name="backlog_edit",
@@ -199,6 +257,8 @@ _SPECS: Final = (
             _COMPLEXITY,
             _EXECUTORS,
         ),
+        event="backlog_edited",
+        repeats=True,
     ),
     VerbSpec(
         name="backlog_remove",
@@ -208,6 +268,7 @@ _SPECS: Final = (
                 name="stories", type="stories", required=True, trailing=True, help="stories of the backlog"
             ),
         ),
+        event="backlog_removed",
     ),
     VerbSpec(
         name="backlog_auto",
@@ -222,11 +283,16 @@ _SPECS: Final = (
             ),
         ),
         guard="always",
+        event="auto_continue_chosen",
+        adds=True,
+        repeats=True,
     ),
     VerbSpec(
         name="note",
         help="Say something in the next prompt.",
         parameters=(Parameter(name="text", type="text", required=True, help="the note"),),
+        event="noted",
+        adds=True,
     ),
     VerbSpec(
         name="use",
@@ -240,6 +306,8 @@ _SPECS: Final = (
             ),
         ),
         guard="always",
+        event="executor_chosen",
+        repeats=True,
     ),
     VerbSpec(
         name="rollback",
@@ -249,12 +317,14 @@ _SPECS: Final = (
             _FORCE,
         ),
         guard="forced",
+        event="rolled_back",
     ),
     VerbSpec(
         name="reopen",
         help="Take a story that is done up again.",
         parameters=(Parameter(name="step", type="step", required=True, help="the step to begin at"), _NOTE),
         guard="always",
+        event="reopened",
     ),
     VerbSpec(
         name="budget",
@@ -266,8 +336,14 @@ _SPECS: Final = (
             Parameter(name="tokens", type="count", help="how many tokens in all"),
         ),
         guard="always",
+        event="budget_raised",
     ),
-    VerbSpec(name="confirm", help="Adopt the edit of STATE.json that is held.", guard="always"),
+    VerbSpec(
+        name="confirm",
+        help="Adopt the edit of STATE.json that is held.",
+        guard="always",
+        event="edit_confirmed",
+    ),
 )
 
 VERBS: Final[Mapping[str, VerbSpec]] = {spec.name: spec for spec in _SPECS}

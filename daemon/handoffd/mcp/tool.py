@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handoffd.api.verbs import MAX_TEXT, Parameter
+from handoffd.api.arguments import shape_of
+from handoffd.api.verbs import Parameter
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer
 from handoffd.errors import Json, Refused
-from handoffd.protocol.state import Reason
 
 Run = Callable[[Place, Json], Answer]
 
@@ -62,21 +62,6 @@ PROJECT: Final[Json] = {
     "description": "A supervised project: its name, or an absolute path of it or of anything in it.",
 }
 
-_TYPES: Final[Mapping[str, Json]] = {
-    "text": {"type": "string", "maxLength": MAX_TEXT},
-    "story": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-    "stories": {"type": "array", "items": {"type": "string"}},
-    "step": {"type": "string"},
-    "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
-    "flag": {"type": "boolean"},
-    "executors": {"type": "string"},
-    "amount": {"type": "number", "exclusiveMinimum": 0},
-    "count": {"type": "integer", "minimum": 1},
-    "level": {"type": "integer", "enum": [1, 2]},
-    "priority": {"type": "integer", "minimum": -1000, "maximum": 1000},
-}
-"""The types of the vocabulary; one that is not here is a text."""
-
 _PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -98,7 +83,16 @@ def takes(properties: Mapping[str, Json], required: tuple[str, ...] = ()) -> Jso
 
 def schema_of(parameter: Parameter) -> Json:
     """Return the schema of one parameter of a verb."""
-    return {**_TYPES.get(parameter.type, _TYPES["text"]), "description": f"{_sentence(parameter.help)}."}
+    return {**_understood(shape_of(parameter)), "description": f"{_sentence(parameter.help)}."}
+
+
+def _understood(shape: Json) -> Json:
+    """Return a schema without `not`, which makes the services of some models refuse the whole tool."""
+    return {
+        key: _understood(value) if isinstance(value, dict) else value
+        for key, value in shape.items()
+        if key != "not"
+    }
 
 
 def checked(tool: str, schema: Json, given: Mapping[str, Any] | None) -> Json:

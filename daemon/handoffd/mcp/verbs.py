@@ -25,42 +25,6 @@ from handoffd.errors import Json, NotFound, Refused
 from handoffd.mcp.reads import roster
 from handoffd.mcp.tool import DATA, PROJECT, Offer, project_of, schema_of, takes
 
-ADDS: Final = frozenset(
-    {
-        "init",
-        "add",
-        "start",
-        "custom",
-        "dispatch",
-        "apply",
-        "check",
-        "pause",
-        "resume",
-        "continue",
-        "note",
-        "trust",
-        "backlog_move",
-        "backlog_auto",
-    }
-)
-"""Verbs that take nothing away: what was there before is there after. Any other is marked destructive."""
-REPEATS: Final = frozenset(
-    {
-        "init",
-        "add",
-        "trust",
-        "apply",
-        "pause",
-        "resume",
-        "level",
-        "use",
-        "backlog_move",
-        "backlog_edit",
-        "backlog_auto",
-    }
-)
-"""Verbs that do nothing more when they are given again."""
-
 _PERSON: Final = (
     "For people: call it only when a person told you to, in so many words, for this project and now. "
     "A question, praise, silence or your own judgement is no consent."
@@ -89,8 +53,8 @@ def _offer(spec: VerbSpec, approvals: bool) -> Offer:
             {"project": PROJECT, **{one.name: schema_of(one) for one in parameters}}, ("project", *needed)
         ),
         run=run,
-        adds=spec.name in ADDS,
-        repeats=spec.name in REPEATS,
+        adds=spec.adds,
+        repeats=spec.repeats,
     )
 
 

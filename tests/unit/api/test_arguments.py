@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handoffd.api.arguments import EVENTS, checked, spec_of, usage
+from handoffd.api.arguments import checked, event_of, spec_of, usage
 from handoffd.api.verbs import MAX_TEXT, VERBS
 from handoffd.engine.events import Approved, ExecutorChosen, Rejected, RolledBack
 from handoffd.errors import HandoffdError, NotFound, Refused
@@ -42,8 +42,8 @@ def test_missing_arguments_get_their_defaults() -> None:
 )
 def test_executors_are_a_name_or_several(given: object, names: tuple[str, ...]) -> None:
     """As one text, as people type it, or as a list; `default` is none at all."""
-    assert ExecutorChosen(executor=names, by="eve") == EVENTS["use"](
-        checked(VERBS["use"], "/srv/shop", {"executor": given}), "eve"
+    assert ExecutorChosen(executor=names, by="eve") == event_of(
+        VERBS["use"], checked(VERBS["use"], "/srv/shop", {"executor": given}), "eve"
     )
 
 
@@ -56,15 +56,15 @@ def test_what_names_no_executor_is_refused(given: object) -> None:
 
 def test_verbs_become_events_with_the_name_of_whoever_gave_them() -> None:
     """The engine learns who approved, rejected, rolled back."""
-    assert Approved(note=None, by="eve") == EVENTS["approve"](
-        checked(VERBS["approve"], "/srv/shop", {}), "eve"
+    assert Approved(note=None, by="eve") == event_of(
+        VERBS["approve"], checked(VERBS["approve"], "/srv/shop", {}), "eve"
     )
     rejected = checked(VERBS["reject"], "/srv/shop", {"reason": "scope_warning", "note": "too much"})
-    assert Rejected(reason=Reason.SCOPE_WARNING, note="too much", by="eve") == EVENTS["reject"](
-        rejected, "eve"
+    assert Rejected(reason=Reason.SCOPE_WARNING, note="too much", by="eve") == event_of(
+        VERBS["reject"], rejected, "eve"
     )
     back = checked(VERBS["rollback"], "/srv/shop", {"step": "bdd", "force": True})
-    assert RolledBack(step="bdd", force=True, by="eve") == EVENTS["rollback"](back, "eve")
+    assert RolledBack(step="bdd", force=True, by="eve") == event_of(VERBS["rollback"], back, "eve")
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any, get_args, get_type_hints
 
-from handoffd.api.arguments import EVENTS
-from handoffd.api.verbs import VERBS
+from handoffd.api.arguments import TYPES, event_of
+from handoffd.api.verbs import VERBS, Parameter
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import Reason
 
 
 def test_every_verb_is_an_event_or_one_of_those_that_do_more() -> None:
-    """The vocabulary and what carries it out cannot drift apart."""
-    more = {"init", "add", "remove", "trust", "start", "custom", "dispatch", "apply", "check"}
+    """And its event takes what the verb does, by the same names, or has a line that says otherwise."""
+    more = {"init", "add", "remove", "trust", "dispatch", "apply", "check"}
 
-    assert set(VERBS) == set(EVENTS) | more
+    assert more == {name for name, spec in VERBS.items() if spec.event is None}
+    for name in VERBS.keys() - more - {"start", "custom"}:
+        given: dict[str, Any] = {one.name: None for one in VERBS[name].parameters}
+        assert VERBS[name].event == event_of(VERBS[name], given, "eve").kind
+
+
+def test_every_type_of_a_parameter_is_declared() -> None:
+    """With its check and its schema, once."""
+    assert set(TYPES) == set(get_args(get_type_hints(Parameter)["type"]))
 
 
 def test_what_opens_a_gate_is_for_people_only() -> None:

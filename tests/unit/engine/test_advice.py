@@ -11,7 +11,7 @@ from tests.support.everything import AT_REST, events, rules, tracks
 from tests.support.playbook import T0, dispatched, state_at, track_at, without_step
 from tests.support.typed import Typed, typed
 
-from handoffd.api.arguments import EVENTS, checked
+from handoffd.api.arguments import checked, event_of
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Notify, Refusal, next_command, way_on
@@ -102,7 +102,7 @@ def test_a_notice_says_the_same_as_the_answer() -> None:
                 assert order.action == decision.result.next_command, (order, decision.result)
 
 
-def event_of(command: Typed) -> Verb | None:
+def event_meant(command: Typed) -> Verb | None:
     """Return the event that a command would be; None for one that only looks."""
     if command.name not in VERBS or command.name in {"apply", "check"}:
         return None
@@ -118,14 +118,14 @@ def event_of(command: Typed) -> Verb | None:
         return PromptTaken(dispatch="d-9")
     if command.name == "custom":
         return Started(story="C-9", task_type="custom", instruction=given["text"], queue=given["queue"])
-    return EVENTS[command.name](given, "mei")
+    return event_of(VERBS[command.name], given, "mei")
 
 
 def test_what_a_status_advises_is_taken() -> None:
     """Nobody is sent from one refusal to the next."""
     for track in tracks():
         template = next_command(track, rules())
-        verb = event_of(understood()[template]) if template else None
+        verb = event_meant(understood()[template]) if template else None
         if verb is not None:
             answer = decide(track, verb, rules(), T0).result
             assert not isinstance(answer, Refusal), (track, template, answer)
@@ -136,7 +136,7 @@ def test_what_a_refusal_advises_is_taken() -> None:
     for track, event, decision in decisions():
         if isinstance(decision.result, Refusal) and isinstance(event, Verb):
             template = decision.result.next_command
-            verb = event_of(understood()[template]) if template else None
+            verb = event_meant(understood()[template]) if template else None
             if verb is not None:
                 answer = decide(track, verb, rules(), T0).result
                 assert not isinstance(answer, Refusal), (track, event, decision.result, answer)

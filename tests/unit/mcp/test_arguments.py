@@ -62,3 +62,11 @@ def test_every_type_of_the_vocabulary_has_a_schema(kind: Any) -> None:
 
     assert "What it is." == schema["description"]
     assert schema["type"] in {"string", "array", "boolean", "number", "integer"}
+
+
+def test_what_may_be_chosen_is_told_to_the_model() -> None:
+    """As it is checked; what some models' services do not understand is left out."""
+    chosen = schema_of(Parameter(name="x", type="text", choices=("S", "M"), help="which"))
+
+    assert {"type": "string", "enum": ["S", "M"], "description": "Which."} == chosen
+    assert "not" not in schema_of(Parameter(name="x", type="stories", help="which"))["items"]

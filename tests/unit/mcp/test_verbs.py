@@ -13,7 +13,7 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.mcp.tool import Offer
-from handoffd.mcp.verbs import ADDS, REPEATS, verb_offers
+from handoffd.mcp.verbs import verb_offers
 
 NEVER_OFFERED: Final[dict[str, str]] = {}
 """Verbs that are no tools, whoever allowed what, each with the reason."""
@@ -35,11 +35,6 @@ def test_every_verb_is_offered_or_has_a_reason() -> None:
     assert sorted(VERBS) == sorted([*allowed, *NEVER_OFFERED])
     assert {name for name, spec in VERBS.items() if spec.guard != "always"} == set(without)
     assert "approve" not in without
-
-
-def test_what_is_said_of_verbs_is_said_of_verbs_that_are_there() -> None:
-    """The two tables of hints name nothing else."""
-    assert set() == (ADDS | REPEATS) - set(VERBS)
 
 
 def test_force_is_for_people() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from handoffd.api.arguments import EVENTS, usage, values
+from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages, Spoken
 from handoffd.api.http.answers import ResultOfVerb, Tested
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
@@ -176,10 +176,9 @@ class Trusted:
 
 # --- verbs, and what concerns the daemon itself ------------------------------------------------------
 _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a project's name, or its path")
-_EVENTS: Final = frozenset({"start", "custom", *EVENTS})
 
 _SHAPES: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(_EVENTS, ResultOfVerb),
+    **{name: ResultOfVerb for name, spec in VERBS.items() if spec.event is not None},
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
 }  # fmt: skip
 """What verbs answer; an object of its own that is not described here, for any other."""
@@ -228,7 +227,7 @@ def _verb(spec: VerbSpec) -> Endpoint:
     return Endpoint(
         name=spec.name, path=f"/v1/verbs/{spec.name}", method="POST", help=spec.help,
         body=(_PROJECT, *spec.parameters, BY), raw=True, answer=partial(_give, spec=spec),
-        one_event=spec.name in _EVENTS, shape=_SHAPES.get(spec.name, dict[str, Any]),
+        one_event=spec.event is not None, shape=_SHAPES.get(spec.name, dict[str, Any]),
     )  # fmt: skip
 
 
