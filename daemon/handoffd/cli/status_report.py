@@ -18,9 +18,7 @@ from handoffd.settings.paths import SOCKET, folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
+    from handoffd.errors import Json
 
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100

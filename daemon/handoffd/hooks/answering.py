@@ -16,7 +16,9 @@ from handoffd.hooks.event import BLOCKED, SESSION_END, STOP, TOLD, HookEvent, Re
 from handoffd.hooks.project import Standing
 from handoffd.hooks.tally import ENOUGH, SEND_BACK, Tally
 
-Json = dict[str, object]
+TYPE_CHECKING = False  # `typing` takes longer to import than the rest of this
+if TYPE_CHECKING:
+    from handoffd.errors import Json
 
 _FOR_A_PERSON = frozenset({"failing", "needs_human", "timeout"})
 _NOT_OURS = frozenset({"NOT_FOUND", "NOT_INITIALIZED"})

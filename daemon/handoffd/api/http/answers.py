@@ -23,8 +23,7 @@ from handoffd.engine.views import (
     IdleSchedule,
     ProjectView,
     ScheduleView,
-    SlotLimitView,
-    SlotWaitView,
+    SlotsView,
 )
 from handoffd.errors import HandoffdError, Json, Locked, NotFound, Refused, StoreError
 
@@ -193,15 +192,14 @@ class LimitsAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotsAnswer:
-    """Who may run, who does, and who waits."""
-
+class _Asked:
     daemon: bool
     at: datetime
-    closed: str | None
-    limits: list[SlotLimitView]
-    waiting: list[SlotWaitView]
-    waiting_in_all: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsAnswer(SlotsView, _Asked):
+    """Who may run, who does, and who waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
