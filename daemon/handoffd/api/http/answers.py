@@ -232,6 +232,8 @@ class Run:
     exit: dict[str, Any] | None
     usage: dict[str, Any] | None
     model: str | None
+    memory_peak: int | None
+    tasks_peak: int | None
     tests: dict[str, Any] | None
     result: str | None
     why: str | None
