@@ -57,7 +57,7 @@ _CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 
 def no_daemon() -> str:
     """Return what to say below an answer that came without a daemon: how one is started, or what is wrong."""
-    from handoffd.entrance.absence import closing
+    from handoffd.entrance.requests import closing
 
     return closing(_place())
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from handoffd.engine.views import Peek
-from handoffd.entrance import offline, peeking
+from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either, give, say
 from handoffd.errors import Json, NotFound
@@ -284,7 +284,7 @@ def peeked(root: Root) -> Json:
     except NotFound:
         if not _has_state(path):
             raise
-    return peeking.peek(path, at.settings().language)
+    return offline.peek(path, at.settings().language)
 
 
 def _has_state(path: str) -> bool:

@@ -71,9 +71,9 @@ class Door:
         return any(track["gate"] for project in shown["projects"] for track in project["tracks"])
 
     def _aside(self) -> Json:
-        from handoffd.entrance import peeking
+        from handoffd.entrance import offline
 
-        return peeking.peek(self.root, self._place.settings().language)
+        return offline.peek(self.root, self._place.settings().language)
 
     def _answer(self, ask: Callable[[Client], Json], call: Callable[[Service], Awaitable[Json]]) -> Json:
         def through(client: Client) -> Json:

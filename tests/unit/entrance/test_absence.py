@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from handoffd.doctor.service import unit_file_of
-from handoffd.entrance.absence import absence, closing, explained
 from handoffd.entrance.place import Place
+from handoffd.entrance.requests import absence, closing, explained
 from handoffd.errors import NoDaemon
 
 

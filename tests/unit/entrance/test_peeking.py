@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.entrance.peeking import peek
+from handoffd.entrance.offline import peek
 from handoffd.errors import InvalidFile, Refused
 
 BDD = '{"project": "shop", "story": "US-2", "step": "bdd", "status": "pending"}'
