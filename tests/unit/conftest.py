@@ -37,6 +37,12 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     root.handlers[:], root.level = handlers, level
     logging.captureWarnings(False)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A command that was called in this process has chosen what is logged: for its own test alone."""
+    yield
     structlog.reset_defaults()
 
 
