@@ -13,10 +13,11 @@ from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
 import handoffd
+from handoffd.api.http.application import rendered
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, Noted
-from handoffd.errors import NotFound
+from handoffd.errors import Json, NotFound
 
 
 class _Raw(http.client.HTTPConnection):
@@ -219,3 +220,22 @@ def test_a_bug_is_told_and_does_not_end_the_server(control: Controlled) -> None:
 
     assert (500, "INTERNAL") == (status, told["code"])
     assert 200 == _ask(control, "GET", "/v1/health")[0]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"projects": []},
+        {"api": 1, "at": "店", "projects": [{"name": f"{number}", "x": None} for number in range(120)]},
+        {"projects": [1], "after": {"projects": 2}},
+    ],
+)
+async def test_nothing_is_lost_between_the_pieces(told: Json) -> None:
+    """Whatever stands beside the long list."""
+    response = await rendered(told, "projects")
+
+    assert told == json.loads(bytes(response.body))
+    assert ("application/json", str(len(response.body))) == (
+        response.headers["content-type"],
+        response.headers["content-length"],
+    )

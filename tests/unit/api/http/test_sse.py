@@ -1,4 +1,4 @@
-"""Server-sent events: what a reader gets, and how it comes back."""
+"""Events as they come, as lines and as server-sent events: what a reader gets, and how it comes back."""
 
 from __future__ import annotations
 
@@ -149,3 +149,13 @@ async def test_a_reader_that_leaves_ends_its_stream() -> None:
 
     with anyio.fail_after(60):
         await EventStream(never())({"type": "http"}, receive, send)
+
+
+def test_events_are_a_list_unless_they_are_followed(control: Controlled) -> None:
+    """One object, or one a line."""
+    control.commit(record(why="one"))
+
+    assert ["one"] == [event["why"] for event in control.client.get("/v1/events", follow=0)["events"]]
+    with control.client.stream("/v1/events", follow="true", after=0) as stream:
+        assert "application/x-ndjson" == stream.header("Content-Type")
+        assert b'"why": "one"' in next(stream.lines())

@@ -15,6 +15,7 @@ from tests.support.loopback import Loopback, answer_of, everything, has_ipv6
 from tests.support.supervision import MemorySupervision
 from tests.unit.journal.making import record
 
+from handoffd.api.http.auth import BURST, PER_S, Bucket
 from handoffd.api.http.limits import Limits
 from handoffd.api.http.server import TcpDoor, listen_on_loopback, port_of
 from handoffd.engine.events import Approved, Noted
@@ -310,3 +311,19 @@ def test_streams_over_tcp_end_with_the_server(supervision: MemorySupervision) ->
 
     assert begun.startswith(b"HTTP/1.1 200")
     assert (begun + rest).endswith(b"0\r\n\r\n")
+
+
+def test_a_burst_is_let_through_and_then_so_many_a_second() -> None:
+    """And never more than a burst, however long nothing came."""
+    now = [0.0]
+    bucket = Bucket(lambda: now[0])
+
+    def taken() -> int:
+        return sum(bucket.take() for _ in range(BURST * 10))
+
+    assert BURST == taken()
+    assert 0 == taken()
+    now[0] = 2.0
+    assert 2 * PER_S == taken()
+    now[0] = 1e6
+    assert BURST == taken()
