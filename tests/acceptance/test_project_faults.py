@@ -26,8 +26,7 @@ from tests.support.repositories import divided, git
 
 from handoffd.execute.base import CLAIM, START, Claim, StartRecord
 from handoffd.execute.runner import proc, records
-from handoffd.protocol.state import Status
-from handoffd.protocol.state_file import parse_state
+from handoffd.protocol.state import Status, parse_state
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 from tests.support.daemon import Daemon
 
-from handoffd.protocol.state import State, Status
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import State, Status, render_state
 
 STORY = "US-001"
 

@@ -14,7 +14,7 @@ from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.inspection.own_files import read_texts
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record
-from handoffd.protocol.state_file import parse_state
+from handoffd.protocol.state import parse_state
 
 _AT_ONCE = 200
 _NOW = datetime(2026, 1, 31, 22, 15, 9, tzinfo=UTC)

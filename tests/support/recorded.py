@@ -18,8 +18,7 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record
 from handoffd.protocol.rules import RuleBook
-from handoffd.protocol.state import Reason
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import Reason, render_state
 
 SHOP = TrackKey("/srv/shop")
 BLOG = TrackKey("/srv/blog")

@@ -39,7 +39,7 @@ from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.protocol.rules import Language
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import render_state
 
 
 # --- who asks ----------------------------------------------------------------------------------------

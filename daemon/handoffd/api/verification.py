@@ -24,7 +24,7 @@ from handoffd.journal.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, 
 from handoffd.journal.integrity import Fault, gaps, integrity, projections, projects, references
 from handoffd.journal.records import Record
 from handoffd.journal.replay import Entry, Kept, Recordings
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import render_state
 
 Progress = Callable[[int, int], None]
 """Told after each page: up to which number events were looked at, and which is the highest."""

@@ -82,7 +82,7 @@ def words_of_verb(
     from click.shell_completion import CompletionItem
 
     from handoffd.api.verbs import VERBS
-    from handoffd.protocol.state import Reason  # pydantic, for which `status` must not wait
+    from handoffd.protocol.state import Reason
 
     given = context.params.get(parameter.name or "") or ()
     if not given:

@@ -32,7 +32,7 @@ from handoffd.journal.backup import Progress, discard, exchange, inspect_backup,
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Record, StoredTrack
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import render_state
 from handoffd.settings.model import Settings
 
 EXECUTORS_RUN = "EXECUTORS_RUN"

@@ -17,7 +17,7 @@ from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection.own_files import settings_of, table_of
 from handoffd.inspection.project_status import parsed_state
 from handoffd.protocol import yamltext
-from handoffd.protocol.prompt_text import line
+from handoffd.protocol.prompt import line
 from handoffd.protocol.rules import Language, RuleBook, localized
 from handoffd.protocol.story import check_story_id
 from handoffd.settings.paths import shared

@@ -16,8 +16,7 @@ from handoffd.files.projection import read_state
 from handoffd.files.rooted import read_project_file
 from handoffd.inspection.framework import read_memory, section_of
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import State
-from handoffd.protocol.state_file import parse_state
+from handoffd.protocol.state import State, parse_state
 from handoffd.protocol.story import is_story_id
 
 HISTORY = ".ai/history.md"

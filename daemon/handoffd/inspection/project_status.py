@@ -17,8 +17,7 @@ from handoffd.files.rooted import read_project_file
 from handoffd.inspection.framework import Framework, detect_framework, memory_summary, read_memory
 from handoffd.inspection.own_files import book_of, shipped_layers, table_of
 from handoffd.protocol.rules import DONE, RuleBook
-from handoffd.protocol.state import State, TestCounts
-from handoffd.protocol.state_file import ParsedState, parse_state
+from handoffd.protocol.state import ParsedState, State, TestCounts, parse_state
 
 NOT_INITIALIZED = "not_initialized"
 INVALID_STATE = "invalid_state"

@@ -15,8 +15,7 @@ from handoffd.errors import HandoffdError, Refused
 from handoffd.inspection.framework import Framework, Level, open_issues, read_memory
 from handoffd.inspection.own_files import settings_of, templates_for
 from handoffd.inspection.project_status import ProjectStatus, query_project_status
-from handoffd.protocol.prompt import PromptTemplates, render_template
-from handoffd.protocol.prompt_text import code, identifier, line, listed
+from handoffd.protocol.prompt import PromptTemplates, code, identifier, line, listed, render_template
 from handoffd.protocol.rules import Language
 from handoffd.settings.model import ProjectSettings
 

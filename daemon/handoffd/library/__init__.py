@@ -65,8 +65,7 @@ from handoffd.library.results import (
 )
 from handoffd.protocol.handoff import Handoff
 from handoffd.protocol.rules import Rule, TeamRole
-from handoffd.protocol.state import Reason, State, Status
-from handoffd.protocol.state_file import ParsedState
+from handoffd.protocol.state import ParsedState, Reason, State, Status
 
 __all__ = [
     "AlreadyRunning",

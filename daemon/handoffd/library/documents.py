@@ -26,8 +26,15 @@ from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE,
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.reading import HandoffTexts, read_claims
 from handoffd.protocol.rules import DONE, Complexity, Language, Rule, RuleBook, TeamRole
-from handoffd.protocol.state import Reason, State, near_reason
-from handoffd.protocol.state_file import STATE_FILE, ParsedState, parse_state, render_state
+from handoffd.protocol.state import (
+    STATE_FILE,
+    ParsedState,
+    Reason,
+    State,
+    near_reason,
+    parse_state,
+    render_state,
+)
 from handoffd.protocol.story import check_story_id, expand
 from handoffd.track.prompt_context import prompt_context
 

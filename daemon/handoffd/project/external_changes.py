@@ -25,8 +25,7 @@ from handoffd.project.files import ProjectFiles
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import Status
-from handoffd.protocol.state_file import parse_state
+from handoffd.protocol.state import Status, parse_state
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.prompts import dispatch_id
 from handoffd.track.services import Services

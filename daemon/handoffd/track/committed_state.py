@@ -23,7 +23,7 @@ from handoffd.files.atomic import digest_of
 from handoffd.files.errors import UNSOUND
 from handoffd.files.projection import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import render_state
 from handoffd.track.inbox import Lock
 from handoffd.track.services import Services
 

@@ -21,8 +21,7 @@ from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.files.projection import write_state
 from handoffd.fleet.restore import Request, Restoration, restore
 from handoffd.journal.backup import back_up, inspect
-from handoffd.protocol.state import Status
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import Status, render_state
 from handoffd.settings.model import Settings
 
 

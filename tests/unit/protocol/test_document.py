@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handoffd.errors import InvalidFile
-from handoffd.protocol.state import State, Status, TestCounts
-from handoffd.protocol.state_file import MAX_PROBLEMS, parse_state, render_state
+from handoffd.protocol.state import MAX_PROBLEMS, State, Status, TestCounts, parse_state, render_state
 
 STATES = Path(__file__).parents[2] / "data" / "states"
 FIELDS = tuple(State.model_fields)

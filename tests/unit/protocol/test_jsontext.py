@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handoffd.errors import InvalidFile
-from handoffd.protocol.state_file import MAX_BYTES, load_object
+from handoffd.protocol.state import MAX_BYTES, load_object
 
 
 def test_every_value_has_its_line() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoffd.protocol.prompt_text import code, identifier, line, listed, quoted
+from handoffd.protocol.prompt import code, identifier, line, listed, quoted
 
 LINE_ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"]
 

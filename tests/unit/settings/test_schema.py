@@ -10,8 +10,7 @@ from tests.support.generate import ROOT, drifted, main
 
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_merge import RULEBOOK, Family, Table
-from handoffd.protocol.state import Reason, State, Status
-from handoffd.protocol.state_file import render_state
+from handoffd.protocol.state import Reason, State, Status, render_state
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.settings.schema import schemas
 
