@@ -20,6 +20,7 @@ import pytest
 from pydantic import BaseModel
 from tests.support.generate import ROOT, drifted
 from tests.support.jsonschemas import complaints
+from tests.support.schemas import schemas
 
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Effect, Result
@@ -37,7 +38,6 @@ from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import DONE, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 from handoffd.settings.model import ProjectSettings, Settings
-from handoffd.settings.schema import schemas
 
 PACKAGE = ROOT / "daemon" / "handoffd"
 UNIT = ROOT / "tests" / "unit"

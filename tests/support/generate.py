@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.documents import documents, filled
+from tests.support.schemas import schemas
 
 from handoffd.api.http.application import described
-from handoffd.settings.schema import schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 

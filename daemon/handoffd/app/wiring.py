@@ -6,8 +6,9 @@ What fits two adapters together that do not know each other is here, too: the no
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -26,6 +27,9 @@ from handoffd.execute.process import Launcher
 from handoffd.execute.registry import Layer, load_book, shipped_layer
 from handoffd.files.errors import storage_error
 from handoffd.files.locks import FileLock, acquire_within, daemon_lock_path
+from handoffd.fleet.housekeeping import Housekeeping
+from handoffd.fleet.roster import Roster
+from handoffd.fleet.timetable import Timetable
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Lapsed, Outgoing, StoredMatter
 from handoffd.notify.delivery_policy import Waiting
@@ -209,3 +213,58 @@ def _matter(stored: StoredMatter) -> Matter:
 
 def _expired(lapsed: Lapsed) -> Expired:
     return Expired(lane=lapsed.key, numbers=lapsed.numbers, first=lapsed.first)
+
+
+# --- without a daemon ---------------------------------------------------------------------------------
+# The same parts without their loops, for one verb: same locks, same code path, nothing dispatched.
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """What a verb needs while no daemon runs."""
+
+    supervision: Roster
+    journal: Journal
+    timetable: Timetable
+    housekeeping: Housekeeping
+
+
+@asynccontextmanager
+async def offline(settings: Settings, path: str | None = None) -> AsyncIterator[Offline]:
+    """Lend the daemon's parts for one verb, which gives what it starts `path` for a PATH, if there is one.
+
+    Raises Locked while a daemon runs.
+    """
+    async with parts(settings) as services:
+        if path is not None:
+            services.environment["PATH"] = path
+        roster = Roster(services)
+        await roster.load()
+        try:
+            yield Offline(roster, services.journal, Timetable(services, roster), _keeping(services, roster))
+        finally:
+            roster.close()
+            if services.launcher.started:  # for checks; nothing else needs it
+                await services.launcher.retire()
+
+
+def _keeping(services: Services, roster: Roster) -> Housekeeping:
+    return Housekeeping(services, roster.names)
+
+
+@asynccontextmanager
+async def reading(settings: Settings, silent: Container[str] = ()) -> AsyncIterator[Offline]:
+    """Lend the parts for a look, without any lock: nothing can be changed through them.
+
+    The folders of `silent` roots are not looked into.
+    """
+    journal = await Journal.open_to_read(settings.journal)
+    try:
+        services = services_of(settings, journal)
+        roster = Roster(services)
+        await roster.load()
+        try:
+            await roster.inspect(silent)
+            yield Offline(roster, journal, Timetable(services, roster), _keeping(services, roster))
+        finally:
+            roster.close()
+    finally:
+        await journal.close()

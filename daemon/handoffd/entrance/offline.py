@@ -18,7 +18,7 @@ import anyio
 from handoffd.api.reads import is_bootstrapped, peek_json, trials_json
 from handoffd.api.service import Caller, Service
 from handoffd.app.logs import configure_logging
-from handoffd.app.offline import Offline, offline, reading
+from handoffd.app.wiring import Offline, offline, reading
 from handoffd.clock import SystemClock
 from handoffd.engine.decide import decide
 from handoffd.engine.decision import Decision, Dispatched
@@ -36,7 +36,7 @@ from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status
 from handoffd.settings.model import LogSettings, Settings
 from handoffd.track.ai_folder import reopenings
-from handoffd.track.prompt_context import prompt_context
+from handoffd.track.prompts import prompt_context
 
 _T = TypeVar("_T")
 

@@ -36,7 +36,7 @@ from handoffd.protocol.state import (
     render_state,
 )
 from handoffd.protocol.story import check_story_id, expand
-from handoffd.track.prompt_context import prompt_context
+from handoffd.track.prompts import prompt_context
 
 StateLike = State | Mapping[str, Any]
 """A STATE as a value, or as the JSON object of the file."""

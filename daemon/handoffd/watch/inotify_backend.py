@@ -22,8 +22,7 @@ from anyio.abc import TaskGroup
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import LIMIT_REACHED, Listener
-from handoffd.watch.bounded_visits import SILENT, Visits
-from handoffd.watch.folders import AI_FOLDER, NAMES, NOWHERE, Place, place_of
+from handoffd.watch.folders import AI_FOLDER, NAMES, NOWHERE, SILENT, Place, Visits, place_of
 
 # --- the kernel's calls -------------------------------------------------------------------------------
 # By ctypes, because the standard library has none of it. One descriptor serves all folders. The number of a

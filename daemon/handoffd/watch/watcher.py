@@ -34,8 +34,7 @@ import structlog
 
 from handoffd.settings.model import WatchSettings
 from handoffd.watch.backend import Backend, reads_inotify
-from handoffd.watch.bounded_visits import Visits
-from handoffd.watch.folders import NOWHERE, Identity, Place, Signature, differ, identity_in, signature
+from handoffd.watch.folders import NOWHERE, Identity, Place, Signature, Visits, differ, identity_in, signature
 from handoffd.watch.inotify_backend import Inotify, InotifyBackend
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from handoffd.inspection.own_files import shipped_layers, templates_for
 from handoffd.protocol.prompt import PromptContext, render_prompt
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import TestCounts
-from handoffd.track.prompt_context import prompt_context
+from handoffd.track.prompts import prompt_context
 
 RULES = build_rulebook(shipped_layers(None))
 

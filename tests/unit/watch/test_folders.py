@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.watch.folders import (
-    NAMES,
-    NOWHERE,
-    differ,
-    folder_identity,
-    identity_in,
-    place_of,
-    signature,
-)
+from handoffd.watch.folders import NAMES, NOWHERE, differ, folder_identity, identity_in, place_of, signature
 
 
 def _project(path: Path) -> Path:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 
-from handoffd.watch.bounded_visits import Visits
+from handoffd.watch.folders import Visits
 
 
 class Disks:

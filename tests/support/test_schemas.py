@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.generate import ROOT, drifted, main
+from tests.support.schemas import schemas
 
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_merge import RULEBOOK, Family, Table
 from handoffd.protocol.state import Reason, State, Status, render_state
 from handoffd.settings.model import ProjectSettings, Settings
-from handoffd.settings.schema import schemas
 
 FOLDER = ROOT / "config" / "schema"
 
