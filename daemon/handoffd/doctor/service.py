@@ -194,12 +194,13 @@ ASK_S = 3.0
 """How long a manager may take to answer."""
 
 _EXITED = 1
+_TOO_OFTEN = "start-limit-hit"
 _CREDENTIAL = re.compile(r"^LoadCredential(?:Encrypted)?=([^:\n]+):(.*)$", re.MULTILINE)
 _RESULTS = {
     "oom-kill": "the kernel ended it for want of memory",
     "protocol": "it ended before it was ready",
     "resources": "systemd lacked what it needs to start it",
-    "start-limit-hit": "it was started too often in a short time",
+    _TOO_OFTEN: "it was started too often in a short time",
     "timeout": "it took longer than its unit allows",
     "watchdog": "it hung, and systemd ended it",
 }
@@ -297,14 +298,15 @@ class Unit:
 
     @property
     def _start(self) -> str:
-        """The command that starts it; after many failures systemd refuses it until they are forgotten."""
+        """The command that starts it; after many starts systemd refuses it until they are forgotten."""
         systemctl = self.service.systemctl
-        forgotten = f"{systemctl} reset-failed {self.name} && " if self._restarts else ""
+        refused = self._restarts or self.shown.get("Result") == _TOO_OFTEN  # by a person it counts no restart
+        forgotten = f"{systemctl} reset-failed {self.name} && " if refused else ""
         return f"{forgotten}{systemctl} start {self.name}"
 
     def _told(self, what: str) -> Trouble:
         why, look = self._cause()
-        starts = look == self.service.install  # by itself
+        starts = look in (self.service.install, self._start)  # by itself
         return Trouble(what=what, why=why, action=look if starts else f"{look}  # then: {self._start}")
 
     def _unloaded(self, how: str) -> Trouble:
@@ -318,7 +320,8 @@ class Unit:
         number = int(status) if status.isdigit() else 0
         log = self.service.log.replace(f"-u {self.service.unit}", f"-u {self.name}")
         if result in _RESULTS:
-            return _RESULTS[result], log
+            meant = result == _TOO_OFTEN and not self._restarts  # a person started it each time
+            return _RESULTS[result], self._start if meant else log
         if not number:  # it is being started again, and so how it ended last is forgotten
             return "the log says why", log
         if self.shown.get("ExecMainCode") not in (None, "", str(_EXITED)):

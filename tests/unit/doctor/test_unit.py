@@ -96,6 +96,20 @@ def test_a_start_after_many_failures_needs_them_forgotten() -> None:
     assert trouble.action.endswith(f"  # then: {forgotten}")
 
 
+@pytest.mark.parametrize("service", [OWN, ACCOUNTS])
+@pytest.mark.parametrize("launcher", [False, True])
+def test_a_start_that_was_refused_needs_the_earlier_ones_forgotten(service: Service, launcher: bool) -> None:
+    """A person restarted it many times: systemd has counted the starts, and no restart of its own."""
+    name = service.launcher if launcher else service.unit or ""
+    shown = {**FAILED, "Result": "start-limit-hit", "NRestarts": "0"}
+    trouble = Unit(name=name, service=service, shown=shown).trouble
+
+    assert trouble is not None
+    assert "it was started too often in a short time" == trouble.why
+    systemctl = service.systemctl
+    assert f"{systemctl} reset-failed {name} && {systemctl} start {name}" == trouble.action
+
+
 def test_a_missing_credential_is_named_with_its_file(tmp_path: Path) -> None:
     """Where the unit's files say that it is; the one that is there is not blamed."""
     here, gone = tmp_path / "here 100%", tmp_path / "gone"
