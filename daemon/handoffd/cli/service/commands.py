@@ -38,12 +38,37 @@ def _scoped(command: Any) -> Any:
     return command
 
 
+class _Verb(click.Command):
+    """A verb of this group. Where the account that types it may not look, it names the command that may."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; Refused where something is closed to this account."""
+        try:
+            return super().invoke(ctx)
+        except PermissionError as error:
+            path = error.filename or "."
+            hint = f"sudo {_typed(ctx)}" if ctx.params["account"] else f"ls -ld {shlex.quote(str(path))}"
+            raise Refused(f"{path} is closed to this account", hint=hint) from error
+
+
+def _typed(context: click.Context) -> str:
+    """Return the command line of a verb with all its options."""
+    words = ["handoffd", "service", str(context.info_name)]
+    # For whom comes first, as everywhere.
+    for option in sorted(context.command.params, key=lambda one: one.name not in ("system", "account")):
+        given = context.params.get(str(option.name))
+        for value in given if isinstance(given, tuple) else (given,):
+            if value:
+                words += [option.opts[0]] if value is True else [option.opts[0], value]
+    return shlex.join(words)
+
+
 @click.group()
 def service() -> None:
     """Install, remove or show the daemon as a systemd service."""
 
 
-@service.command()
+@service.command(cls=_Verb)
 @click.option("--dry-run", is_flag=True, help="Print what would be done; do nothing.")
 @click.option("--no-start", is_flag=True, help="Write the unit files only.")
 @click.option("--path", help="PATH of the daemon and its agents (default: yours, or the account's).")
@@ -88,7 +113,7 @@ def install(
     _print(report, as_json, installed_text(report))
 
 
-@service.command()
+@service.command(cls=_Verb)
 @click.option("--dry-run", is_flag=True, help="Print what would be done; do nothing.")
 @click.option("--purge", is_flag=True, help="Remove the journal, records of runs and settings, too.")
 @_scoped
@@ -125,7 +150,7 @@ def uninstall(
     _print(report, as_json, uninstalled_text(report))
 
 
-@service.command()
+@service.command(cls=_Verb)
 @_scoped
 @click.pass_context
 def status(context: click.Context, *, system: bool, account: str | None, as_json: bool) -> None:
@@ -151,7 +176,7 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
     if system != (account is not None):
         raise click.UsageError("--system and --user ACCOUNT belong together; leave both out for yourself")
     machine = context.find_object(Machine) or Machine(environment=os.environ)
-    scope = Scope(account=account, machine=machine)
+    scope = Scope(account=account, machine=machine, typed=_typed(context))
     if account is not None:
         try:
             unit_files.find_account(account)
@@ -166,9 +191,10 @@ def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]]) -> None:
     for argv in commands:
         done = scope.commands.run(argv)
         if done.code != 0:
-            raise Refused(
-                f"`{' '.join(argv)}` failed: {done.why}", hint=scope.systemctl.hint(done) or scope.service.log
-            )
+            hint = scope.systemctl.hint(done) or scope.service.log
+            if scope.account is not None and hint != scope.service.log:  # the rest is for root, too
+                hint = scope.by_root
+            raise Refused(f"`{' '.join(argv)}` failed: {done.why}", hint=hint)
 
 
 def _print(report: Mapping[str, Any], as_json: bool, lines: list[str]) -> None:
@@ -392,7 +418,7 @@ def remove(scope: Scope, paths: list[Path]) -> None:
             with suppress(OSError):  # that of another account is still in there
                 scope.state.parent.rmdir()
     except OSError as error:
-        hint = f"sudo {scope.command('uninstall')} --purge"
+        hint = scope.remedy(error.filename)
         raise Refused(f"{error.filename} cannot be removed: {error.strerror}", hint=hint) from error
 
 

@@ -172,7 +172,7 @@ def write(scope: Scope, files: Iterable[unit_files.UnitFile]) -> None:
             temporary.chmod(0o644)
             temporary.replace(file.path)
     except OSError as error:
-        hint = _as_root(scope, "install")
+        hint = scope.remedy(scope.folder)
         raise Refused(f"{scope.folder} cannot be written: {error.strerror}", hint=hint) from error
 
 
@@ -184,7 +184,7 @@ def remove(scope: Scope, paths: Iterable[Path]) -> None:
             if path.parent != scope.folder:
                 _remove_empty(path.parent)
     except OSError as error:
-        hint = _as_root(scope, "uninstall")
+        hint = scope.remedy(scope.folder)
         raise Refused(f"{scope.folder} cannot be changed: {error.strerror}", hint=hint) from error
     if scope.account is None:  # ~/.config/systemd/user, which `install` may have made
         for folder in (scope.folder, *scope.folder.parents[:2]):
@@ -214,13 +214,6 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
     except OSError:
         return  # there is something else in it
-
-
-def _as_root(scope: Scope, verb: str) -> str:
-    """Return the verb for whoever may write there; a folder of one's own is looked at first."""
-    if scope.account is None:
-        return f"ls -ld {quote(str(scope.folder))}"
-    return f"sudo {scope.command(verb)}"
 
 
 # --- what systemd can do here -------------------------------------------------------------------------

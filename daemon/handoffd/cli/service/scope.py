@@ -11,6 +11,7 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from handoffd.cli.service import unit_files
@@ -42,6 +43,8 @@ class Scope:
 
     account: str | None
     machine: Machine
+    typed: str = "handoffd service"
+    """The whole command line that asks."""
 
     @property
     def form(self) -> str:
@@ -135,6 +138,15 @@ class Scope:
         """Return the `handoffd service` command line for `verb` in this scope."""
         end = "" if self.account is None else f" --system --user {self.account}"
         return f"handoffd service {verb}{end}"
+
+    @property
+    def by_root(self) -> str:
+        """What was typed, as one types it who may."""
+        return f"sudo {self.typed}"
+
+    def remedy(self, path: Path | str) -> str:
+        """Return what to type where a path cannot be changed; one of one's own is looked at first."""
+        return f"ls -ld {quote(str(path))}" if self.account is None else self.by_root
 
     def as_account(self, command: str) -> str:
         """Return how a person types a command for the daemon of this scope."""

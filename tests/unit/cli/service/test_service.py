@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -443,6 +446,81 @@ def test_units_of_an_account_that_is_gone_can_be_looked_at_and_removed(bench: Be
     assert 2 == len(bench.report("uninstall", "--system", "--user", "long-gone")["removed"])
     assert [] == _files(bench.machine.system_units)
     assert "there is no account long-gone" in bench.error("status", "--system", "--user", "long-gone").message
+
+
+# --- without rights -------------------------------------------------------------------------------
+@contextmanager
+def _ordinary() -> Iterator[None]:
+    """Be an account from which something can be kept, for a while."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(was)
+
+
+@pytest.fixture
+def public() -> Iterator[Bench]:
+    """A machine in which every account can look around, with a service whose secret and state are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(Path(name))
+        (bench.answers / "closed").mkdir()
+        (bench.answers / "closed/secret").touch(0o600)
+        for path in (Path(name), *Path(name).rglob("*")):
+            path.chmod(0o755 if path.is_dir() or path.parent == bench.tools else 0o644)
+        bench.log.touch()
+        bench.log.chmod(0o666)
+        yield bench
+        for closed in (bench.answers / "closed", bench.machine.system_state):
+            if closed.exists():
+                closed.chmod(0o700)
+
+
+def test_a_secret_that_is_closed_names_root(public: Bench, account: str) -> None:
+    """Where `sudo` was forgotten, the whole command is told again with it: also for a secret of before."""
+    given = f"key={public.answers / 'closed/secret'}"
+    scope = ("--system", "--user", account)
+    public.report("install", *scope, "--no-start", "--credential", given)
+    (public.answers / "closed").chmod(0o000)
+
+    with _ordinary():
+        again = public.error("install", *scope)
+        first = public.error("install", *scope, "--credential", given)
+        own = public.error("install", "--credential", given)
+
+    assert f"{public.answers / 'closed/secret'} is closed to this account" == again.message == first.message
+    assert f"sudo handoffd service install --system --user {account}" == again.hint
+    assert f"{again.hint} --credential {given}" == first.hint
+    assert f"ls -ld {public.answers / 'closed/secret'}" == own.hint
+
+
+def test_state_that_is_closed_names_root(public: Bench, account: str) -> None:
+    """It is looked at before a purge, and nothing is done."""
+    scope = ("--system", "--user", account)
+    public.report("install", *scope, "--no-start")
+    (public.machine.system_state / account).mkdir(parents=True)
+    (public.machine.system_state / account).chmod(0o000)
+
+    with _ordinary():
+        error = public.error("uninstall", *scope, "--purge")
+    (public.machine.system_state / account).chmod(0o700)
+
+    assert f"{public.machine.system_state / account} is closed to this account" == error.message
+    assert f"sudo handoffd service uninstall --system --user {account} --purge" == error.hint
+    assert 2 == len(_files(public.machine.system_units))
+
+
+def test_what_systemd_denies_is_asked_for_with_all_the_rest(bench: Bench, account: str) -> None:
+    """Its own command by itself would leave the files."""
+    bench.report("install", "--system", "--user", account)
+    (bench.answers / "fail").write_text("disable\nFailed to disable unit: Access denied\n", encoding="utf-8")
+
+    error = bench.error("uninstall", "--system", "--user", account)
+
+    assert "Access denied" in error.message
+    assert f"sudo handoffd service uninstall --system --user {account}" == error.hint
 
 
 # --- uninstall ------------------------------------------------------------------------------------
