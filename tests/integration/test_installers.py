@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.installing import PYTHON, TOOLS, Home, by_pip
+from tests.support.installing import AS_PERSON, PYTHON, TOOLS, Home, by_pip
 
 from handoffd.cli.service.unit_files import MARK
 
@@ -38,7 +38,7 @@ def test_the_service_of_an_installation(
     before = home.tree()
     units = home.folder / ".config/systemd/user"
 
-    said = home.run(program, "service", "install", "--no-start")
+    said = home.run(*AS_PERSON, program, "service", "install", "--no-start")
 
     assert "systemctl --user daemon-reload && systemctl --user enable --now" in said
     files = sorted(units.iterdir())
@@ -50,7 +50,7 @@ def test_the_service_of_an_installation(
     assert "usage: launcher.py" in home.run(*launcher[: launcher.index(_socket(launcher))], code=2)
     _require_verified(home, files)
 
-    home.run(program, "service", "uninstall")
+    home.run(*AS_PERSON, program, "service", "uninstall")
     assert before == home.tree()
 
 
@@ -85,7 +85,7 @@ def test_a_run_without_an_installation_is_no_service(home: Home, wheel: Path, ca
     home.run(environment / "bin/pip", "install", "--quiet", wheel)
     home.lend_dependencies(environment)
 
-    said = home.run(environment / "bin/handoffd", "service", "install", "--no-start", code=1)
+    said = home.run(*AS_PERSON, environment / "bin/handoffd", "service", "install", "--no-start", code=1)
 
     assert "is in a cache and will be swept away" in said
     assert not (home.folder / ".config").exists()

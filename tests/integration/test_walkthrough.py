@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.installing import AS_PERSON
 from tests.support.walks import OWN_MACHINE, script, typed
 
 PROGRAM = Path(sys.executable).parent / "handoffd"
@@ -26,7 +27,7 @@ STAND_INS = {
     "handoffd": WELL
     + f"""case "$1 $2" in
     "service install")
-        {PROGRAM} "$@" --no-start || exit
+        {" ".join(AS_PERSON)} {PROGRAM} "$@" --no-start || exit
         CREDENTIALS_DIRECTORY=$HOME/.secrets setsid {PROGRAM} run > "$HOME/daemon.log" 2>&1 &
         until [ -S "$XDG_RUNTIME_DIR/handoffd/control.sock" ]; do sleep 0.1; done ;;
     "service status") ;;

@@ -6,6 +6,7 @@ environment leads to what these tests run with.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = Path(sys.executable).resolve()
 TOOLS = Path(sysconfig.get_path("scripts"))
+AS_PERSON = ("unshare", "-U", "--map-user=1000", "--map-group=1000") if os.geteuid() == 0 else ()
+"""What a command begins with that is not for root, and works with root's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

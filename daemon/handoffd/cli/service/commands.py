@@ -93,10 +93,12 @@ def install(
 ) -> None:
     """Write the unit files, then enable and start them."""
     scope = _scope(context, system=system, account=account)
+    scope.require_person()
     start = not how["no_start"]
     if start and not dry_run:
         files_only = f"{scope.command('install')} --no-start"
         scope.require_systemd(f"handoffd run  # or write the files only: {files_only}")
+        scope.systemctl.show(scope.names)  # a manager that does not answer could do nothing with files
     todo = plan.installing(
         scope, path=how["path"], plain=how["plain"], encrypted=how["encrypted"], start=start
     )
@@ -129,7 +131,7 @@ def uninstall(
         require_idle(scope)
     if not dry_run:
         _run_all(scope, todo.before)
-        with alone(scope) if purge else nullcontext():
+        with alone(scope) if purge or todo.unanswered else nullcontext():
             if purge:  # the daemon may have started one until it was stopped
                 require_idle(scope, stopped=bool(todo.before))
             plan.remove(scope, todo.removed)
@@ -143,6 +145,7 @@ def uninstall(
         "removed": [str(path) for path in todo.removed],
         "kept": [str(path) for path in todo.kept],
         "commands": [list(argv) for argv in (*todo.before, *todo.after, *todo.last)],
+        "unanswered": todo.unanswered,
         "purged": [str(path) for path in data],
         "state_exists": exists(scope.state),
         "linger": lingers(scope) if scope.account is None and todo.after and not dry_run else None,
@@ -291,6 +294,8 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
     lines = [_line(ran, " ".join(argv)) for argv in report["commands"]]
     lines += [_line(removed, path) for path in report["removed"]]
     lines += [_line("kept", f"{path} (not written by handoffd)") for path in report["kept"]]
+    if report["unanswered"]:
+        lines.append(_line("caution", f"{report['unanswered']}; nothing of the service runs"))
     if not report["removed"] and not report["purged"]:
         lines.append("nothing to remove")
     elif report["removed"] and not report["dry_run"]:

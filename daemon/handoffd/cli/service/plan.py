@@ -45,6 +45,7 @@ class Uninstalling:
     """Commands, then files to remove, then commands. `kept` is what somebody else wrote.
 
     `last` are commands that may fail: systemd refuses to forget a failure where there was none.
+    `unanswered`: why systemd is asked for nothing, though units of it are there.
     """
 
     before: tuple[Command, ...]
@@ -52,6 +53,7 @@ class Uninstalling:
     after: tuple[Command, ...]
     last: tuple[Command, ...]
     kept: tuple[Path, ...]
+    unanswered: str | None
 
 
 def installing(
@@ -119,20 +121,45 @@ def activation(scope: Scope) -> str:
 
 
 def uninstalling(scope: Scope) -> Uninstalling:
-    """Return how the service ceases to be: the daemon first, then its launcher."""
+    """Return how the service ceases to be: the daemon first, then its launcher.
+
+    Where its manager does not answer, files are all there is of it; Refused when something of it runs.
+    """
     units = [scope.folder / name for name in reversed(scope.names)]
     drop_in = path_of(scope)
     found = [path for path in (*units, drop_in) if path.exists()]
     ours = tuple(path for path in found if is_ours(path))
     argv = scope.systemctl.argv
     stopped = [path.name for path in ours if path != drop_in] if scope.machine.systemd.is_dir() else []
+    unanswered = _unanswered(scope) if stopped else None
+    links = _links(scope, stopped) if unanswered else ()
+    stopped = [] if unanswered else stopped
     return Uninstalling(
         before=tuple(argv("disable", "--now", name) for name in stopped),
-        removed=ours,
+        removed=(*ours, *links),
         after=(argv("daemon-reload"),) if stopped else (),
         last=(argv("reset-failed", *stopped),) if stopped else (),  # else it is listed: not-found failed
         kept=tuple(path for path in dict.fromkeys((*found, *_drop_ins(units))) if path not in ours),
+        unanswered=unanswered,
     )
+
+
+def _unanswered(scope: Scope) -> str | None:
+    """Return why the manager does not answer; Refused while the launcher does."""
+    try:
+        scope.systemctl.show(scope.names)
+    except Refused as silent:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller, suppress(OSError):
+            caller.connect(str(scope.runtime / "launcher.sock"))
+            raise
+        return silent.message
+    return None
+
+
+def _links(scope: Scope, names: Sequence[str]) -> tuple[Path, ...]:
+    """Return the links by which units that are enabled are started."""
+    found = (path for name in names for path in sorted(scope.folder.glob(f"*.wants/{name}")))
+    return tuple(path for path in found if path.is_symlink())
 
 
 def _drop_ins(units: Sequence[Path]) -> list[Path]:

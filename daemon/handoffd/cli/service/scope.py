@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the verbs take from the machine; `installation` None: the one that is running."""
+    """What the verbs take from the machine; `installation` None: the one that is running.
+
+    `root`: whether it is root who asks.
+    """
 
     environment: Mapping[str, str]
     systemd: Path = Path("/run/systemd/system")
@@ -35,6 +38,7 @@ class Machine:
     system_runtime: Path = Path("/run/handoffd")
     kernel: Path = Path("/proc/sys")
     installation: unit_files.Installation | None = None
+    root: bool = field(default_factory=lambda: os.geteuid() == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +168,16 @@ class Scope:
         if (other := of_machine(self.machine.environment, self.machine.system_units)) is not None:
             hint = f"sudo handoffd service {verb} --system --user {other.account}"
             raise Refused(f"you have no service of your own; {other.unit} is the machine's", hint=hint)
+
+    def require_person(self) -> None:
+        """Refuse a service of root's own."""
+        if self.account is None and self.machine.root:
+            other = of_machine(self.machine.environment, self.machine.system_units)
+            account = "ACCOUNT" if other is None else other.account
+            raise Refused(
+                "agents would run as root, and could do anything to this machine",
+                hint=f"sudo handoffd service install --system --user {account}",
+            )
 
     def require_systemd(self, hint: str | None) -> None:
         """Refuse where no systemd runs."""

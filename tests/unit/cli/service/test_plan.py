@@ -68,4 +68,4 @@ def test_the_end_is_what_the_beginning_was(tmp_path: Path) -> None:
     end = plan.uninstalling(scope)
 
     assert {file.path for file, _ in todo.files} == set(end.removed)
-    assert ((), (), (), ()) == (end.before, end.after, end.last, end.kept)
+    assert ((), (), (), (), None) == (end.before, end.after, end.last, end.kept, end.unanswered)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,16 @@ from handoffd.cli.service.commands import service
 from handoffd.cli.service.scope import Machine
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.process import Launcher
+from handoffd.files.locks import acquire, daemon_lock_path
 
 _FAKE = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$LOGGED"
 case "$(basename "$0") $*" in
     "loginctl show-user"*) cat "$ANSWERS/linger" 2>/dev/null || exit 1 ;;
-    *" show "*) cat "$ANSWERS/show" 2>/dev/null || {
+    *" show "*)
+        cat "$ANSWERS/show" 2>/dev/null && exit
         echo "Failed to connect to bus: No medium found" >&2
-        exit 1
-    } ;;
+        exit 1 ;;
 esac
 if [ -f "$ANSWERS/meanwhile" ]; then sh "$ANSWERS/meanwhile"; fi
 if [ -f "$ANSWERS/trial" ] && echo "$*" | grep -q -F -f "$ANSWERS/trial"; then exit 226; fi
@@ -52,6 +54,7 @@ class Bench:
         for name in ("systemctl", "loginctl", "systemd-run"):
             (self.tools / name).write_text(_FAKE, encoding="utf-8")
             (self.tools / name).chmod(0o755)
+        (self.answers / "show").write_text("Id=none.service\n", encoding="utf-8")
         self.log = root / "log"
         self.machine = Machine(
             environment={
@@ -60,7 +63,7 @@ class Bench:
             },
             systemd=root / "systemd", system_units=root / "units", system_state=root / "state",
             kernel=root / "kernel", system_settings=root / "settings",
-            system_runtime=root / "run",
+            system_runtime=root / "run", root=False,
             installation=unit_files.Installation(
                 program=Path("/usr/bin/env"), python=Path("/bin/sh"), package=Path("/usr/share")
             ),
@@ -85,10 +88,10 @@ class Bench:
         return result.exception
 
     def asked(self) -> list[str]:
-        """Return the commands run since the last question, but for the trial of a user namespace."""
+        """Return the commands run since the last question, but for trials and what only looks."""
         lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
-        return [line for line in lines if not line.startswith("systemd-run")]
+        return [line for line in lines if not line.startswith("systemd-run") and " show " not in line]
 
 
 @pytest.fixture
@@ -296,6 +299,34 @@ def test_a_missing_systemctl_is_a_failure_like_any_other(bench: Bench) -> None:
     error = bench.error("install", machine=replace(bench.machine, environment=environment))
 
     assert "systemctl: not found" in error.message
+
+
+def test_nothing_is_written_for_a_manager_that_does_not_answer(bench: Bench) -> None:
+    """A shell without a session is told how to get one first; an image has its files all the same."""
+    (bench.answers / "show").unlink()
+
+    error = bench.error("install")
+
+    assert "systemd does not answer: Failed to connect to bus" in error.message
+    assert "XDG_RUNTIME_DIR" in (error.hint or "")
+    assert ([], []) == (_files(bench.user_units), bench.asked())
+    bench.report("install", "--no-start")
+    assert 2 == len(_files(bench.user_units))
+
+
+@pytest.mark.parametrize("words", [(), ("--no-start",), ("--dry-run",)])
+def test_root_has_no_service_of_its_own(bench: Bench, words: tuple[str, ...]) -> None:
+    """Agents would run as root. The account that has one is named, if there is one."""
+    root = replace(bench.machine, root=True)
+
+    error = bench.error("install", *words, machine=root)
+
+    assert "agents would run as root" in error.message
+    assert "sudo handoffd service install --system --user ACCOUNT" == error.hint
+    assert ([], []) == (_files(bench.user_units), bench.asked())
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    (bench.machine.system_units / f"handoffd@{name}.service").touch()
+    assert (bench.error("install", machine=root).hint or "").endswith(f" --system --user {name}")
 
 
 def test_without_user_namespaces_the_unit_does_without(bench: Bench) -> None:
@@ -621,6 +652,49 @@ def test_uninstall_that_cannot_stop_the_daemon_removes_nothing(bench: Bench) -> 
     assert ["handoffd-launcher.service", "handoffd.service"] == _files(bench.user_units)
 
 
+@pytest.mark.parametrize("root", [False, True])
+def test_uninstall_without_a_manager_removes_the_files(bench: Bench, root: bool) -> None:
+    """Also root's, which an older version wrote, and the links by which it would be started."""
+    bench.run("install")
+    wants = bench.user_units / "default.target.wants"
+    wants.mkdir()
+    for name in ("handoffd-launcher.service", "handoffd.service"):
+        (wants / name).symlink_to(bench.user_units / name)
+    (wants / "other.service").symlink_to("/dev/null")
+    bench.asked()
+    (bench.answers / "show").unlink()
+    machine = replace(bench.machine, root=root)
+
+    planned = bench.report("uninstall", "--dry-run", machine=machine)
+    done = bench.report("uninstall", machine=machine)
+
+    assert planned["removed"] == done["removed"]
+    assert (["default.target.wants"], ["other.service"]) == (_files(bench.user_units), _files(wants))
+    assert ([], []) == (done["commands"], bench.asked())
+    assert "systemd does not answer: Failed to connect to bus" in done["unanswered"]
+
+
+@pytest.mark.parametrize("running", ["daemon", "launcher"])
+def test_uninstall_keeps_the_files_of_what_runs(bench: Bench, running: str) -> None:
+    """A manager that cannot be asked, as in a shell of `su`, may still have it."""
+    bench.run("install")
+    (bench.answers / "show").unlink()
+    state = bench.home / ".local/state/handoffd"
+    (bench.machine.system_units.parent / "handoffd").mkdir()
+    with ExitStack() as stack:
+        if running == "daemon":
+            state.mkdir(parents=True)
+            stack.enter_context(acquire(daemon_lock_path(state), "the state"))
+        else:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            listener.bind(str(bench.machine.system_units.parent / "handoffd/launcher.sock"))
+            listener.listen()
+        error = bench.error("uninstall")
+
+    assert ("in use by" if running == "daemon" else "systemd does not answer") in error.message
+    assert ["handoffd-launcher.service", "handoffd.service"] == _files(bench.user_units)
+
+
 def test_uninstall_dry_run_does_nothing(bench: Bench) -> None:
     """It names the files and the commands."""
     bench.run("install")
@@ -783,11 +857,13 @@ def test_status_of_ones_own_where_the_machine_has_one(bench: Bench) -> None:
     assert (error.hint or "").startswith("sudo handoffd service status --system --user ")
 
     bench.report("install", "--no-start")
+    (bench.answers / "show").unlink()
     assert "Failed to connect to bus" in bench.error("status").message  # one's own is asked
 
 
 def test_status_where_systemd_does_not_answer(bench: Bench) -> None:
     """A shell without a session is told how to get one."""
+    (bench.answers / "show").unlink()
     error = bench.error("status")
 
     assert "Failed to connect to bus" in error.message
