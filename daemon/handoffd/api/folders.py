@@ -28,19 +28,19 @@ from handoffd.engine.wording import command_for, mending
 from handoffd.errors import Json, NotFound, Refused, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.inspection import sessions
-from handoffd.inspection.discovery import unfit
+from handoffd.inspection.discovery import folders_called, list_projects, looks_like_project, others_in, unfit
 from handoffd.inspection.framework import detect_framework
 from handoffd.inspection.papers import Quote, Subject, quoted
-from handoffd.inspection.prerequisites import PrerequisiteCheck, check_prerequisites
 from handoffd.inspection.project_status import (
     INVALID_STATE,
     NOT_INITIALIZED,
+    PrerequisiteCheck,
     ProjectStatus,
+    check_prerequisites,
     query_project_status,
 )
 from handoffd.inspection.sessions import SessionPrompt
 from handoffd.inspection.suites import Suite, Suites, command_for_all, find_suites
-from handoffd.inspection.workspace import folders_called, list_projects, looks_like_project, others_in
 from handoffd.protocol.rules import DONE, Language
 from handoffd.protocol.story import MAX_PATH_CHARACTERS
 from handoffd.settings.loading import load_project

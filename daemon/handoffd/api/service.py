@@ -33,8 +33,7 @@ from handoffd.errors import HandoffdError, Json, NotFound, Problem, Refused, rem
 from handoffd.execute.orphans import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.witnessing import is_marked
 from handoffd.execute.witness import ALONE, Witness
-from handoffd.inspection.finished import finished_before
-from handoffd.inspection.framework import detect_framework
+from handoffd.inspection.framework import detect_framework, finished_before
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted

@@ -170,7 +170,7 @@ def _is_folder(word: str, *, alone: bool) -> bool:
     """Return whether a word is a folder that is meant as one: before one text, or because it is a project."""
     if not os.path.isdir(word):
         return False
-    from handoffd.inspection.workspace import looks_like_project
+    from handoffd.inspection.discovery import looks_like_project
 
     return alone or looks_like_project(word)
 

@@ -132,8 +132,7 @@ def _nothing() -> Json:
 
 def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
     """Return the projects below a folder. Raises NotFound when it is none."""
-    from handoffd.inspection.discovery import discover, of_workspace, resolved_base
-    from handoffd.inspection.workspace import listed
+    from handoffd.inspection.discovery import discover, listed, of_workspace, resolved_base
     from handoffd.settings.model import WorkspaceSettings
 
     path = os.path.abspath(os.path.expanduser(folder))

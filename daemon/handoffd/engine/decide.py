@@ -102,7 +102,6 @@ P, R, OK, F, H, T = (
     Status.TIMEOUT,
 )
 
-
 ANY: Final = frozenset(Status)
 
 
@@ -144,10 +143,7 @@ def _resting(status: Status) -> dict[str, frozenset[Status]]:
 
 
 _FROM_OUTSIDE: Final = frozenset({"state_edited", "edit_confirmed"})
-
-
 _GATE: Final = {"approved": _set(OK), "rejected": _set(F)}
-
 
 TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     None: {
@@ -224,10 +220,8 @@ TRANSITIONS: Final[Mapping[Status | None, Mapping[str, frozenset[Status]]]] = {
     },
 }
 
-
 Rule = Callable[[Situation, Any], Decision]
 """What makes the decision about one kind of event; its second parameter is of that kind."""
-
 
 RULES: Final[Mapping[type[Event], Rule]] = {
     Initialised: verbs.initialise,

@@ -567,5 +567,4 @@ Fact = (
     | ChecksFinished | HandoffArrived | StateEdited | Restored | NoticeGivenUp | CauseEnded
 )  # fmt: skip
 
-
 Event = Verb | Fact

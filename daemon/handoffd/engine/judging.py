@@ -56,10 +56,8 @@ from handoffd.protocol.state import Reason, Status, TestCounts
 MOST_FILES = 500
 """Files remembered per story; a story that changes more is not described by listing them."""
 
-
 _COMMAND = 200
 """Characters of a command quoted in last_error."""
-
 
 _WITH_EXECUTOR = frozenset({Phase.STARTING, Phase.EXECUTING, Phase.STOPPING})
 """The phases in which the end of an executor can be news; told again later, it was judged already."""

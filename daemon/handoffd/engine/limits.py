@@ -66,10 +66,8 @@ PAUSES: Final = {
 }
 """The first pause when nobody says how long, and the longest; each is twice the one before."""
 
-
 LONGEST: Final = timedelta(days=8)
 """No limit is believed to last longer: those of a week are the longest there are."""
-
 
 REFUSAL_PAUSES: Final = (
     timedelta(seconds=30),
@@ -77,33 +75,25 @@ REFUSAL_PAUSES: Final = (
 )
 """The pauses after a refusal, one after the other; the last one again and again."""
 
-
 REFUSAL_TOLD_AT: Final = 2
 """A person gets a notice at this refusal in a row: a single one is not worth it."""
-
 
 REFUSED_FOR: Final = timedelta(hours=6)
 """A provider that has refused for so long is not waited for any more. After such a time without any answer,
 refusals are counted anew."""
 
-
 OVERLOAD_TOLD_AFTER: Final = timedelta(minutes=15)
 """An overload that is over sooner is nobody's business."""
 
-
 REMINDED_AFTER: Final = timedelta(hours=24)
-
-
 WORKS_AFTER: Final = timedelta(seconds=60)
 """An executor that has run for so long was let in: a limit shows in the first answer."""
-
 
 _KINDS: Final[Mapping[End | None, LimitKind]] = {
     End.LIMIT: "limit",
     End.OVERLOAD: "overload",
     End.REFUSED: "refusal",
 }
-
 
 _WORDS: Final[Mapping[LimitKind, str]] = {
     "limit": "usage limit",

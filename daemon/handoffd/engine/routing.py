@@ -318,7 +318,6 @@ def give_back(situation: Situation, parked: Parked) -> Track:
 MOST_STORIES: Final = 200
 """Stories in one backlog: it is written with every decision of its track."""
 
-
 MOST_TEXT: Final = 256 * 1024
 """Characters of all its instructions together, for the same reason."""
 

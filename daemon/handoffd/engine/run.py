@@ -111,18 +111,11 @@ class Footprint:
 
 # --- caps on it ---------------------------------------------------------------------------------------
 Scope = Literal["attempt", "story", "project", "day", "daemon"]
-
-
 Unit = Literal["usd", "tokens"]
-
-
 SCOPES: Final[tuple[Scope, ...]] = ("attempt", "story", "project", "day", "daemon")
 """From the narrowest to the widest."""
 
-
 UNITS: Final[tuple[Unit, ...]] = ("usd", "tokens")
-
-
 SHARED: Final = frozenset[Scope]({"day", "daemon"})
 """Scopes that several projects spend from: when one is used up, people are told once, not by each."""
 
@@ -136,11 +129,8 @@ class Cap:
 
 
 NO_CAP: Final = Cap()
-
-
 Caps = Mapping[Scope, Cap]
 """The caps in force; a scope that is missing has none."""
-
 
 _POSSESSIVE: Final[Mapping[Scope, str]] = {
     "attempt": "the attempt's", "story": "the story's", "project": "the project's", "day": "the day's",
@@ -294,9 +284,7 @@ class Policy:
 FREE_REPEATS: Final = 3
 """The most repetitions in a row that cost no attempt, before a person is asked."""
 
-
 _CHECK: Final = "handoffd executors check {executor}"
-
 
 POLICIES: Final[Mapping[AnyEnd, Policy]] = {
     End.CLEAN: Policy(then=Then.ASK),
@@ -329,10 +317,8 @@ POLICIES: Final[Mapping[AnyEnd, Policy]] = {
 }
 """What follows from each class of ends. The table in docs/protocol.md is made from it."""
 
-
 REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
 """Faults that may end at the provider, where nothing on this machine changes."""
-
 
 LIMITS: Final = frozenset({End.LIMIT, End.OVERLOAD})
 """Ends that say nothing about the work, only that the account cannot be asked now."""
@@ -416,21 +402,15 @@ class PostCheck:
 LAST_LINES = 600
 """Characters of output quoted in last_error, of facts that name no line of it."""
 
-
 LINE = 200
 """Characters of the one line of output that is quoted in last_error."""
-
 
 _FRAME = re.compile(r'File "[^"]*", line \d|at \S.*:\d+\)?$')
 """A line of a stack trace, of Python or of JavaScript and Java."""
 
-
 _HEADER = "(most recent call"
-
-
 _EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?::|$)")
 """What Python writes below the frames: the exception, which may go on for some lines."""
-
 
 _BEHIND_FRAMES = 8
 """Where more lines than that follow a frame, the trace is not what the output ends with."""

@@ -51,8 +51,6 @@ from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
 _UNASKED: Final = "waits for a `continue`"
-
-
 _TOLD_OF: Final[Mapping[Status, NoticeKind]] = {Status.NEEDS_HUMAN: "needs_human", Status.TIMEOUT: "timeout"}
 """What people are told of a story that waits for one of them."""
 

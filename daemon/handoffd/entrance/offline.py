@@ -26,7 +26,7 @@ from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.errors import Json
-from handoffd.inspection.finished import finished_before
+from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
 from handoffd.notify.sinks import try_sinks

@@ -11,11 +11,10 @@ from handoffd.chat.intents import Intent, classify
 from handoffd.engine.views import Peek
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Refused, StoreError
 from handoffd.inspection.checklist import generate_checklist
+from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
-from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.project_status import ProjectStatus
+from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.inspection.sessions import SessionPrompt
-from handoffd.inspection.workspace import ListedProject
 from handoffd.library.documents import (
     build_prompt,
     dispatch_mode,

@@ -15,12 +15,11 @@ from handoffd.entrance import offline
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import either, give, say
 from handoffd.errors import Json, NotFound
-from handoffd.inspection import framework, prerequisites, project_status, sessions, workspace
+from handoffd.inspection import discovery, framework, project_status, sessions
+from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
-from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.project_status import ProjectStatus, parsed_state, state_of
+from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus, parsed_state, state_of
 from handoffd.inspection.sessions import SessionPrompt
-from handoffd.inspection.workspace import ListedProject
 from handoffd.library.results import (
     Applied,
     Checked,
@@ -191,12 +190,12 @@ def query_project_status(root: Root) -> ProjectStatus:
 
 def list_projects(folder: Root) -> tuple[ListedProject, ...]:
     """Return the projects in a folder, by name. Raises NotFound when it is none."""
-    return workspace.list_projects(path_of(folder))
+    return discovery.list_projects(path_of(folder))
 
 
 def check_prerequisites(root: Root) -> PrerequisiteCheck:
     """Return which files the current step wants to read and cannot, and the step that would make them."""
-    return prerequisites.check_prerequisites(path_of(root))
+    return project_status.check_prerequisites(path_of(root))
 
 
 def review(root: Root, language: Language | None = None) -> SessionPrompt:

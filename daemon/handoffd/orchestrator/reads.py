@@ -180,10 +180,10 @@ def list_projects(words: Words, _: Mapping[str, str]) -> Said:
 def listed(folder: str) -> list[dict[str, Any]]:
     """Return the projects in `folder`; none for what is no folder."""
     from handoffd.errors import NotFound
-    from handoffd.inspection import workspace
+    from handoffd.inspection import discovery
 
     try:
-        return [plain(project) for project in workspace.list_projects(folder)]
+        return [plain(project) for project in discovery.list_projects(folder)]
     except NotFound:
         return []
 
@@ -195,7 +195,7 @@ def check_prereqs(words: Words, _: Mapping[str, str]) -> Said:
         read_state(root)
     except (NoState, BadState) as error:
         return broken(str(error))
-    from handoffd.inspection.prerequisites import check_prerequisites
+    from handoffd.inspection.project_status import check_prerequisites
 
     found = plain(check_prerequisites(root))
     keys = ("ok", "missing", "warnings", "suggested_rollback")

@@ -20,7 +20,7 @@ from handoffd.engine.events import HandoffArrived, StateEdited
 from handoffd.engine.track import Dispatch, Track
 from handoffd.errors import HandoffdError, InvalidFile
 from handoffd.files.projection import Seen, read_state
-from handoffd.inspection.finished import finished_before
+from handoffd.inspection.framework import finished_before
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.protocol.reading import Expected

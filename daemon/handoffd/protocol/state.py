@@ -62,10 +62,7 @@ Moment = Annotated[
 ]
 """A moment in UTC, RFC 3339 in files."""
 
-
 _Count = Annotated[int, Field(strict=True, ge=0, le=MAX_NUMBER)]
-
-
 _Ordinal = Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)]
 
 
@@ -112,7 +109,6 @@ NEAR_STATUS: Mapping[str, Status] = {
     **dict.fromkeys(("human", "blocked"), Status.NEEDS_HUMAN),
 }
 """Other words for a status that the protocol accepts, with a warning."""
-
 
 STEP_ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("api-contract", "api_contract", "contract-update", "api-contract-update"), "contract"),
@@ -226,33 +222,16 @@ class State(BaseModel):
 
 # --- text to state, and back --------------------------------------------------------------------------
 STATE_FILE = ".ai/STATE.json"
-
-
 MAX_BYTES = 1024 * 1024
-
-
 MAX_DEPTH = 50
-
-
 MAX_PROBLEMS = 20
 """More help nobody, and each one costs a walk through the text."""
 
-
 _REQUIRED = ("project", "step", "status")
-
-
 _LISTS = ("failing_tests", "files_changed", "blocked_by")
-
-
 _NULLABLE_WHEN_BLANK = ("story", "reason", "dispatched_at", "completed_at", "reopened_from")
-
-
 _COUNTS = {"passed": "pass", "failed": "fail", "skipped": "skip"}
-
-
 _NESTED = "tests\0"
-
-
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
@@ -449,11 +428,7 @@ def _plain(value: Any) -> Any:
 
 # --- JSON that others wrote: strict, bounded, and with the line of every key --------------------------
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?|[{}\[\],]')
-
-
 _BLANK = re.compile(r"\s*")
-
-
 Path = tuple[str | int, ...]
 """Where a value stands: keys of objects and indices of lists, from the outside in."""
 

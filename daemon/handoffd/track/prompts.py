@@ -21,7 +21,7 @@ from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text
 from handoffd.files.errors import storage_error
 from handoffd.inspection.own_files import templates_for, warmed
-from handoffd.inspection.prerequisites import prerequisites
+from handoffd.inspection.project_status import prerequisites
 from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole, PromptTemplates, render_prompt
 from handoffd.protocol.rules import Language, Rule, RuleBook, localized
 from handoffd.protocol.story import expand

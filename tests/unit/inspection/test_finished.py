@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.inspection.making import write, write_state
 
-from handoffd.inspection.finished import finished_before, named_in_history, named_in_memory
+from handoffd.inspection.framework import finished_before, named_in_history, named_in_memory
 from handoffd.inspection.project_status import state_of
 
 MEMORY = """\

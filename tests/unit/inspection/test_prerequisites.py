@@ -8,7 +8,7 @@ import pytest
 from tests.unit.inspection.making import write, write_state
 
 from handoffd.errors import InvalidFile, Refused
-from handoffd.inspection.prerequisites import (
+from handoffd.inspection.project_status import (
     PrerequisiteCheck,
     Prerequisites,
     check_prerequisites,

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.inspection.making import hostile_states, write, write_state
 
 from handoffd.errors import NotFound
-from handoffd.inspection.workspace import (
+from handoffd.inspection.discovery import (
     MARKERS,
     ListedProject,
     folders_called,

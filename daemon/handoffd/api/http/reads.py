@@ -39,10 +39,9 @@ from handoffd.api.http.endpoint import ONE_PROJECT, PROJECT, Asked, Endpoint, Ur
 from handoffd.api.reads import API, pieces
 from handoffd.engine.views import ProjectView
 from handoffd.errors import Json, NotFound
+from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.framework import Framework
-from handoffd.inspection.prerequisites import PrerequisiteCheck
-from handoffd.inspection.project_status import ProjectStatus
-from handoffd.inspection.workspace import ListedProject
+from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.journal.dispatches import Grouping
 from handoffd.metrics.prometheus import MEDIA
 
