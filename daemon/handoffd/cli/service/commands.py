@@ -71,7 +71,9 @@ def service() -> None:
 @service.command(cls=_Verb)
 @click.option("--dry-run", is_flag=True, help="Print what would be done; do nothing.")
 @click.option("--no-start", is_flag=True, help="Write the unit files only.")
-@click.option("--path", help="PATH of the daemon and its agents (default: yours, or the account's).")
+@click.option(
+    "--path", help="PATH of the daemon and its agents (default: as it is; at first yours, or the account's)."
+)
 @click.option(
     "--credential",
     "plain",

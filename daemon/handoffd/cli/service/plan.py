@@ -19,7 +19,7 @@ from shlex import quote
 
 from handoffd.cli.service import unit_files
 from handoffd.cli.service.scope import Scope
-from handoffd.doctor.service import refusal, status_name
+from handoffd.doctor.service import path_in, refusal, status_name
 from handoffd.errors import NotFound, Refused
 
 Command = tuple[str, ...]
@@ -63,7 +63,10 @@ def installing(
     installation = scope.machine.installation or unit_files.this_installation(sys.argv[0])
     unit_files.require_permanent(installation)
     credentials = drop_in(scope, plain, encrypted)
-    launcher, daemon = _units(scope, installation, path)
+    fresh = unit_files.search_path(_first_path(scope), installation.program)
+    kept = None if path else _kept_path(scope)
+    search = unit_files.search_path(path or kept or fresh, installation.program)
+    launcher, daemon = _units(scope, installation, search)
     hardened = fitted(scope, daemon.text)
     wanted = [launcher, replace(daemon, text=hardened.text), *([credentials] if credentials else [])]
     files = tuple((file, differs(file)) for file in wanted)
@@ -75,8 +78,29 @@ def installing(
             *unit_files.cautions(installation),
             *readable_by_others(credentials),
             *_about_sockets(scope),
+            *(_about_path(scope, search, fresh) if kept else ()),
         ),
     )
+
+
+def _first_path(scope: Scope) -> str:
+    """Return the PATH of a service that is installed for the first time."""
+    if scope.account is None:
+        return scope.machine.environment.get("PATH", os.defpath)
+    return unit_files.account_path(unit_files.find_account(scope.account))
+
+
+def _kept_path(scope: Scope) -> str | None:
+    """Return the PATH that the daemon's unit has; it may have been given, and agents are found by it."""
+    unit = scope.folder / scope.names[1]
+    return path_in(unit) if is_ours(unit) else None
+
+
+def _about_path(scope: Scope, search: str, fresh: str) -> list[str]:
+    if search == fresh:
+        return []
+    other = '"$PATH"' if scope.account is None else quote(fresh)
+    return [f"PATH stays {search}; to change it: {scope.service.install} --path {other}"]
 
 
 def _about_sockets(scope: Scope) -> list[str]:
@@ -90,16 +114,13 @@ def _about_sockets(scope: Scope) -> list[str]:
 
 
 def _units(
-    scope: Scope, installation: unit_files.Installation, path: str | None
+    scope: Scope, installation: unit_files.Installation, search: str
 ) -> tuple[unit_files.UnitFile, ...]:
-    environment = scope.machine.environment
     if scope.account is None:
-        search = unit_files.search_path(path or environment.get("PATH", os.defpath), installation.program)
-        known = {**environment, "PATH": search}
+        known = {**scope.machine.environment, "PATH": search}
         return unit_files.user_units(scope.folder, installation, known)
     account = unit_files.find_account(scope.account)
     unit_files.require_usable_by(account, installation)
-    search = unit_files.search_path(path or unit_files.account_path(account), installation.program)
     return unit_files.system_units(scope.folder, installation, account, search)
 
 

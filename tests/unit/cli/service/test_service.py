@@ -21,6 +21,7 @@ from tests.support.runs import end_processes, run_spec
 from handoffd.cli.service import unit_files
 from handoffd.cli.service.commands import service
 from handoffd.cli.service.scope import Machine
+from handoffd.doctor.service import path_in
 from handoffd.errors import HandoffdError, NotFound, Refused
 from handoffd.execute.process import Launcher
 from handoffd.files.locks import acquire, daemon_lock_path
@@ -419,6 +420,46 @@ def test_path_can_be_given(bench: Bench, account: str) -> None:
 
     text = (bench.machine.system_units / f"handoffd@{account}.service").read_text(encoding="utf-8")
     assert '\nEnvironment="PATH=/opt/node 22/bin:/usr/bin"\n' in text
+
+
+def test_a_path_is_kept_until_another_is_given(bench: Bench, account: str) -> None:
+    """Agents are found by it: installing again, as after an upgrade, does not take it away."""
+    scope = ("--system", "--user", account)
+    unit = bench.machine.system_units / f"handoffd@{account}.service"
+    bench.report("install", *scope, "--path", '/opt/node "22%/bin:/usr/bin')
+    first = unit.read_text(encoding="utf-8")
+
+    report = bench.report("install", *scope)
+
+    assert first == unit.read_text(encoding="utf-8")
+    home = pwd.getpwnam(account).pw_dir.rstrip("/")
+    (caution,) = report["cautions"]
+    told = (
+        'PATH stays /opt/node "22%/bin:/usr/bin; to change it: sudo handoffd service install --system --user'
+    )
+    assert caution.startswith(f"{told} {account} --path {home}/.local/bin:/usr/local/sbin:")
+    assert [] == bench.report("install", *scope, "--path", caution.partition("--path ")[2])["cautions"]
+    assert [] == bench.report("install", *scope)["cautions"]
+
+
+def test_a_persons_path_is_kept_from_another_shell(bench: Bench, tmp_path: Path) -> None:
+    """But for the virtual environment of a program that has moved into one."""
+    unit = bench.user_units / "handoffd.service"
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    bench.report("install", "--path", f"/opt/node/bin:{venv}/bin:/usr/bin")
+    assert bench.machine.installation is not None
+    moved = replace(
+        bench.machine, installation=replace(bench.machine.installation, program=venv / "bin/handoffd")
+    )
+
+    report = bench.report("install", machine=moved)
+
+    assert path_in(unit) == "/opt/node/bin:/usr/bin"
+    assert [
+        'PATH stays /opt/node/bin:/usr/bin; to change it: handoffd service install --path "$PATH"'
+    ] == report["cautions"][-1:]  # the other is about its place
 
 
 def test_an_installation_the_account_cannot_run_is_refused(
