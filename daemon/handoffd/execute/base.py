@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
-    from handoffd.execute.runner.sockets import Received
+    from handoffd.execute.runner.proc_probe import Received
 
 SignalName = Literal["INT", "TERM", "KILL"]
 By = Literal["itself", "deadline", "stop", "lost"]

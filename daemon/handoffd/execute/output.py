@@ -1,6 +1,6 @@
 """What a run has written, read while it runs or afterwards, by position in its whole output.
 
-The file may be a ring that somebody is writing (see `runner.ring`), and it lies in the project,
+The file may be a ring that somebody is writing (see `runner.capture`), and it lies in the project,
 where an agent can replace it. So positions come from the run directory, and the file is believed
 only while it is the very file the shim made.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handoffd.execute import base
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 
 _PIECE_BYTES = 64 * 1024
 _TRIES = 100
@@ -81,7 +81,7 @@ def read_output(run_dir: Path, output: Path | str, *, last: int | None = None) -
     while at < end:
         chunk = read_from(run_dir, output, at, min(_PIECE_BYTES, end - at))
         if chunk.left_out and last is None:
-            parts.append(ring.left_out_line(chunk.left_out))
+            parts.append(capture.left_out_line(chunk.left_out))
         parts.append(chunk.data)
         if chunk.next == at:
             break
@@ -89,7 +89,7 @@ def read_output(run_dir: Path, output: Path | str, *, last: int | None = None) -
     return b"".join(parts)
 
 
-def _position(run_dir: Path) -> ring.Position | None:
+def _position(run_dir: Path) -> capture.Position | None:
     path = run_dir / base.POSITION
     for _ in range(_TRIES):
         try:
@@ -97,7 +97,7 @@ def _position(run_dir: Path) -> ring.Position | None:
         except OSError:
             return None
         # A record that is half the old and half the new one is whole again at the next look.
-        if position := ring.Position.decode(raw):
+        if position := capture.Position.decode(raw):
             return position
     return None
 
@@ -133,17 +133,17 @@ class _Reader:
         data = data[trusted - start :]
         return Chunk(data=data, next=trusted + len(data), left_out=trusted - position)
 
-    def _is_linear(self, now: ring.Position) -> bool:
+    def _is_linear(self, now: capture.Position) -> bool:
         return self._inode == now.linear
 
-    def _first_kept(self, now: ring.Position, position: int) -> int:
+    def _first_kept(self, now: capture.Position, position: int) -> int:
         """Return the first position from `position` on that is kept."""
         if position < now.head:
             return position
-        margin = 0 if self._is_linear(now) else ring.chunk_bytes(now.tail)
+        margin = 0 if self._is_linear(now) else capture.chunk_bytes(now.tail)
         return max(position, now.head, now.total + margin - now.tail)
 
-    def _bytes(self, now: ring.Position, start: int, end: int) -> bytes:
+    def _bytes(self, now: capture.Position, start: int, end: int) -> bytes:
         if start >= end:
             return b""
         if start < now.head:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from handoffd.execute.runner import proc, sockets, witnessing
+from handoffd.execute.runner import proc, proc_probe
 
 _LIMIT_S = 2.0
 _PACKET_BYTES = 64 * 1024
@@ -44,13 +44,13 @@ class Witness:
             seen[int(pid_text)] = proc.Written(calls=int(calls), stored=int(stored))
         return seen
 
-    def received(self, pids: Sequence[int]) -> tuple[sockets.Received, ...]:
+    def received(self, pids: Sequence[int]) -> tuple[proc_probe.Received, ...]:
         """Return what the TCP connections of processes have received; nothing where that is unknown."""
         try:
-            return sockets.received(pids)
+            return proc_probe.received(pids)
         except OSError:
             words = self._words(b"received", pids) or ()
-        return tuple(sockets.Received(*map(int, word.split(b":"))) for word in words)
+        return tuple(proc_probe.Received(*map(int, word.split(b":"))) for word in words)
 
     def marked(self, pids: Sequence[int]) -> bool | None:
         """Return whether one of `pids` was given a run's id; None when there is no one to ask."""
@@ -74,7 +74,7 @@ class Witness:
 
     def _words(self, verb: bytes, pids: Sequence[int]) -> list[bytes] | None:
         """Return the answers' words; None when not all could be asked for."""
-        most = witnessing.MOST
+        most = proc_probe.MOST
         return self._answers(verb, [pids[begin : begin + most] for begin in range(0, len(pids), most)])
 
     def _answers(self, verb: bytes, groups: Sequence[Sequence[int]]) -> list[bytes] | None:

@@ -12,7 +12,7 @@ from tests.support.runs import run_spec
 
 from handoffd.api.reads import RunLog, Tail, find_log, has_log, pieces
 from handoffd.errors import NotFound, StoreError
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 
 RUN = "20260131T221509-0a1b2c3d"
 
@@ -27,7 +27,9 @@ class Written:
         spec = run_spec(root, RUN, "true")
         (self.run_dir / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self.ring = ring.Ring(ring.open_output(spec.output, str(root)), position, head, tail, remember=10)
+        self.ring = capture.Ring(
+            capture.open_output(spec.output, str(root)), position, head, tail, remember=10
+        )
 
     def write(self, text: bytes) -> None:
         """Write some output."""

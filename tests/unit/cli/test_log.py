@@ -26,7 +26,7 @@ from handoffd.cli.log import last_lines
 from handoffd.engine.events import Advanced
 from handoffd.entrance.place import Place
 from handoffd.errors import NotFound
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 from handoffd.protocol.state import Status
 
 
@@ -41,7 +41,9 @@ class Writing:
         spec = run_spec(root, run, "true")
         (self.run_dir / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self.ring = ring.Ring(ring.open_output(spec.output, str(root)), position, 1000, 1000, remember=10)
+        self.ring = capture.Ring(
+            capture.open_output(spec.output, str(root)), position, 1000, 1000, remember=10
+        )
         self.begun.append(self)
 
     def write(self, text: bytes) -> None:

@@ -16,7 +16,7 @@ from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import METER, Live, Meter, Note, PriceTable, Source, noted
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 from handoffd.execute.stream.reader import Seen, StreamReader
 from handoffd.settings.model import Price
 
@@ -33,7 +33,9 @@ class Agent:
         self.output = str(root / "output.log")
         self.run_dir.mkdir()
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        self._ring = ring.Ring(ring.open_output(self.output, str(root)), position, HEAD, TAIL, remember=10)
+        self._ring = capture.Ring(
+            capture.open_output(self.output, str(root)), position, HEAD, TAIL, remember=10
+        )
 
     def prints(self, *lines: str) -> None:
         """Print lines."""

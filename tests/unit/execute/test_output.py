@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.execute import output
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 
 HEAD, TAIL = 100, 800
 
@@ -23,8 +23,8 @@ class Writing:
         self.path = root / "output.log"
         self.run_dir.mkdir()
         position = os.open(self.run_dir / "output.pos", os.O_WRONLY | os.O_CREAT, 0o600)
-        opened = ring.open_output(str(self.path), str(root))
-        self.ring = ring.Ring(opened, position, HEAD, TAIL, remember=10)
+        opened = capture.open_output(str(self.path), str(root))
+        self.ring = capture.Ring(opened, position, HEAD, TAIL, remember=10)
 
     def write(self, data: bytes) -> None:
         """Write `data` as the shim would."""
@@ -70,7 +70,7 @@ def test_follower_that_fell_behind_learns_how_much_it_missed(writing: Writing) -
 
     chunk = writing.read(HEAD)
 
-    first = len(data) - TAIL + ring.chunk_bytes(TAIL)
+    first = len(data) - TAIL + capture.chunk_bytes(TAIL)
     assert first - HEAD == chunk.left_out
     assert data[first:] == chunk.data
     assert len(data) == chunk.next
@@ -93,8 +93,8 @@ def test_live_output_reads_in_order(writing: Writing) -> None:
     data = numbers(5000)
     writing.write(data)
 
-    first = len(data) - TAIL + ring.chunk_bytes(TAIL)
-    expected = data[:HEAD] + ring.left_out_line(first - HEAD) + data[first:]
+    first = len(data) - TAIL + capture.chunk_bytes(TAIL)
+    expected = data[:HEAD] + capture.left_out_line(first - HEAD) + data[first:]
     assert expected == output.read_output(writing.run_dir, writing.path)
     assert data[-300:] == output.read_output(writing.run_dir, writing.path, last=300)
 
@@ -144,7 +144,7 @@ def test_a_file_put_in_its_place_is_not_shown(writing: Writing, plant: Callable[
 
     text = output.read_output(writing.run_dir, writing.path)
 
-    assert text in (output.REPLACED, ring.left_out_line(19))
+    assert text in (output.REPLACED, capture.left_out_line(19))
 
 
 def test_a_shortened_file_is_read_as_far_as_it_goes(writing: Writing) -> None:

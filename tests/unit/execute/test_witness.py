@@ -17,7 +17,7 @@ from tests.support.children import ending
 from tests.support.namespaces import in_user_namespace
 from tests.unit.execute.runner.test_sockets import connected, send
 
-from handoffd.execute.runner import proc, witnessing
+from handoffd.execute.runner import proc, proc_probe
 from handoffd.execute.witness import ALONE, Witness
 
 LOOK = """
@@ -58,7 +58,7 @@ def _answer_all(listener: socket.socket, older: bool) -> None:
         with caller:
             while packet := caller.recv(65536):
                 verb, _, rest = packet.partition(b" ")
-                said = None if older else witnessing.answer(verb, rest)
+                said = None if older else proc_probe.answer(verb, rest)
                 caller.send(b"error unknown request" if said is None else said)
 
 
@@ -143,7 +143,7 @@ def test_who_listens_is_asked_of_the_kernel(tmp_path: Path) -> None:
 def test_any_number_of_processes_can_be_asked_for(tmp_path: Path) -> None:
     """In as many requests as it takes."""
     with launcher(tmp_path / "l"):
-        assert Witness(tmp_path / "l").marked([os.getppid()] * (2 * witnessing.MOST + 1)) is False
+        assert Witness(tmp_path / "l").marked([os.getppid()] * (2 * proc_probe.MOST + 1)) is False
 
 
 def test_the_launcher_tells_its_boot_id(tmp_path: Path) -> None:

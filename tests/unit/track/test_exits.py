@@ -16,7 +16,7 @@ from handoffd.engine.track import AgentSession, StopReason
 from handoffd.execute.base import POSITION, ExitRecord
 from handoffd.execute.meter import Source
 from handoffd.execute.registry import Layer, load_book, shipped_layer
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 from handoffd.execute.stream.line import StreamVerdict
 from handoffd.execute.stream.reader import Seen
 from handoffd.track.attempts import ended, exit_of, source_of
@@ -108,9 +108,9 @@ async def test_a_limit_counts_from_when_the_agent_said_so(tmp_path: Path) -> Non
 
 def printed(source: Source, at: int, text: bytes) -> ExitRecord:
     """Have an agent say `text` at second `at` and end; return the record of that."""
-    place, output = source.run_dir / POSITION, ring.open_output(source.output, str(source.run_dir))
+    place, output = source.run_dir / POSITION, capture.open_output(source.output, str(source.run_dir))
     position = os.open(place, os.O_WRONLY | os.O_CREAT, 0o600)
-    kept = ring.Ring(output, position, 1000, 8000, remember=10)
+    kept = capture.Ring(output, position, 1000, 8000, remember=10)
     kept.write(memoryview(text))
     kept.close()
     os.utime(place, (at, at))

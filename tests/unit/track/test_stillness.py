@@ -9,7 +9,7 @@ import pytest
 from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Executor, Idle
 from handoffd.execute.registry import load_book, shipped_layer
-from handoffd.execute.runner.sockets import Received
+from handoffd.execute.runner.proc_probe import Received
 from handoffd.track.attempts import content_bytes, is_at_rest
 
 BEFORE = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20_000, stored_bytes=8192)

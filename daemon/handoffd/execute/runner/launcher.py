@@ -13,7 +13,7 @@ One packet on the socket is one request:
                          VERSION` by a launcher of another version, `error TEXT`; the connection
                          ends with that
     retire            -> `retiring`; gives up its place
-    written, boot ... -> what the daemon may not look at itself: see witnessing.py
+    written, boot ... -> what the daemon may not look at itself: see proc_probe.py
 
 Who gives up its place (asked to, or because a new launcher has taken the socket over) listens no
 more, lets a service manager start the next one, and leaves when its last shim has ended: until
@@ -44,7 +44,10 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 import handoffd
-from handoffd.execute.runner import cgroup, listener, proc, signals, standing, tree, waiting, witnessing
+
+# The socket stays a file of its own: this one is compiled at each start, and what that leaves in memory is
+# shared by every shim.
+from handoffd.execute.runner import cgroup, daemonize, listener, proc, proc_probe, shim, tree
 
 _LOOK_MS = 1000
 _CONNECTIONS = 64
@@ -63,7 +66,7 @@ class Launcher:
     """Answers requests and reaps; one thread, one poll."""
 
     def __init__(
-        self, path: str, front: standing.Front, place: str | None = None, *, limits: bool = False
+        self, path: str, front: daemonize.Front, place: str | None = None, *, limits: bool = False
     ) -> None:
         """Listen at `path`; control groups may be made in `place`, and have `limits`.
 
@@ -77,11 +80,11 @@ class Launcher:
         self._sources: dict[int, tuple[_Source, Callable[[], None]]] = {}
         self._connections: dict[int, socket.socket] = {}
         self._shims: set[int] = set()
-        self._spare: waiting.Waiting | None = None
+        self._spare: shim.Waiting | None = None
         self._rounds = 0
         self._strays = False
         self._retiring = False
-        self._signals = signals.Signals()
+        self._signals = daemonize.Signals()
         self._poll = select.poll()
         self._poll.register(self._signals.wake, select.POLLIN)
         self._attend(self._listener, self._accept)
@@ -156,20 +159,20 @@ class Launcher:
             verb, rest = b"", b""
         match verb:
             case b"hello":
-                waiting.send(connection, b"handoffd %s %d" % (_VERSION, os.getpid()))
+                shim.send(connection, b"handoffd %s %d" % (_VERSION, os.getpid()))
             case b"retire":
                 self._retiring = True
-                waiting.send(connection, b"retiring")
+                shim.send(connection, b"retiring")
             case b"run":
                 version, _, run_dir = rest.partition(b" ")
                 if refusal := self._run(connection, version, run_dir):
-                    waiting.send(connection, refusal)
+                    shim.send(connection, refusal)
                 self._close(connection)
             case b"":
                 self._close(connection)
             case _:
-                said = witnessing.answer(verb, rest)
-                waiting.send(connection, b"error unknown request" if said is None else said)
+                said = proc_probe.answer(verb, rest)
+                shim.send(connection, b"error unknown request" if said is None else said)
 
     # --- shims ----------------------------------------------------------------------------------------
     def _run(self, connection: socket.socket, version: bytes, run_dir: bytes) -> bytes:
@@ -179,31 +182,31 @@ class Launcher:
         if not os.path.isabs(run_dir):
             return b"error the run directory must be an absolute path"
         # First, because the shim answers on the same connection.
-        waiting.send(connection, b"accepted")
+        shim.send(connection, b"accepted")
         for _ in range(_TRIES):
             try:
-                shim, self._spare = self._spare or self._fork_shim(), None
+                ready, self._spare = self._spare or self._fork_shim(), None
             except OSError as error:
                 return f"error no process for the shim: {error.strerror}".encode()
-            self._attend(shim.channel, partial(self._answered, shim))
-            if shim.give(run_dir, connection):
+            self._attend(ready.channel, partial(self._answered, ready))
+            if ready.give(run_dir, connection):
                 return b""
-            self._close(shim.channel)  # it was killed while it waited
+            self._close(ready.channel)  # it was killed while it waited
         return b"error the shim ended at once"
 
-    def _fork_shim(self) -> waiting.Waiting:
-        shim = waiting.fork_waiting(self._signals, self._let_go, self._place)
-        self._shims.add(shim.pid)
-        return shim
+    def _fork_shim(self) -> shim.Waiting:
+        forked = shim.fork_waiting(self._signals, self._let_go, self._place)
+        self._shims.add(forked.pid)
+        return forked
 
     def _let_go(self) -> None:
         """In a shim: close what is the launcher's alone."""
         for source, _ in self._sources.values():
             source.close()
 
-    def _answered(self, shim: waiting.Waiting) -> None:
+    def _answered(self, ready: shim.Waiting) -> None:
         """Get the next shim ready, now that this takes no time from a start."""
-        self._close(shim.channel)
+        self._close(ready.channel)
         self._have_a_spare()
 
     def _have_a_spare(self) -> None:
@@ -265,7 +268,7 @@ def main(argv: list[str]) -> int:
         return 2
     place = cgroup.own() if "--delegated" in argv else None
 
-    def serve(front: standing.Front) -> int:
+    def serve(front: daemonize.Front) -> int:
         try:
             launcher = Launcher(arguments[0], front, place, limits="--limits" in argv)
         except listener.Unusable as error:
@@ -273,11 +276,11 @@ def main(argv: list[str]) -> int:
             return 1
         os.chdir("/")
         if not front.stays:
-            standing.leave_standard_streams()
+            daemonize.leave_standard_streams()
         launcher.serve()
         return 0
 
-    return standing.stand(serve, stay="--foreground" in argv)
+    return daemonize.stand(serve, stay="--foreground" in argv)
 
 
 if __name__ == "__main__":

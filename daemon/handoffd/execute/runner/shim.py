@@ -11,6 +11,11 @@ hears of it; so after a power cut it is known that the run may have begun, and n
 reach the disk before the program may run. The claim comes first, so that no run begins twice; it
 and the start record are believed only within the boot they were written in, and in that they need
 no sync. What does need one is the result of work: the exit record.
+
+Most of what a start would cost is the fork and the memory that is copied when a fresh child first
+runs. So the launcher keeps one shim waiting, and a start costs it a message: the run directory and
+the caller's connection, on which the shim itself answers. The shim lets go of the channel when it
+has answered; then there is time to make the next one ready.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ import errno
 import fcntl
 import os
 import select
+import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -29,18 +36,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.realpath(__file__ + "/../../../.."))
 
 from handoffd.execute import base
-from handoffd.execute.runner import (
-    capture,
-    cgroup,
-    family,
-    memory,
-    proc,
-    records,
-    signals,
-    spawn,
-    standing,
-    tree,
-)
+from handoffd.execute.runner import capture, cgroup, daemonize, proc, records, spawn, tree
 
 Reply = Callable[[bytes], object]
 """Tells whoever asked what became of it; only the first call has an effect."""
@@ -55,7 +51,7 @@ _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 class Shim:
     """One run; made ready before it is known which. Every method is called from the one thread there is."""
 
-    def __init__(self, notes: signals.Signals, place: str | None = None) -> None:
+    def __init__(self, notes: daemonize.Signals, place: str | None = None) -> None:
         """Get ready; `place` is where control groups may be made."""
         self._signals = notes
         self._run_dir = ""
@@ -73,7 +69,7 @@ class Shim:
         self._claim = base.Claim(pid=me, started=proc.started(me), boot_id=proc.boot_id())
         group = cgroup.Group(place, me, self._claim.started) if place is not None else None
         self._group = group if group is not None and group.enter() else None
-        self._family = family.Family(self._group)
+        self._family = tree.Family(self._group)
 
     def run(self, run_dir: str, reply: Reply) -> None:
         """Claim the run and see it through; without the claim, do nothing at all."""
@@ -122,7 +118,7 @@ class Shim:
         stdin = spawn.open_stdin(spec.stdin)
         mark.set()
         self._began = time.monotonic()
-        self._memory_kills = memory.kills()
+        self._memory_kills = oom_kills()
         pid = spawn.spawn(spec.argv, spec.env, spec.cwd, stdin, self._capture.write_end)
         self._family.head(pid)
         os.close(stdin)
@@ -213,7 +209,7 @@ class Shim:
         result = self._family.result if self._spawn_error is None else None
         ended = self._family.ended or time.monotonic()
         taken = self._group.taken if self._group is not None else cgroup.Taken()
-        starved = self._by == "itself" and memory.explains(result, self._ended_for_want_of_memory(taken))
+        starved = self._by == "itself" and explained_by_oom(result, self._ended_for_want_of_memory(taken))
         return base.ExitRecord(
             run_id=self._run_id,
             code=result if result is not None and result >= 0 else None,
@@ -240,7 +236,7 @@ class Shim:
 
     def _ended_for_want_of_memory(self, taken: cgroup.Taken) -> int:
         """Return how many the kernel ended: of the run, or where nothing counts that, of the machine."""
-        return memory.kills() - self._memory_kills if taken.memory_kills is None else taken.memory_kills
+        return oom_kills() - self._memory_kills if taken.memory_kills is None else taken.memory_kills
 
 
 class _Mark:
@@ -275,6 +271,107 @@ def _write(place: records.Reserved, record: base.ExitRecord) -> None:
             return
 
 
+# --- a shim that waits for its run, as the launcher has it --------------------------------------------
+_REQUEST_BYTES = 8192
+
+
+class Waiting:
+    """The launcher's side of a shim that waits for its run."""
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self.channel = channel
+
+    def give(self, run_dir: bytes, connection: socket.socket) -> bool:
+        """Give the shim its run, and the connection to answer on; False when the shim is gone."""
+        try:
+            socket.send_fds(self.channel, [run_dir], [connection.fileno()])
+        except OSError:
+            return False
+        return True
+
+
+def fork_waiting(notes: daemonize.Signals, let_go: Callable[[], None], place: str | None) -> Waiting:
+    """Return a new shim, which lets go of what it inherited by `let_go`. Raises OSError.
+
+    `place` is where it may make a control group.
+    """
+    channel, its_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        pid = os.fork()
+    except OSError:
+        channel.close()
+        its_channel.close()
+        raise
+    if pid == 0:
+        channel.close()
+        _wait_and_run(its_channel, notes, let_go, place)
+    its_channel.close()
+    channel.setblocking(False)
+    return Waiting(pid, channel)
+
+
+def _wait_and_run(
+    channel: socket.socket, notes: daemonize.Signals, let_go: Callable[[], None], place: str | None
+) -> None:
+    """Be a shim that waits, and then one that looks after a run; never returns."""
+    try:
+        os.setsid()
+        let_go()
+        notes.renew()
+        daemonize.leave_standard_streams()
+        ready = Shim(notes, place)
+        run_dir, descriptors, *_ = socket.recv_fds(channel, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        if descriptors:  # without, the launcher has gone
+            ready.run(os.fsdecode(run_dir), _reply_to(socket.socket(fileno=descriptors[0]), channel))
+        else:
+            ready.give_up()
+    finally:
+        os._exit(0)
+
+
+def _reply_to(connection: socket.socket, channel: socket.socket) -> Reply:
+    def reply(text: bytes) -> None:
+        if connection.fileno() >= 0:
+            send(connection, text)
+            connection.close()
+            channel.close()
+
+    return reply
+
+
+def send(connection: socket.socket, text: bytes) -> None:
+    """Answer a caller, who may have gone; what it asked for is done all the same."""
+    try:
+        connection.send(text)
+    except OSError:
+        return
+
+
+# --- whether the kernel has ended a process for want of memory ----------------------------------------
+# The kernel does not say so to the parent of the process: it died of SIGKILL like any other that was killed.
+# It counts: for a run's control group where that has the controller (`cgroup`), else for the whole machine.
+# Then what is told here is a likelihood: some process was ended for want of memory while the run lasted, and
+# the run's main process was killed by nobody that we know of.
+_COUNTER = b"oom_kill "
+_BY_A_SHELL = 128
+"""What shells add to the number of the signal that ended their child."""
+
+
+def oom_kills(vmstat: str = "/proc/vmstat") -> int:
+    """Return how many processes the kernel has ended for want of memory; 0 when it does not say."""
+    for line in (proc.read(vmstat) or b"").splitlines():
+        if line.startswith(_COUNTER):
+            return int(line[len(_COUNTER) :])
+    return 0
+
+
+def explained_by_oom(result: int | None, kills: int) -> bool:
+    """Tell whether so many `kills` for want of memory explain `result`, an exit code or minus a signal."""
+    return kills > 0 and result in (-signal.SIGKILL, _BY_A_SHELL + signal.SIGKILL)
+
+
+# --- as a program of its own --------------------------------------------------------------------------
 def main(argv: list[str]) -> int:
     """Run one shim, detached; the caller reads one line on stdout and then the end of it."""
     if len(argv) != 2:
@@ -284,8 +381,8 @@ def main(argv: list[str]) -> int:
         try:
             os.setsid()
             answer = os.dup(1)
-            standing.leave_standard_streams()
-            Shim(signals.Signals()).run(os.path.realpath(argv[1]), _reply_once(answer))
+            daemonize.leave_standard_streams()
+            Shim(daemonize.Signals()).run(os.path.realpath(argv[1]), _reply_once(answer))
         finally:
             os._exit(0)
     return 0

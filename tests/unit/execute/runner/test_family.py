@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from handoffd.execute.runner import family
+from handoffd.execute.runner import tree
 
-PACKAGE = str(Path(family.__file__).parents[3])
+PACKAGE = str(Path(tree.__file__).parents[3])
 
 # In a process of its own, which becomes a subreaper and the parent of everybody.
 HEAD = """
 import os, signal, sys, time
 sys.path.append(sys.argv[1])
-from handoffd.execute.runner import family, proc, tree
+from handoffd.execute.runner import proc, tree
 
 def sleepers():
     below = tree.descendants(os.getpid())
@@ -32,7 +32,7 @@ def until(condition):
         rest(time.monotonic() + 1)
 
 tree.become_subreaper("test")
-family = family.Family()
+family = tree.Family()
 """
 
 

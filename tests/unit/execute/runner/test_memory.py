@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.execute.runner import memory
+from handoffd.execute.runner import shim
 
 
 def test_the_count_is_that_of_the_kernel(tmp_path: Path) -> None:
@@ -14,9 +14,9 @@ def test_the_count_is_that_of_the_kernel(tmp_path: Path) -> None:
     vmstat = tmp_path / "vmstat"
     vmstat.write_text("pgfault 12\noom_kill 3\nnuma_hit 4\n")
 
-    assert 3 == memory.kills(str(vmstat))
-    assert 0 == memory.kills(str(tmp_path / "missing"))
-    assert memory.kills() >= 0
+    assert 3 == shim.oom_kills(str(vmstat))
+    assert 0 == shim.oom_kills(str(tmp_path / "missing"))
+    assert shim.oom_kills() >= 0
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_the_count_is_that_of_the_kernel(tmp_path: Path) -> None:
 )
 def test_only_a_kill_can_be_for_want_of_memory(result: int | None, kills: int, *, explained: bool) -> None:
     """And only when the kernel has ended somebody since; a shell turns the signal into a code."""
-    assert explained is memory.explains(result, kills)
+    assert explained is shim.explained_by_oom(result, kills)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.execute.runner import ring
+from handoffd.execute.runner import capture
 
 
-def open_ring(root: Path, head: int = 8, tail: int = 16, name: str = "output.log") -> ring.Ring:
+def open_ring(root: Path, head: int = 8, tail: int = 16, name: str = "output.log") -> capture.Ring:
     """Return a ring that writes `name` below `root`."""
     position = os.open(root / "output.pos", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    return ring.Ring(ring.open_output(str(root / name), str(root)), position, head, tail, remember=6)
+    return capture.Ring(capture.open_output(str(root / name), str(root)), position, head, tail, remember=6)
 
 
 def expected(data: bytes, head: int, tail: int) -> bytes:
@@ -23,7 +23,7 @@ def expected(data: bytes, head: int, tail: int) -> bytes:
     left_out = len(data) - head - tail
     if left_out <= 0:
         return data
-    return data[:head] + ring.left_out_line(left_out) + data[-tail:]
+    return data[:head] + capture.left_out_line(left_out) + data[-tail:]
 
 
 @given(
@@ -73,13 +73,13 @@ def test_one_line_says_how_much_is_missing(tmp_path: Path) -> None:
 
 def test_position_tells_a_torn_reading() -> None:
     """Half of an old and half of a new record is recognised, whole ones read back."""
-    old = ring.Position(total=99, head=1, tail=2, ring=3, linear=4)
+    old = capture.Position(total=99, head=1, tail=2, ring=3, linear=4)
     new = old._replace(total=100)
 
-    assert new == ring.Position.decode(new.encode())
-    assert None is ring.Position.decode(new.encode()[:30] + old.encode()[30:])
-    assert None is ring.Position.decode(b"")
-    assert None is ring.Position.decode(b"1 2 3")
+    assert new == capture.Position.decode(new.encode())
+    assert None is capture.Position.decode(new.encode()[:30] + old.encode()[30:])
+    assert None is capture.Position.decode(b"")
+    assert None is capture.Position.decode(b"1 2 3")
 
 
 def test_a_planted_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_planted_folder_link_is_refused(tmp_path: Path) -> None:
     (project / ".ai").symlink_to(outside)
 
     with pytest.raises(OSError, match=r"Not a directory|symbolic link"):
-        ring.open_output(str(project / ".ai" / "runs" / "output.log"), str(project))
+        capture.open_output(str(project / ".ai" / "runs" / "output.log"), str(project))
 
     assert [] == os.listdir(outside)
 
@@ -129,7 +129,7 @@ def test_the_project_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "project")
 
-    output = ring.open_output(str(tmp_path / "alias" / ".ai" / "o.log"), str(tmp_path / "alias"))
+    output = capture.open_output(str(tmp_path / "alias" / ".ai" / "o.log"), str(tmp_path / "alias"))
     os.close(output.fd)
     os.close(output.folder)
 
@@ -142,7 +142,7 @@ def test_outside_the_working_directory_no_link_is_followed_at_all(tmp_path: Path
     (tmp_path / "alias").symlink_to(tmp_path / "real")
 
     with pytest.raises(OSError, match=r"Not a directory|symbolic link"):
-        ring.open_output(str(tmp_path / "alias" / "o.log"), str(tmp_path / "elsewhere"))
+        capture.open_output(str(tmp_path / "alias" / "o.log"), str(tmp_path / "elsewhere"))
 
 
 def test_a_file_that_cannot_be_written_costs_output_only(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_written_costs_output_only(tmp_path: Path) -> None
     (tmp_path / "o.log").write_text("")
     read_only = os.open(tmp_path / "o.log", os.O_RDONLY)
     folder = os.open(tmp_path, os.O_RDONLY)
-    output = ring.Ring(ring.Output(read_only, folder, "o.log"), -1, 8, 16, remember=6)
+    output = capture.Ring(capture.Output(read_only, folder, "o.log"), -1, 8, 16, remember=6)
 
     output.write(memoryview(b"0123456789"))
     output.close()
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_written_costs_output_only(tmp_path: Path) -> None
 
 def test_without_a_file_output_is_counted(tmp_path: Path) -> None:
     """A run whose output has no place to go is still a run."""
-    output = ring.Ring(None, -1, 8, 16, remember=6)
+    output = capture.Ring(None, -1, 8, 16, remember=6)
 
     output.write(memoryview(b"0123456789"))
     output.close()
@@ -179,7 +179,7 @@ def test_when_the_folder_is_in_the_way_the_ring_stays(tmp_path: Path) -> None:
     output.close()
 
     assert ["output.log", "output.pos"] == sorted(os.listdir(tmp_path))
-    position = ring.Position.decode((tmp_path / "output.pos").read_bytes())
+    position = capture.Position.decode((tmp_path / "output.pos").read_bytes())
     assert position is not None
     assert 0 == position.linear
     assert output.error is not None

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.execute.runner import signals
+from handoffd.execute.runner import daemonize
 
-PACKAGE = str(Path(signals.__file__).parents[3])
+PACKAGE = str(Path(daemonize.__file__).parents[3])
 
 # In a process of its own: how a process takes signals is one setting for all of it.
 PROGRAM = """
 import os, select, signal, sys
 sys.path.append(sys.argv[1])
-from handoffd.execute.runner import signals
+from handoffd.execute.runner import daemonize
 
-notes = signals.Signals()
+notes = daemonize.Signals()
 
 def ready():
     return bool(select.select([notes.wake], [], [], 0)[0])

@@ -13,7 +13,7 @@ import pytest
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
-from handoffd.execute.runner.sockets import Received, received
+from handoffd.execute.runner.proc_probe import Received, received
 
 PEER = """
 import socket, sys

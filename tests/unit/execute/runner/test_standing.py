@@ -15,15 +15,15 @@ import pytest
 from tests.support.children import ending
 from tests.support.eventually import eventually_sync
 
-from handoffd.execute.runner import standing
+from handoffd.execute.runner import daemonize
 
-PACKAGE = str(Path(standing.__file__).parents[3])
+PACKAGE = str(Path(daemonize.__file__).parents[3])
 
 # In a process of its own, since it forks.
 PROGRAM = """
 import os, sys
 sys.path.append(sys.argv[1])
-from handoffd.execute.runner import standing
+from handoffd.execute.runner import daemonize
 
 def serve(front):
     if "fail" in sys.argv:
@@ -37,14 +37,14 @@ def serve(front):
     os.read(0, 1)
     return 4
 
-sys.exit(standing.stand(serve, stay="stay" in sys.argv))
+sys.exit(daemonize.stand(serve, stay="stay" in sys.argv))
 """
 
 # Tells each process that serves, and does what the next line from stdin says.
 SERVICE = """
 import os, sys
 sys.path.append(sys.argv[1])
-from handoffd.execute.runner import standing
+from handoffd.execute.runner import daemonize
 
 def serve(front):
     print(os.getppid(), os.getpid(), flush=True)
@@ -56,7 +56,7 @@ def serve(front):
     front.leave(agents=False)
     return 0
 
-sys.exit(standing.stand(serve, stay=True, lasted_s=600 if sys.argv[2] == "wait" else 0))
+sys.exit(daemonize.stand(serve, stay=True, lasted_s=600 if sys.argv[2] == "wait" else 0))
 """
 
 

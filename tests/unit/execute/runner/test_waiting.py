@@ -8,18 +8,19 @@ from pathlib import Path
 
 from tests.support.runs import run_spec
 
-from handoffd.execute.runner import records, waiting
+from handoffd.execute.runner import records, shim
 
-PACKAGE = str(Path(waiting.__file__).parents[3])
+PACKAGE = str(Path(shim.__file__).parents[3])
 
 # In a process of its own, since it forks. `let_go` runs in the shim, before anything else there.
 PROGRAM = """
 import os, signal, socket, sys
 sys.path.append(sys.argv[1])
-from handoffd.execute.runner import proc, signals, waiting
+from handoffd.execute.runner import daemonize, proc
+from handoffd.execute.runner import shim as shims
 
 marker, run_dir = sys.argv[2:]
-shim = waiting.fork_waiting(signals.Signals(), lambda: open(marker, "x").close(), None)
+shim = shims.fork_waiting(daemonize.Signals(), lambda: open(marker, "x").close(), None)
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 """
 GIVE = """

@@ -11,7 +11,7 @@ import pytest
 from tests.support.children import ending
 
 from handoffd.execute.runner import proc
-from handoffd.execute.runner.witnessing import MOST, answer, is_marked
+from handoffd.execute.runner.proc_probe import MOST, answer, is_marked
 
 
 def test_it_tells_what_processes_have_written() -> None:

@@ -1,9 +1,16 @@
-"""What the TCP connections of processes have received, asked of the kernel.
+"""What the launcher says of processes at which the daemon itself may not look.
 
-An agent that waits for an answer may print nothing, write nothing and hardly compute; whether the answer
-comes shows in its connections alone. Sockets of other processes are found by their numbers in /proc/PID/fd,
-and the kernel tells any user what each has received (sock_diag(7)). Pings differ from content by their size,
-so segments are counted as well as bytes.
+A user's systemd hardens the daemon's unit by a user namespace, and from inside one the kernel shows
+neither what a process of the account has written, nor its connections, nor its environment. The launcher's
+unit is not hardened: it reads them for the daemon.
+
+    written PID ...  -> `written PID:CALLS:STORED ...`, bytes, of those that are there
+    received PID ... -> `received SOCKET:BYTES:SEGMENTS ...`, of all their TCP connections together
+    marked PID ...   -> `marked PID ...`, those that were given a run's id
+
+A machine's systemd gives the unit a /proc of its own, in which the boot id of a container is not to be seen:
+
+    boot             -> `boot ID`, as the launcher and its shims read it
 """
 
 from __future__ import annotations
@@ -14,6 +21,47 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from handoffd.execute.runner import proc
+
+MOST = 200
+"""Processes in one request: the answer is one packet, too."""
+
+MOST_SOCKETS = 1000
+"""Connections in one answer."""
+
+RUN_VARIABLE = b"HANDOFFD_RUN="
+
+
+def answer(verb: bytes, rest: bytes) -> bytes | None:
+    """Return the answer to a request, None when it is none of these."""
+    pids = [int(word) for word in rest.split()[:MOST] if word.isdigit()]
+    if verb == b"written":
+        figures = ((pid, proc.written(pid)) for pid in pids)
+        words = [b"%d:%d:%d" % (pid, one.calls, one.stored) for pid, one in figures if one is not None]
+    elif verb == b"received":
+        words = [b"%d:%d:%d" % one for one in _received(pids)[:MOST_SOCKETS]]
+    elif verb == b"marked":
+        words = [b"%d" % pid for pid in pids if is_marked(proc.read(f"/proc/{pid}/environ") or b"")]
+    elif verb == b"boot":
+        words = [proc.boot_id().encode()]
+    else:
+        return None
+    return b" ".join([verb, *words])
+
+
+def _received(pids: list[int]) -> tuple[Received, ...]:
+    try:
+        return received(pids)
+    except OSError:
+        return ()
+
+
+def is_marked(environment: bytes) -> bool:
+    """Tell whether an environment, as /proc has it, holds a run's id."""
+    return any(entry.startswith(RUN_VARIABLE) for entry in environment.split(b"\0"))
+
+
+# --- what the TCP connections of processes have received, asked of the kernel -------------------------
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
 _DUMP = 0x1 | 0x300
@@ -39,6 +87,10 @@ _LIMIT_S = 2.0
 _PREFIX = "socket:["
 
 
+# An agent that waits for an answer may print nothing, write nothing and hardly compute; whether the answer
+# comes shows in its connections alone. Sockets of other processes are found by their numbers in
+# /proc/PID/fd, and the kernel tells any user what each has received (sock_diag(7)). Pings differ from content
+# by their size, so segments are counted as well as bytes.
 class Received(NamedTuple):
     """What one connection has received so far. `number` is its socket's, as /proc/PID/fd has it."""
 
