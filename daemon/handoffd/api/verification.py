@@ -20,8 +20,8 @@ from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.errors import Json
 from handoffd.files.atomic import digest_of
 from handoffd.journal.backup import Made
+from handoffd.journal.database import Fault, gaps, integrity, projections, projects, references
 from handoffd.journal.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
-from handoffd.journal.integrity import Fault, gaps, integrity, projections, projects, references
 from handoffd.journal.records import Record
 from handoffd.journal.replay import Entry, Kept, Recordings
 from handoffd.protocol.state import render_state

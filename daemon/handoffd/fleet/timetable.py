@@ -22,7 +22,7 @@ from handoffd.engine.events import Started
 from handoffd.engine.views import IdleSchedule, ScheduleView
 from handoffd.errors import HandoffdError, InvalidFile, Locked, NotFound, StoreError
 from handoffd.inspection.own_files import SETTINGS
-from handoffd.journal.schedules import Fire, FireOutcome, StoredSchedule
+from handoffd.journal.projects import Fire, FireOutcome, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import OWN, Due, Lateness, Missed, Planned, due, planned
 from handoffd.settings.loading import load_project

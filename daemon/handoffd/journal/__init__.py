@@ -1,10 +1,11 @@
 """The journal: what is written here has happened, whatever becomes of the process.
 
 One SQLite file outside every project holds the events, and tables that are derived from them: tracks,
-orders, dispatches, projects, notices, schedules. `journal.py` is the whole of it for the daemon, and each
-table has a file of its own; `records.py` has the values that go in and come out, `schema.py` the tables by
-release. What is done to a journal as a whole is in `backup.py` (copy, restore, repair) and `retention.py`
-(what goes for its age); `replay.py` and `integrity.py` read it for `journal verify`.
+orders, dispatches, projects, notices, schedules. `journal.py` is the whole of it for the daemon; below it
+are a file for what a decision writes (`commit.py`), and one each for projects with their schedules, for
+dispatches and for notices. `records.py` has the values that go in and come out, `schema.py` the tables by
+release, `database.py` the file itself. What is done to a journal as a whole is in `backup.py` (copy, restore,
+repair) and `retention.py` (what goes for its age); `replay.py` reads it for `journal verify`.
 
 It relies on `files/` for locks and errors, and on the values of `engine/` and `protocol/`, which it keeps
 by class name and field: moving a class changes nothing that is stored, renaming a field does. No other

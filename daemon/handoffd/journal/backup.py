@@ -36,8 +36,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import FOLDER_FLAGS, digest_of
 from handoffd.files.errors import NOT_A_JOURNAL, damaged, storage_error, unsafe_file
 from handoffd.journal.codec import encode
-from handoffd.journal.database import open_database, open_reader
-from handoffd.journal.integrity import RESTORED, integrity, references, restores
+from handoffd.journal.database import RESTORED, integrity, open_database, open_reader, references, restores
 from handoffd.journal.queries import garbled_orders, held_against
 from handoffd.journal.schema import refuse_newer, spell_anew, version_of
 

@@ -21,11 +21,12 @@ import anyio.to_thread
 from handoffd.engine.track import TrackKey
 from handoffd.engine.wording import counted
 from handoffd.errors import StoreError
-from handoffd.journal import commit, dispatches, integrity, projects, queries
-from handoffd.journal.commit import RuleTexts
+from handoffd.journal import commit, database, dispatches, projects, queries
+from handoffd.journal.commit import Requests, RuleTexts
 from handoffd.journal.connections import Readers, Work, Writer
 from handoffd.journal.database import open_database
 from handoffd.journal.outbox import Outbox
+from handoffd.journal.projects import Schedules
 from handoffd.journal.queries import NO_GATES, Counts, counts, gates
 from handoffd.journal.records import (
     Committed,
@@ -40,9 +41,7 @@ from handoffd.journal.records import (
     StoredTrack,
     UsageSum,
 )
-from handoffd.journal.requests import Requests
 from handoffd.journal.retention import Cleaning, Pruning
-from handoffd.journal.schedules import Schedules
 from handoffd.journal.schema import refuse_newer, version_of
 
 _T = TypeVar("_T")
@@ -186,8 +185,8 @@ class Journal:
 
     async def left_out(self) -> tuple[LeftOut, ...]:
         """Return what is not in the history any more, in order: by a restore, or for its age."""
-        restores = await self._readers.run("read the restores", integrity.restores)
-        pruned = await self._readers.run("read what was dropped", integrity.pruned)
+        restores = await self._readers.run("read the restores", database.restores)
+        pruned = await self._readers.run("read what was dropped", database.pruned)
         found = [LeftOut(int(one["after"]), int(one["next"]), "a backup was restored") for one in restores]
         found += [LeftOut(first - 1, last + 1, "older events are not kept") for first, last in pruned]
         return tuple(sorted(found))

@@ -31,9 +31,8 @@ from handoffd.journal.codec import (
     decode_rules,
     decode_track,
 )
-from handoffd.journal.database import open_reader
+from handoffd.journal.database import Fault, open_reader, restores
 from handoffd.journal.dispatches import DispatchRow, row, rows
-from handoffd.journal.integrity import Fault, restores
 from handoffd.journal.queries import held_against, stored_standing
 from handoffd.journal.schema import VERSION, refuse_newer, version_of
 from handoffd.protocol.rules import RuleBook

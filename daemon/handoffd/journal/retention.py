@@ -25,9 +25,9 @@ from typing import Final, Literal
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import counted
 from handoffd.journal.codec import encode, moment
+from handoffd.journal.commit import KEPT
 from handoffd.journal.connections import Run
-from handoffd.journal.integrity import merged
-from handoffd.journal.requests import KEPT
+from handoffd.journal.database import merged
 
 Kind = Literal["run", "copy", "notice", "events"]
 """Records of a run; the copies of it in its project; notices that were sent; events of finished stories."""

@@ -20,8 +20,8 @@ from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStar
 from handoffd.engine.run import Exit, Usage
 from handoffd.engine.track import Dispatch, Facts, Ledger, Parked, Phase, StopReason, Track, TrackKey
 from handoffd.journal.journal import Journal
+from handoffd.journal.projects import Fire
 from handoffd.journal.records import Newcomer, Outgoing, Record
-from handoffd.journal.schedules import Fire
 from handoffd.journal.schema import STEPS, migrate
 from handoffd.protocol.handoff import FileMark, Found, Handoff, HandoffMark
 from handoffd.protocol.state import Reason, State, Status, TestCounts

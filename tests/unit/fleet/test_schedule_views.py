@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from handoffd.engine.events import Started
 from handoffd.fleet.timetable import own_starts, schedule_view, started
-from handoffd.journal.schedules import Fire, StoredSchedule
+from handoffd.journal.projects import Fire, StoredSchedule
 from handoffd.schedule.cron import FireTimes
 from handoffd.schedule.plan import Planned
 from handoffd.settings.schedule import ScheduledStart

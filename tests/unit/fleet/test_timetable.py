@@ -67,7 +67,7 @@ class Projects:
 
 
 def _fire(root: str, schedule: str, due: datetime, now: datetime) -> Any:
-    from handoffd.journal.schedules import Fire
+    from handoffd.journal.projects import Fire
 
     return Fire(project=root, schedule=schedule, due=due, at=now, outcome="started")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.recorded import SHOP, spoil, story, write
 
-from handoffd.journal.integrity import Fault, gaps, integrity, projections, projects, references, restores
+from handoffd.journal.database import Fault, gaps, integrity, projections, projects, references, restores
 
 Question = Callable[[sqlite3.Connection], Iterable[Fault]]
 

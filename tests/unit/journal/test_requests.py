@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.unit.journal.making import GOLDEN, opened, record
 
+from handoffd.journal.commit import KEPT
 from handoffd.journal.journal import Journal
-from handoffd.journal.requests import KEPT
 
 NOW = datetime(2026, 1, 31, 22, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from tests.unit.journal.making import GOLDEN, opened, record
 from handoffd.engine.decision import AppendHistory, Notify, Spawn
 from handoffd.errors import Refused, StoreError
 from handoffd.journal.backup import back_up, exchange, inspect, inspect_backup, made_ready
-from handoffd.journal.integrity import gaps, restores
+from handoffd.journal.database import gaps, restores
 from handoffd.journal.schema import VERSION
 
 AT = datetime(2026, 2, 1, 7, 30, tzinfo=UTC)

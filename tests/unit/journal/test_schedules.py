@@ -14,8 +14,8 @@ from tests.unit.journal.making import GOLDEN, opened
 from handoffd.engine.events import Started
 from handoffd.engine.track import TrackKey
 from handoffd.journal.journal import Journal
+from handoffd.journal.projects import Fire, StoredSchedule
 from handoffd.journal.records import Record
-from handoffd.journal.schedules import Fire, StoredSchedule
 
 AT = datetime(2026, 1, 31, 22, tzinfo=UTC)
 DUE = AT + timedelta(hours=5)

@@ -37,7 +37,7 @@ from handoffd.api.http.reads import INSPECTIONS, METRICS, READS, STREAMS
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import MAX_TEXT
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
-from handoffd.journal.requests import StoredRequest
+from handoffd.journal.commit import StoredRequest
 
 
 async def _openapi(_: Asked) -> Json:
