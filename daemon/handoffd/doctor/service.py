@@ -13,7 +13,7 @@ import pwd
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
@@ -97,6 +97,11 @@ class Service:
     def systemctl(self) -> str:
         """What a command to its service manager begins with."""
         return "sudo systemctl" if self.account else "systemctl --user"
+
+    @property
+    def analyze(self) -> str:
+        """What a command begins with that judges its units."""
+        return "systemd-analyze" if self.account else "systemd-analyze --user"
 
 
 def unit_file_of(environ: Mapping[str, str]) -> Path:
@@ -195,6 +200,7 @@ ASK_S = 3.0
 
 _EXITED = 1
 _TOO_OFTEN = "start-limit-hit"
+_OUR_DROP_IN = "credentials.conf"
 _CREDENTIAL = re.compile(r"^LoadCredential(?:Encrypted)?=([^:\n]+):(.*)$", re.MULTILINE)
 _RESULTS = {
     "oom-kill": "the kernel ended it for want of memory",
@@ -287,6 +293,10 @@ class Unit:
         return None
 
     @property
+    def _drop_ins(self) -> list[str]:
+        return self.shown.get("DropInPaths", "").split()
+
+    @property
     def _waits(self) -> bool:
         """Whether it has ended, and systemd lets some time pass before it counts a restart."""
         return self.shown.get("SubState") == "auto-restart"
@@ -310,9 +320,27 @@ class Unit:
         return Trouble(what=what, why=why, action=look if starts else f"{look}  # then: {self._start}")
 
     def _unloaded(self, how: str) -> Trouble:
-        why = f"systemd cannot use its file ({how})"
-        mend = f"{self.service.systemctl} unmask {self.name}" if how == "masked" else self.service.install
-        return Trouble(what=f"{self.name} cannot be started", why=why, action=mend)
+        again = "runs, and cannot be started again" if self.runs else "cannot be started"
+        why, mend = f"systemd cannot use its file ({how})", self.service.install
+        if how == "masked":
+            mend = f"{self.service.systemctl} unmask {self.name}"
+        elif how != "not-found" and (others := self._drop_ins_of_others()):
+            why = f"systemd cannot use its files ({how}), and handoffd did not write {' and '.join(others)}"
+            mend = f"{self.service.analyze} verify {self.name}.service  # then: {self._edited(others)}"
+        return Trouble(what=f"{self.name} {again}", why=why, action=mend)
+
+    def _drop_ins_of_others(self) -> list[str]:
+        """Return the drop-ins that `service install` has not written, and leaves alone."""
+        return [path for path in self._drop_ins if os.path.basename(path) != _OUR_DROP_IN]
+
+    def _edited(self, drop_ins: Sequence[str]) -> str:
+        """Return the commands that open drop-ins and put them in force."""
+        systemctl, names = self.service.systemctl, " ".join(map(quote, drop_ins))
+        editor = "sudoedit" if self.service.account else "${EDITOR:-vi}"
+        edit = f"{editor} {names} && {systemctl} daemon-reload"
+        if [os.path.basename(path) for path in drop_ins] == ["override.conf"]:
+            edit = f"{systemctl} edit {self.name}"
+        return f"{edit} && {systemctl} {'restart' if self.runs else 'start'} {self.name}"
 
     def _cause(self) -> tuple[str, str]:
         """Return why it ended, and what to look at."""
@@ -354,7 +382,7 @@ class Unit:
     def _credentials(self) -> list[tuple[str, Path]]:
         """Return the credentials that its files name, and where each comes from."""
         found: dict[str, Path] = {}
-        for path in (self.shown.get("FragmentPath", ""), *self.shown.get("DropInPaths", "").split()):
+        for path in (self.shown.get("FragmentPath", ""), *self._drop_ins):
             try:
                 text = Path(path).read_text(encoding="utf-8", errors="replace")
             except OSError:

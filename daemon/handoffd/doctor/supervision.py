@@ -241,8 +241,12 @@ def _about_units(facts: SupervisionFacts) -> Iterator[Finding]:
         return
     daemon, launcher = facts.units
     alone = "agents are started in the daemon's own unit then, and end with it"
+    if daemon.runs and (trouble := daemon.trouble):
+        why = f"{trouble.why}; when this daemon ends, none comes after it"
+        yield warning(SUPERVISION, trouble.what, why, trouble.action)
     if trouble := launcher.trouble:
-        yield warning(SUPERVISION, trouble.what, f"{trouble.why}; {alone}", trouble.action)
+        why = trouble.why if launcher.runs else f"{trouble.why}; {alone}"
+        yield warning(SUPERVISION, trouble.what, why, trouble.action)
     elif daemon.runs and not (launcher.runs or launcher.starts):
         start = f"{daemon.service.systemctl} start {launcher.name}"
         yield warning(SUPERVISION, f"{launcher.name} does not run", alone, start)

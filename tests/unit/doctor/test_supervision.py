@@ -113,6 +113,19 @@ def test_a_launcher_that_failed_is_told_with_what_that_means_for_agents() -> Non
     assert "handoffd service install" == found.action
 
 
+def test_a_daemon_that_could_not_be_started_again_is_told_of_while_it_runs() -> None:
+    """Its unit was changed; of a launcher, too, which has agents as before."""
+    changed = {**WELL, "LoadState": "bad-setting", "DropInPaths": "/u/handoffd.service.d/override.conf"}
+    (found,) = check_supervision(facts(changed, WELL))
+    assert ("warning", "handoffd runs, and cannot be started again") == (found.severity, found.what)
+    assert (found.why or "").endswith("; when this daemon ends, none comes after it")
+    assert (found.action or "").startswith("systemd-analyze --user verify handoffd.service")
+
+    (found,) = check_supervision(facts(WELL, changed))
+    assert "handoffd-launcher runs, and cannot be started again" == found.what
+    assert "end with it" not in (found.why or "")
+
+
 def test_a_logout_that_would_end_agents_is_told_of_before() -> None:
     """The units are well, until then."""
     (found,) = check_supervision(replace(facts(WELL, WELL), fleeting=True))

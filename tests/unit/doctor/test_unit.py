@@ -140,14 +140,59 @@ def test_a_credential_that_cannot_be_looked_for_is_not_called_missing(tmp_path: 
 
 @pytest.mark.parametrize(
     ("how", "action"),
-    [("masked", "systemctl --user unmask handoffd"), ("bad-setting", "handoffd service install")],
+    [
+        ("masked", "systemctl --user unmask handoffd"),
+        ("bad-setting", "handoffd service install"),
+        ("not-found", "handoffd service install"),
+    ],
 )
 def test_a_file_that_systemd_does_not_take_is_told(how: str, action: str) -> None:
-    """It never came to a start."""
-    trouble = unit(LoadState=how, ActiveState="inactive").trouble
+    """It never came to a start; what `service install` has written it writes anew."""
+    ours = "/u/handoffd.service.d/credentials.conf"
+    trouble = unit(LoadState=how, ActiveState="inactive", DropInPaths=ours).trouble
 
     assert trouble is not None
     assert ("handoffd cannot be started", action) == (trouble.what, trouble.action)
+
+
+@pytest.mark.parametrize(
+    ("service", "look", "edit"),
+    [
+        (OWN, "systemd-analyze --user verify handoffd.service", "systemctl --user edit handoffd"),
+        (ACCOUNTS, "systemd-analyze verify handoffd@build.service", "sudo systemctl edit handoffd@build"),
+    ],
+)
+def test_a_drop_in_of_a_person_that_systemd_does_not_take_is_named(
+    service: Service, look: str, edit: str
+) -> None:
+    """`service install` leaves it alone, and would mend nothing; a daemon that runs has the change ahead."""
+    paths = ("/u/handoffd.service.d/credentials.conf", "/u/handoffd.service.d/override.conf")
+    shown = {"LoadState": "bad-setting", "DropInPaths": " ".join(paths)}
+    ended = unit(service, ActiveState="inactive", **shown).trouble
+    runs = unit(service, ActiveState="active", **shown).trouble
+
+    assert ended is not None
+    assert runs is not None
+    name, systemctl = service.unit, service.systemctl
+    assert f"systemd cannot use its files (bad-setting), and handoffd did not write {paths[1]}" == ended.why
+    assert (f"{name} cannot be started", f"{name} runs, and cannot be started again") == (
+        ended.what, runs.what,
+    )  # fmt: skip
+    assert f"{look}  # then: {edit} && {systemctl} start {name}" == ended.action
+    assert f"{look}  # then: {edit} && {systemctl} restart {name}" == runs.action
+
+
+def test_a_drop_in_that_systemctl_edit_does_not_open_is_opened_by_its_path() -> None:
+    """systemd reads it anew only when it is told to."""
+    path = "/u/handoffd.service.d/memory.conf"
+    told = unit(LoadState="bad-setting", ActiveState="inactive", DropInPaths=path).trouble
+    accounts = unit(ACCOUNTS, LoadState="bad-setting", ActiveState="inactive", DropInPaths=path).trouble
+
+    assert told is not None
+    assert accounts is not None
+    reload = "systemctl --user daemon-reload && systemctl --user start handoffd"
+    assert told.action.endswith(f"  # then: ${{EDITOR:-vi}} {path} && {reload}")
+    assert f"  # then: sudoedit {path} && sudo systemctl daemon-reload" in accounts.action
 
 
 @pytest.mark.parametrize("state", ["active", "reloading", "inactive", "deactivating"])
