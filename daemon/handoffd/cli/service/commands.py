@@ -22,7 +22,7 @@ import click
 from handoffd.cli.service import plan, unit_files
 from handoffd.cli.service.plan import Installing
 from handoffd.cli.service.scope import Machine, Scope, enable_linger, lingers
-from handoffd.doctor.service import Service, Unit, refusal, status_name
+from handoffd.doctor.service import Service, Trouble, Unit, refusal, status_name
 from handoffd.engine.wording import counted
 from handoffd.errors import Locked, NoDaemon, NotFound, Refused
 
@@ -111,7 +111,7 @@ def install(
     }
     if not dry_run:
         plan.write(scope, todo.changed)
-        _run_all(scope, todo.commands)
+        _start_all(scope, report, as_json=as_json)
     if scope.account is None and start:
         report["linger"] = enable_linger(scope, dry_run=dry_run)
     _print(report, as_json, installed_text(report))
@@ -192,14 +192,48 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
 
 
 # --- acting -------------------------------------------------------------------------------------
-def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]]) -> None:
+def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]], *, starting: bool = False) -> None:
+    """Run commands up to the first that fails; `starting`: that is told by what keeps the units from it."""
     for argv in commands:
         done = scope.commands.run(argv)
-        if done.code != 0:
-            hint = scope.systemctl.hint(done) or scope.service.log
-            if scope.account is not None and hint != scope.service.log:  # the rest is for root, too
-                hint = scope.by_root
-            raise Refused(f"`{' '.join(argv)}` failed: {done.why}", hint=hint)
+        if done.code == 0:
+            continue
+        what, hint = f"`{' '.join(argv)}` failed", scope.systemctl.hint(done)
+        if hint is not None and scope.account is not None:
+            hint = scope.by_root  # what comes after it is for root, too
+        trouble = _trouble(scope) if starting and hint is None else None
+        if trouble is not None:
+            raise Refused(f"{what}\n{trouble.what}: {trouble.why}", hint=trouble.action)
+        raise Refused(f"{what}: {done.why}", hint=hint or scope.service.log)
+
+
+def _start_all(scope: Scope, report: dict[str, Any], *, as_json: bool) -> None:
+    """Run the commands of a report; where one fails, what was done until then is told all the same."""
+    ran: list[list[str]] = []
+    try:
+        for argv in report["commands"]:
+            _run_all(scope, [tuple(argv)], starting=True)
+            ran.append(argv)
+    except Refused as failed:
+        done = {**report, "commands": ran, "next": failed.hint}
+        failed.details = done
+        if not as_json:
+            click.echo("\n".join(installed_text(done)[:-1]))
+        raise
+
+
+def _trouble(scope: Scope) -> Trouble | None:
+    """Return what keeps a unit from running, the daemon's before its launcher's."""
+    try:
+        shown = scope.systemctl.show(scope.names)
+    except Refused:
+        return None
+    found = (_unit(scope.service, name, shown.get(name, {})).trouble for name in reversed(scope.names))
+    return next(filter(None, found), None)
+
+
+def _unit(service: Service, name: str, properties: Mapping[str, str]) -> Unit:
+    return Unit(name=name.removesuffix(".service"), service=service, shown=properties)
 
 
 def _print(report: Mapping[str, Any], as_json: bool, lines: list[str]) -> None:
@@ -233,8 +267,7 @@ def planned(plan: Installing) -> dict[str, Any]:
 def summary(service: Service, name: str, properties: Mapping[str, str]) -> dict[str, Any]:
     """Return what matters of `systemctl show` for a unit of `service`; no properties: it is not installed."""
     installed = properties.get("LoadState", "not-found") != "not-found"
-    unit = Unit(name=name.removesuffix(".service"), service=service, shown=properties)
-    trouble = unit.trouble if installed else None
+    trouble = _unit(service, name, properties).trouble if installed else None
     number = {key: int(value) for key, value in properties.items() if value.isdigit()}
     known = {key: value for key, value in number.items() if value < _UNKNOWN_FROM}
     return {

@@ -76,7 +76,7 @@ def installing(
         fitted=hardened,
         cautions=(
             *unit_files.cautions(installation),
-            *readable_by_others(credentials),
+            *about_credentials(credentials),
             *_about_sockets(scope),
             *(_about_path(scope, search, fresh) if kept else ()),
         ),
@@ -408,9 +408,11 @@ def drop_in(scope: Scope, plain: Iterable[str], encrypted: Iterable[str]) -> uni
 
 
 def _there(path: Path) -> Given:
-    if not is_ours(path):
-        return {}
-    found = (_LINE.fullmatch(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return _given(path.read_text(encoding="utf-8")) if is_ours(path) else {}
+
+
+def _given(text: str) -> Given:
+    found = (_LINE.fullmatch(line) for line in text.splitlines())
     return {match[2]: (match[1], match[3].replace("%%", "%")) for match in found if match}
 
 
@@ -432,14 +434,16 @@ def _text(given: Given) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readable_by_others(file: unit_files.UnitFile | None) -> list[str]:
-    """Return a caution for each plain secret of a drop-in that other accounts can read."""
-    if file is None:
-        return []
-    found = (_LINE.fullmatch(line) for line in file.text.splitlines())
-    paths = [Path(match[3].replace("%%", "%")) for match in found if match and match[1] == _PLAIN]
-    return [
-        f"{path} can be read by other accounts: chmod 600 {path}"
-        for path in paths
-        if path.is_file() and path.stat().st_mode & 0o077
-    ]
+def about_credentials(file: unit_files.UnitFile | None) -> list[str]:
+    """Return a caution for each secret of a drop-in that is not there, or that other accounts can read."""
+    given = {} if file is None else _given(file.text)
+    found = []
+    for name, (key, text) in given.items():
+        path = Path(text)
+        if not path.is_file():
+            found.append(
+                f"the credential {name}: there is no file {path}, and without it the daemon cannot start"
+            )
+        elif key == _PLAIN and path.stat().st_mode & 0o077:
+            found.append(f"{path} can be read by other accounts: chmod 600 {path}")
+    return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handoffd.cli.service import unit_files
-from handoffd.cli.service.plan import drop_in, path_of, readable_by_others
+from handoffd.cli.service.plan import about_credentials, drop_in, path_of
 from handoffd.cli.service.scope import Machine, Scope
 from handoffd.errors import HandoffdError, NotFound, Refused
 
@@ -79,10 +79,21 @@ def test_what_is_no_credential_is_refused(scope: Scope, text: str, family: type[
 
 def test_a_secret_for_everybody_is_said(scope: Scope, secret: Path) -> None:
     """But not of one that is encrypted."""
-    assert [] == readable_by_others(drop_in(scope, [f"a={secret}"], ()))
+    assert [] == about_credentials(drop_in(scope, [f"a={secret}"], ()))
     secret.chmod(0o640)
-    assert [] == readable_by_others(drop_in(scope, (), [f"a={secret}"]))
-    assert [f"{secret} can be read by other accounts: chmod 600 {secret}"] == readable_by_others(
+    assert [] == about_credentials(drop_in(scope, (), [f"a={secret}"]))
+    assert [f"{secret} can be read by other accounts: chmod 600 {secret}"] == about_credentials(
         drop_in(scope, [f"a={secret}"], ())
     )
-    assert [] == readable_by_others(None)
+    assert [] == about_credentials(None)
+
+
+def test_a_secret_that_has_gone_is_said(scope: Scope, secret: Path) -> None:
+    """systemd would not start the daemon without it, encrypted or not."""
+    file = drop_in(scope, [f"a={secret}"], [f"b={secret}"])
+    secret.unlink()
+
+    assert [
+        f"the credential {name}: there is no file {secret}, and without it the daemon cannot start"
+        for name in "ab"
+    ] == about_credentials(file)

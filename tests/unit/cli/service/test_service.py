@@ -292,6 +292,60 @@ def test_a_failure_of_systemd_is_shown_with_what_to_do(bench: Bench, complaint: 
     assert hint in (error.hint or "")
 
 
+_FAILED = """Id=handoffd.service
+LoadState=loaded
+ActiveState=failed
+Result=exit-code
+ExecMainCode=1
+ExecMainStatus={status}
+FragmentPath={unit}
+DropInPaths={unit}.d/credentials.conf
+"""
+
+
+def test_a_daemon_that_does_not_start_is_told_as_by_status(bench: Bench) -> None:
+    """What was written, then why it does not start, and the next command."""
+    secret = bench.answers / "secret"
+    secret.touch(0o600)
+    bench.report("install", "--no-start", "--credential", f"key={secret}")
+    secret.unlink()
+    failed = _FAILED.format(status=243, unit=bench.user_units / "handoffd.service")
+    (bench.answers / "show").write_text(failed, encoding="utf-8")
+    (bench.answers / "fail").write_text("enable --now\nJob for handoffd.service failed.\n", encoding="utf-8")
+
+    result = bench.run("install")
+    told = bench.run("status", "--json")
+
+    error = result.exception
+    assert isinstance(error, Refused)
+    status = json.loads(told.stdout)
+    assert f"handoffd failed: {status['units'][0]['why']}" == error.message.splitlines()[-1]
+    assert f"the credential key is missing: there is no {secret}" in error.message
+    assert status["next"] == error.hint
+    assert [
+        f"unchanged    {bench.user_units / 'handoffd-launcher.service'}",
+        f"unchanged    {bench.user_units / 'handoffd.service'}",
+        f"unchanged    {bench.user_units / 'handoffd.service.d/credentials.conf'}",
+        "ran          systemctl --user daemon-reload",
+        f"caution      the credential key: there is no file {secret}, and without it the daemon cannot start",
+        f"state        {bench.home / '.local/state/handoffd'}",
+    ] == result.output.splitlines()
+
+
+def test_programs_are_told_what_was_written_with_the_failure(bench: Bench) -> None:
+    """As details of the error: there is one answer."""
+    (bench.answers / "show").write_text(_FAILED.format(status=78, unit="/x"), encoding="utf-8")
+    (bench.answers / "fail").write_text("enable --now\nJob for handoffd.service failed.\n", encoding="utf-8")
+
+    result = bench.run("install", "--json")
+
+    error = result.exception
+    assert isinstance(error, Refused)
+    assert "its settings cannot be used" in error.message
+    assert "" == result.output
+    assert [True, True] == [file["changed"] for file in error.details["files"]]  # type: ignore[attr-defined]
+
+
 def test_a_missing_systemctl_is_a_failure_like_any_other(bench: Bench) -> None:
     """No traceback where the program is not there."""
     (bench.tools / "systemctl").unlink()
