@@ -50,7 +50,7 @@ from handoffd.execute.base import EXIT, SPEC, RunSpec
 from handoffd.execute.checks import runs_of
 from handoffd.execute.meter import noted
 from handoffd.execute.output import read_from
-from handoffd.execute.process import claimed
+from handoffd.execute.run import claimed
 from handoffd.execute.runner.capture import left_out_line
 from handoffd.inspection.framework import archived
 from handoffd.journal.dispatches import Grouping

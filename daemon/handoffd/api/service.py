@@ -30,7 +30,7 @@ from handoffd.engine.views import Applied, Renewed, Tried
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Json, NotFound, Problem, Refused, remedies
-from handoffd.execute.orphans import MOST_ANCESTORS, is_runner
+from handoffd.execute.run import MOST_ANCESTORS, is_runner
 from handoffd.execute.runner.proc_probe import is_marked
 from handoffd.execute.witness import ALONE, Witness
 from handoffd.inspection.framework import detect_framework, finished_before

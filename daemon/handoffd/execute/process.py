@@ -34,12 +34,10 @@ from anyio import to_thread
 import handoffd
 from handoffd.errors import HandoffdError
 from handoffd.execute import base
-from handoffd.execute.run import Run, adopt, claimed
+from handoffd.execute.run import Run, claimed
 from handoffd.execute.runner import proc, records
 from handoffd.execute.witness import Witness
 from handoffd.failpoints import reached
-
-__all__ = ["Launcher", "Run", "adopt", "claimed"]
 
 log = structlog.get_logger(__name__)
 

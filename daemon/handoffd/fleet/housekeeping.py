@@ -28,7 +28,7 @@ from handoffd.engine.decide import replay, standing_of
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError
-from handoffd.execute.process import claimed
+from handoffd.execute.run import claimed
 from handoffd.files import run_removal
 from handoffd.journal.replay import Entry, Recordings
 from handoffd.journal.retention import (

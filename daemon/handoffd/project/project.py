@@ -24,7 +24,7 @@ from handoffd.engine.track import StopReason, Track, TrackKey
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import mending
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
-from handoffd.execute.process import Run, adopt
+from handoffd.execute.run import Run, adopt
 from handoffd.files.projection import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted

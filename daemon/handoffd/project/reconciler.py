@@ -20,7 +20,7 @@ from anyio import to_thread
 from handoffd.engine.events import Restored, Resumed
 from handoffd.engine.views import WORKABLE, Condition
 from handoffd.errors import Foreign, HandoffdError, InvalidFile, Locked, StoreError
-from handoffd.execute.orphans import end_member, is_member
+from handoffd.execute.run import end_member, is_member
 from handoffd.files.atomic import sweep_temporaries
 from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.files.locks import FileLock, has_stranger

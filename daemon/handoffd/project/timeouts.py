@@ -22,7 +22,7 @@ from handoffd.engine.run import Silence
 from handoffd.engine.track import Dispatch, Phase, TrackKey
 from handoffd.execute.base import StartRecord, Vitals
 from handoffd.execute.executor import Idle
-from handoffd.execute.process import Run, claimed
+from handoffd.execute.run import Run, claimed
 from handoffd.protocol.state import Status
 from handoffd.track.attempts import content_bytes, is_at_rest
 from handoffd.track.services import Services

@@ -14,7 +14,7 @@ import structlog
 from handoffd.engine.track import Dispatch
 from handoffd.errors import Problem, StoreError
 from handoffd.execute.base import EXIT, START, ExitRecord
-from handoffd.execute.process import adopt
+from handoffd.execute.run import adopt
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import FileSeen, append_project_file, read_project_file, write_project_file
 from handoffd.protocol.handoff import (

@@ -30,8 +30,8 @@ from handoffd.execute.environment import child_environment, run_variables
 from handoffd.execute.executor import Executor, Idle, InvocationContext, invocation
 from handoffd.execute.meter import Source, heard_at
 from handoffd.execute.output import read_output
-from handoffd.execute.process import Run, adopt
 from handoffd.execute.registry import is_unknown
+from handoffd.execute.run import Run, adopt
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.reader import Seen, last_words, plain_words
 from handoffd.execute.witness import Witness

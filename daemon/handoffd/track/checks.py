@@ -33,8 +33,8 @@ from handoffd.execute.checks import (
     tried_again,
 )
 from handoffd.execute.environment import child_environment
-from handoffd.execute.process import Run
 from handoffd.execute.reports.report import TestReport
+from handoffd.execute.run import Run
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.ports import Home
 from handoffd.track.services import Services

@@ -30,7 +30,7 @@ from handoffd.engine.run import Exit
 from handoffd.engine.track import Phase, TrackKey
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import ExitRecord
-from handoffd.execute.process import Run, adopt, claimed
+from handoffd.execute.run import Run, adopt, claimed
 from handoffd.failpoints import reached
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.journal.records import PendingEffect

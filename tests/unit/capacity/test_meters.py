@@ -14,8 +14,9 @@ from handoffd.capacity.meters import Meters
 from handoffd.engine.run import Usage
 from handoffd.execute.executor import Executor
 from handoffd.execute.meter import Source, noted
-from handoffd.execute.process import Launcher, Run
+from handoffd.execute.process import Launcher
 from handoffd.execute.registry import load_book, shipped_layer
+from handoffd.execute.run import Run
 from handoffd.execute.stream.reader import Seen
 
 CLAUDE: Executor = load_book(shipped_layer()).get("claude")

@@ -16,9 +16,8 @@ from tests.support.runs import end_processes, launchers, processes, run_spec, sc
 
 from handoffd.execute.base import ExitRecord, StartRecord
 from handoffd.execute.environment import MARK
-from handoffd.execute.orphans import end_member, end_remains
 from handoffd.execute.process import Launcher
-from handoffd.execute.run import adopt
+from handoffd.execute.run import adopt, end_member, end_remains
 from handoffd.execute.runner import proc
 
 

@@ -32,7 +32,8 @@ from tests.support.runs import (
 import handoffd
 from handoffd.errors import HandoffdError
 from handoffd.execute.base import ExitRecord
-from handoffd.execute.process import Launcher, Limits, Run, adopt, claimed
+from handoffd.execute.process import Launcher, Limits
+from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.runner import launcher as launcher_program
 from handoffd.execute.runner import proc, records
 

@@ -24,7 +24,7 @@ from handoffd.engine.run import End
 from handoffd.engine.track import StopReason, TrackKey
 from handoffd.execute.base import EXIT, ExitRecord, RunSpec
 from handoffd.execute.executor import LadderRung
-from handoffd.execute.process import Run
+from handoffd.execute.run import Run
 from handoffd.execute.runner import proc
 from handoffd.project.project import Project
 from handoffd.protocol.handoff import Absent, Found

@@ -13,7 +13,7 @@ from tests.support.house import House, at, house, make_project
 from handoffd.engine.decision import MeasureBaseline, RunChecks
 from handoffd.engine.events import BaselineMeasured, ChecksFinished
 from handoffd.engine.track import TrackKey
-from handoffd.execute.process import Run
+from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
 from handoffd.track.checks import Checks
 
