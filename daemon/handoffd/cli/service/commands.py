@@ -148,6 +148,7 @@ def uninstall(
         "kept": [str(path) for path in todo.kept],
         "commands": [list(argv) for argv in (*todo.before, *todo.after, *todo.last)],
         "unanswered": todo.unanswered,
+        "purge": purge,
         "purged": [str(path) for path in data],
         "state_exists": exists(scope.state),
         "linger": lingers(scope) if scope.account is None and todo.after and not dry_run else None,
@@ -172,7 +173,7 @@ def status(context: click.Context, *, system: bool, account: str | None, as_json
     daemon = report["units"][0]
     report["next"] = next_step(scope, *report["units"])
     _print(report, as_json, status_text(report))
-    if daemon["active"] not in ("active", "reloading"):
+    if daemon["active"] not in _RUNNING:
         context.exit(NoDaemon.exit_code)
 
 
@@ -186,7 +187,8 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
         try:
             unit_files.find_account(account)
         except NotFound:
-            if not scope.has_units:  # those of an account that is gone can be looked at and removed
+            # Of an account that is gone, units can be looked at, and all that is left removed.
+            if not scope.has_units and context.command is not uninstall:
                 raise
     return scope
 
@@ -243,6 +245,7 @@ def _print(report: Mapping[str, Any], as_json: bool, lines: list[str]) -> None:
 # --- reports, and their text ----------------------------------------------------------------------
 # systemd shows a number it does not have as the largest one it can write.
 _UNKNOWN_FROM = 2**63
+_RUNNING = ("active", "reloading")
 
 
 def heading(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
@@ -293,17 +296,15 @@ def summary(service: Service, name: str, properties: Mapping[str, str]) -> dict[
 def next_step(scope: Scope, daemon: Mapping[str, Any], launcher: Mapping[str, Any] | None = None) -> str:
     """Return the next command to type, given the summaries of the units."""
     if not daemon["installed"]:
-        return scope.command("install")
-    if daemon["active"] == "active":
+        return scope.service.install
+    if daemon["active"] in _RUNNING:
         mending = launcher["action"] if launcher is not None else None
         return str(mending or scope.as_account("handoffd status"))
     if daemon["action"]:
         return str(daemon["action"])
-    if daemon["restarts"]:
-        return scope.service.log
-    if daemon["active"] == "activating":
-        return scope.command("status")  # it will run in a moment
-    return " ".join(scope.systemctl.argv("start", scope.names[1]))
+    if daemon["active"] in ("activating", "deactivating"):
+        return scope.command("status")  # it has changed in a moment
+    return scope.service.start
 
 
 def installed_text(report: Mapping[str, Any]) -> list[str]:
@@ -333,7 +334,7 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
         lines.append(_line("caution", f"{report['unanswered']}; nothing of the service runs"))
     if not report["removed"] and not report["purged"]:
         lines.append("nothing to remove")
-    elif report["removed"] and not report["dry_run"]:
+    elif report["removed"] and not report["dry_run"] and not report["purge"]:  # which none outlives
         lines.append(_line("agents", "those that were running go on to their end or their deadline"))
     if report["linger"]:
         lines.append(_line("lingering", "stays on, for your other services (loginctl disable-linger)"))
@@ -358,7 +359,8 @@ def _unit_text(unit: Mapping[str, Any]) -> list[str]:
     if not unit["installed"]:
         return [f"{unit['name']}: not installed"]
     pid = f", pid {unit['pid']}" if unit["pid"] else ""
-    restarts = f", restarted {counted(unit['restarts'], 'time')}" if unit["restarts"] else ""
+    again = unit["restarts"] and unit["active"] != "inactive"  # what was stopped keeps its number
+    restarts = f", restarted {counted(unit['restarts'], 'time')}" if again else ""
     enabled = "" if unit["enabled"] else ", not enabled"
     lines = [f"{unit['name']}: {unit['active']} ({unit['sub']}){pid}{restarts}{enabled}"]
     if unit["status"]:
@@ -424,7 +426,7 @@ def require_idle(scope: Scope, *, stopped: bool = False) -> None:
     """
     from handoffd.execute.run import living
 
-    start = f"{shlex.join(scope.systemctl.argv('start', *scope.names))} && " if stopped else ""
+    start = f"{scope.service.systemctl} start {' '.join(scope.names)} && " if stopped else ""
     hint = start + scope.as_account("handoffd stop --executors")
     for run in living(scope.state / "runs"):
         raise Refused(f"the executor of {run.run_dir.name} is running", hint=hint)

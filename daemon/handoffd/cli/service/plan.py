@@ -137,8 +137,8 @@ def _start_commands(scope: Scope, files: Sequence[tuple[unit_files.UnitFile, boo
 
 def activation(scope: Scope) -> str:
     """Return what to type to have units started that were only written."""
-    argv = scope.systemctl.argv
-    return f"{' '.join(argv('daemon-reload'))} && {' '.join(argv('enable', '--now', *scope.names))}"
+    systemctl = scope.service.systemctl
+    return f"{systemctl} daemon-reload && {systemctl} enable --now {' '.join(scope.names)}"
 
 
 def uninstalling(scope: Scope) -> Uninstalling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handoffd.cli.service.commands import installed_text, next_step, status_text, summary
+from handoffd.cli.service.plan import activation
 from handoffd.cli.service.scope import Machine, Scope
 from handoffd.doctor.service import Service
 
@@ -28,15 +29,40 @@ def test_the_next_command_follows_from_the_state() -> None:
     assert "handoffd service install" == next_step(_SCOPE, summary(_SERVICE, "x", {}))
     failed = summary(_SERVICE, "x", {**base, "ActiveState": "failed", "ExecMainStatus": "1"})
     assert "journalctl --user -u x -n 30  # then: systemctl --user start x" == next_step(_SCOPE, failed)
-    assert "journalctl --user -u handoffd -n 30" == next_step(
-        _SCOPE, summary(_SERVICE, "x", {**base, "NRestarts": "4"})
-    )
-    assert "systemctl --user start handoffd.service" == next_step(_SCOPE, summary(_SERVICE, "x", base))
-    starting = summary(_SERVICE, "x", {**base, "ActiveState": "activating"})
-    assert "handoffd service status" == next_step(_SCOPE, starting)
+    assert "systemctl --user start handoffd" == next_step(_SCOPE, summary(_SERVICE, "x", base))
+    for state in ("activating", "deactivating"):
+        changing = summary(_SERVICE, "x", {**base, "ActiveState": state})
+        assert "handoffd service status" == next_step(_SCOPE, changing)
     active = summary(_SERVICE, "x", {**base, "ActiveState": "active"})
     assert "handoffd status" == next_step(_SCOPE, active, active)
     assert failed["action"] == next_step(_SCOPE, active, failed)
+
+
+def test_what_was_stopped_is_started_whatever_happened_before() -> None:
+    """systemd keeps the number of restarts of a unit that a person has stopped."""
+    shown = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead", "NRestarts": "4"}
+    unit = summary(_SERVICE, "handoffd.service", {**shown, "UnitFileState": "enabled"})
+
+    assert 4 == unit["restarts"]
+    assert "handoffd.service: inactive (dead)" in status_text(
+        {"units": [unit], "linger": None, "state": "/s", "next": "n"}
+    )
+    assert "systemctl --user start handoffd" == next_step(_SCOPE, unit)
+
+
+def test_what_is_for_root_has_sudo() -> None:
+    """Wherever a person is told to type it."""
+    scope = Scope(account="build", machine=Machine(environment={}))
+    stopped = summary(scope.service, "x", {"LoadState": "loaded", "ActiveState": "inactive"})
+
+    assert "sudo systemctl start handoffd@build" == next_step(scope, stopped)
+    assert "sudo handoffd service install --system --user build" == next_step(
+        scope, summary(scope.service, "x", {})
+    )
+    assert (
+        "sudo systemctl daemon-reload && sudo systemctl enable --now handoffd-launcher@build.service"
+        " handoffd@build.service"
+    ) == activation(scope)
 
 
 def test_a_unit_that_is_not_enabled_says_so() -> None:
