@@ -331,7 +331,7 @@ def uninstalled_text(report: Mapping[str, Any]) -> list[str]:
     lines += [_line(removed, path) for path in report["removed"]]
     lines += [_line("kept", f"{path} (not written by handoffd)") for path in report["kept"]]
     if report["unanswered"]:
-        lines.append(_line("caution", f"{report['unanswered']}; nothing of the service runs"))
+        lines.append(_line("caution", report["unanswered"]))
     if not report["removed"] and not report["purged"]:
         lines.append("nothing to remove")
     elif report["removed"] and not report["dry_run"] and not report["purge"]:  # which none outlives
