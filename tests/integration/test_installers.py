@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.installing import AS_PERSON, PYTHON, TOOLS, Home, by_pip
+from tests.support.installing import AS_PERSON, FOR_A_PERSON, PYTHON, TOOLS, Home, by_pip
 
 from handoffd.cli.service.unit_files import MARK
 
@@ -29,6 +29,7 @@ def _by_uv(home: Home, wheel: Path) -> Path:
     return home.folder / ".local/bin/handoffd"
 
 
+@FOR_A_PERSON
 @pytest.mark.parametrize("install", [by_pip, _by_pipx, _by_uv])
 def test_the_service_of_an_installation(
     home: Home, wheel: Path, install: Callable[[Home, Path], Path]
@@ -74,6 +75,7 @@ def _require_verified(home: Home, files: list[Path]) -> None:
     assert ("", 0) == (done.stderr, done.returncode)
 
 
+@FOR_A_PERSON
 @pytest.mark.parametrize("cache", [".cache/uv", "elsewhere"])
 def test_a_run_without_an_installation_is_no_service(home: Home, wheel: Path, cache: str) -> None:
     """What is in uv's cache, wherever that is, will be swept away."""

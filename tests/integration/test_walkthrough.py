@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.installing import AS_PERSON
+from tests.support.installing import AS_PERSON, FOR_A_PERSON
 from tests.support.walks import OWN_MACHINE, script, typed
 
 PROGRAM = Path(sys.executable).parent / "handoffd"
@@ -37,7 +37,7 @@ STAND_INS = {
     """,
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, FOR_A_PERSON]
 
 
 class Person:

@@ -15,11 +15,18 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = Path(sys.executable).resolve()
 TOOLS = Path(sysconfig.get_path("scripts"))
 AS_PERSON = ("unshare", "-U", "--map-user=1000", "--map-group=1000") if os.geteuid() == 0 else ()
 """What a command begins with that is not for root, and works with root's files."""
+FOR_A_PERSON = pytest.mark.skipif(
+    bool(AS_PERSON)
+    and subprocess.run((*AS_PERSON, "true"), capture_output=True, check=False).returncode != 0,
+    reason="root cannot be another account here: there are no user namespaces",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

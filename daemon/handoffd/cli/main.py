@@ -101,9 +101,12 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.asking:completion",
         "Print what makes bash, zsh or fish complete verbs and projects.",
     ),
-    "demo": ("handoffd.cli.story.demo:demo", "Watch one story go through all its steps, without any model."),
+    "demo": (
+        "handoffd.cli.story.commands:demo",
+        "Watch one story go through all its steps, without any model.",
+    ),
     "rehearse": (
-        "handoffd.cli.story.rehearse:rehearse",
+        "handoffd.cli.story.commands:rehearse",
         "Try a project's pipeline out on a copy, without any model.",
     ),
 }

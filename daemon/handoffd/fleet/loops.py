@@ -29,8 +29,7 @@ from handoffd.engine.events import Event
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Locked, NotFound, StoreError
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import by_project, survey
+from handoffd.fleet.register import Register, by_project, survey
 from handoffd.inspection.own_files import Texts
 from handoffd.journal.records import PendingEffect
 from handoffd.notify.notices import crash_notice, settle

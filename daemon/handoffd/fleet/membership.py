@@ -25,8 +25,7 @@ from handoffd.errors import Foreign, HandoffdError, Locked, NotFound, Refused, S
 from handoffd.files.locks import Holder
 from handoffd.files.ownership import leave
 from handoffd.fleet.loops import Loops
-from handoffd.fleet.register import Register, name_of
-from handoffd.fleet.startup import by_project, enter
+from handoffd.fleet.register import Register, by_project, enter, name_of
 from handoffd.inspection.discovery import unfit
 from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.journal.database import supervised_elsewhere

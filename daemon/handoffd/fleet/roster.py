@@ -36,8 +36,7 @@ from handoffd.execute.registry import AUTO
 from handoffd.files.projection import MAIN
 from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
 from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import load, make
+from handoffd.fleet.register import Register, load, make
 from handoffd.fleet.status import Views
 from handoffd.notify.sink_workers import GivenUp
 from handoffd.project.manual import Manual

@@ -20,8 +20,7 @@ from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound
 from handoffd.fleet.loops import Loops
 from handoffd.fleet.membership import Membership
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import by_project
+from handoffd.fleet.register import Register, by_project
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.project.project import Project
 from handoffd.project.rest import Row

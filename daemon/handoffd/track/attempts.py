@@ -39,8 +39,7 @@ from handoffd.failpoints import reached
 from handoffd.notify.notices import survivors_notice
 from handoffd.protocol.handoff import Found, HandoffMark, Reading
 from handoffd.track.ai_folder import HandoffFiles, output_path
-from handoffd.track.ports import Home
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Services
 
 log = structlog.get_logger(__name__)
 

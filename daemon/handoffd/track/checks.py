@@ -36,8 +36,7 @@ from handoffd.execute.environment import child_environment
 from handoffd.execute.reports.report import TestReport
 from handoffd.execute.run import Run
 from handoffd.track.ai_folder import HandoffFiles
-from handoffd.track.ports import Home
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Services
 
 
 class Checks:

@@ -31,8 +31,7 @@ from handoffd.execute.registry import (
     is_own,
     names_in,
 )
-from handoffd.track.ports import Files
-from handoffd.track.services import Services
+from handoffd.track.services import Files, Services
 
 
 class Choice(NamedTuple):

@@ -39,8 +39,7 @@ from handoffd.protocol.handoff import Absent
 from handoffd.track.ai_folder import append_history, started_ns
 from handoffd.track.attempts import Attempts, PassingShortageError
 from handoffd.track.checks import Checks
-from handoffd.track.ports import Home, Inbox
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Inbox, Services
 
 log = structlog.get_logger(__name__)
 

@@ -26,8 +26,7 @@ from handoffd.protocol.prompt import PromptContext, PromptFacts, PromptRole, Pro
 from handoffd.protocol.rules import Language, Rule, RuleBook, localized
 from handoffd.protocol.story import expand
 from handoffd.track.ai_folder import prepare
-from handoffd.track.ports import Files
-from handoffd.track.services import Services
+from handoffd.track.services import Files, Services
 
 _T = TypeVar("_T")
 

@@ -35,9 +35,8 @@ from handoffd.track.attempts import Attempts
 from handoffd.track.committed_state import CommittedState
 from handoffd.track.inbox import Lock, Question, Questions, must_not_be_lost
 from handoffd.track.interpreter import Interpreter
-from handoffd.track.ports import Home
 from handoffd.track.reach import Reach
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Services
 from handoffd.track.turns import Turns, dispatches
 
 log = structlog.get_logger(__name__)

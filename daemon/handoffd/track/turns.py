@@ -30,9 +30,8 @@ from handoffd.protocol.state import Status
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.track.ai_folder import HandoffFiles, reopenings
 from handoffd.track.executor_choice import ExecutorChoice, worked
-from handoffd.track.ports import Home
 from handoffd.track.prompts import Prompts, dispatch_id
-from handoffd.track.services import Services
+from handoffd.track.services import Home, Services
 
 
 class Turns:

@@ -10,8 +10,7 @@ from tests.support.house import House, at, daemon, house, make_project
 
 from handoffd.engine.events import Initialised
 from handoffd.engine.views import ProjectView
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import load
+from handoffd.fleet.register import Register, load
 from handoffd.fleet.status import _READ_AT_ONCE, glimpse
 from handoffd.project.rest import Row
 

@@ -11,8 +11,7 @@ from tests.support.house import NOW, House, at, daemon, house, make_project
 from handoffd.engine.events import Initialised
 from handoffd.errors import NotFound, StoreError
 from handoffd.fleet.loops import VISITED_AT_ONCE, Rounds
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import load
+from handoffd.fleet.register import Register, load
 from handoffd.project.rest import Row
 
 

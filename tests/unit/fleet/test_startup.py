@@ -12,8 +12,7 @@ from handoffd.engine.decision import StopTree
 from handoffd.engine.events import Initialised, Started
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Limit, StopReason, Track, TrackKey
-from handoffd.fleet.register import Register
-from handoffd.fleet.startup import by_project, load, make, row_of
+from handoffd.fleet.register import Register, by_project, load, make, row_of
 from handoffd.journal.records import StoredTrack
 from handoffd.project.rest import outline_of
 from handoffd.protocol.state import Status

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.house import House, at, house, make_project
 
-from handoffd.fleet.startup import survey
+from handoffd.fleet.register import survey
 from handoffd.project.project import Project
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.repositories import divided, git
 
-from handoffd.inspection.repository import repository_of, unfinished_in
+from handoffd.inspection.project_status import repository_of, unfinished_in
 
 
 @pytest.fixture

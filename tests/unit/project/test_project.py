@@ -18,7 +18,7 @@ from handoffd.clock import rfc3339
 from handoffd.engine.events import Initialised, Started
 from handoffd.engine.track import TrackKey
 from handoffd.project.project import Project
-from handoffd.track.ports import Home
+from handoffd.track.services import Home
 
 
 async def test_somebody_elses_dispatch_times_out_by_the_wall_clock(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_nobody_needs_to_listen(shop: Rehearsal) -> None:
 def test_only_what_a_step_needs_is_imported(shop: Rehearsal) -> None:
     """It is started hundreds of times: neither third-party packages nor slow parts of the library."""
     code = (
-        "import sys, os; from handoffd.rehearsal.agent import main; main([], os.environ);"
+        "import sys, os; from handoffd.rehearsal.__main__ import main; main([], os.environ);"
         "sys.stderr.write(' '.join(sorted(sys.modules)))"
     )
     ended = subprocess.run(

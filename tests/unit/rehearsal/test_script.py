@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.rehearsal import agent
+from handoffd.rehearsal import __main__
 from handoffd.rehearsal.script import (
     FORMS,
     Act,
@@ -108,7 +108,7 @@ def test_the_allowed_acts_are_listed() -> None:
 
 def test_every_act_is_described() -> None:
     """The table in the documentation of the acts has them all."""
-    described = agent.__doc__ or ""
+    described = __main__.__doc__ or ""
 
     assert [] == [name for name in FORMS if f" {name}" not in described]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal import coding, documents, programs
-from handoffd.rehearsal.agent import work_of
+from handoffd.rehearsal.__main__ import work_of
 
 WRITES: dict[str, set[str]] = {
     "bootstrap": set(),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.story.rehearse import copy_project, skip_tests
+from handoffd.cli.story.commands import copy_project, skip_tests
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
 from handoffd.settings.loading import load_project
