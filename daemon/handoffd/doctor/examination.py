@@ -20,10 +20,10 @@ from handoffd.doctor.installation import open_to_others
 from handoffd.doctor.service import (
     Service,
     Unit,
+    elsewhere,
     ends_at_logout,
     installed,
     membership,
-    of_machine,
     path_in,
     service_of,
     unit_file_of,
@@ -153,7 +153,7 @@ def _daemon(
         entries=supervision.socket_entries(subject.socket),
         holder=None if settings is None else _holder(settings),
         unit=None if units is None else units[0],
-        other=None if service.unit is not None else of_machine(subject.environ),
+        others=() if service.unit is not None else elsewhere(subject.environ),
     )
     return supervision.check_daemon(facts)
 

@@ -61,6 +61,11 @@ class Service:
         return f"{'sudo ' if self.account else ''}handoffd service install{system}"
 
     @property
+    def is_orphaned(self) -> bool:
+        """Whether its account was deleted."""
+        return self.account is not None and not _is_account(self.account)
+
+    @property
     def elsewhere(self) -> str:
         """Why a command that names no directories does not reach the daemon of an account's unit."""
         return f"{self.unit} is the service of {self.account}, and keeps its state and its socket elsewhere"
@@ -125,16 +130,22 @@ def installed(
 
 
 def of_machine(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> Service | None:
-    """Return the machine's service that a question was meant for; None if `environ` names directories.
+    """Return the first of the machine's services that a question may have been meant for."""
+    return next(iter(all_of_machine(environ, system_units)), None)
 
-    That is the service of the account that asks, and for root, under whom none runs, the first there is.
+
+def all_of_machine(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> tuple[Service, ...]:
+    """Return the machine's services that a question may have been meant for.
+
+    Root, under whom none runs, may have meant each that there is, others that of their account, and
+    who names directories in `environ` none.
     """
     if any(environ.get(name) for name in _DIRECTORIES):
-        return None
+        return ()
     accounts = sorted(path.stem.partition("@")[2] for path in system_units.glob(f"{_UNIT}@?*.service"))
     if os.geteuid() != 0:
         accounts = [account for account in accounts if account == _asker()]
-    return Service(unit=f"{_UNIT}@{accounts[0]}", account=accounts[0]) if accounts else None
+    return tuple(Service(unit=f"{_UNIT}@{account}", account=account) for account in accounts)
 
 
 def _asker() -> str | None:
@@ -142,6 +153,14 @@ def _asker() -> str | None:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return None
+
+
+def _is_account(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _is_meant(unit_file: Path, environ: Mapping[str, str], config: str | None) -> bool:
@@ -293,6 +312,27 @@ class Unit:
         return None
 
     @property
+    def hindrance(self) -> Trouble | None:
+        """Why its daemon need not be asked: what keeps it from running, or that its account is gone."""
+        if not self.runs and (trouble := self.trouble):
+            return trouble
+        if not self.service.is_orphaned:
+            return None
+        why, look = self._without_account()
+        return Trouble(what=f"{self.name} cannot be asked", why=why, action=f"{look}  # then: {self.start}")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a person has stopped it, or not started it yet."""
+        return self.shown.get("ActiveState") == "inactive" and self.trouble is None
+
+    @property
+    def main_pid(self) -> int | None:
+        """Its main process."""
+        text = self.shown.get("MainPID", "")
+        return int(text) or None if text.isdigit() else None
+
+    @property
     def _drop_ins(self) -> list[str]:
         return self.shown.get("DropInPaths", "").split()
 
@@ -307,7 +347,7 @@ class Unit:
         return int(text) if text.isdigit() else 0
 
     @property
-    def _start(self) -> str:
+    def start(self) -> str:
         """The command that starts it; after many starts systemd refuses it until they are forgotten."""
         systemctl = self.service.systemctl
         refused = self._restarts or self.shown.get("Result") == _TOO_OFTEN  # by a person it counts no restart
@@ -316,8 +356,8 @@ class Unit:
 
     def _told(self, what: str) -> Trouble:
         why, look = self._cause()
-        starts = look in (self.service.install, self._start)  # by itself
-        return Trouble(what=what, why=why, action=look if starts else f"{look}  # then: {self._start}")
+        starts = look in (self.service.install, self.start)  # by itself
+        return Trouble(what=what, why=why, action=look if starts else f"{look}  # then: {self.start}")
 
     def _unloaded(self, how: str) -> Trouble:
         again = "runs, and cannot be started again" if self.runs else "cannot be started"
@@ -349,7 +389,7 @@ class Unit:
         log = self.service.log.replace(f"-u {self.service.unit}", f"-u {self.name}")
         if result in _RESULTS:
             meant = result == _TOO_OFTEN and not self._restarts  # a person started it each time
-            return _RESULTS[result], self._start if meant else log
+            return _RESULTS[result], self.start if meant else log
         if not number:  # it is being started again, and so how it ended last is forgotten
             return "the log says why", log
         if self.shown.get("ExecMainCode") not in (None, "", str(_EXITED)):
@@ -361,9 +401,14 @@ class Unit:
         why = self._detailed(number, _BY_SYSTEMD[number][1])
         return f"{why} (exit status {status_name(number)})", self._remedy(number) or log
 
+    def _without_account(self) -> tuple[str, str]:
+        """Return that its account is gone, and what to look at."""
+        account = self.service.account or str(os.getuid())
+        return f"the account {account} does not exist", f"getent passwd {quote(account)}"
+
     def _detailed(self, number: int, why: str) -> str:
         if number == 217 and self.service.account:
-            return f"the account {self.service.account} does not exist"
+            return self._without_account()[0]
         if number == 243 and (missing := [one for one in self._credentials() if _is_missing(one[1])]):
             return "; ".join(
                 f"the credential {name} is missing: there is no {file}" for name, file in missing
@@ -374,7 +419,7 @@ class Unit:
         if number in (203, 226):
             return self.service.install
         if number == 217:
-            return f"getent passwd {quote(self.service.account or str(os.getuid()))}"
+            return self._without_account()[1]
         if number == 243 and (files := [quote(str(file)) for _, file in self._credentials()]):
             return f"{'sudo ' if self.service.account else ''}ls -l {' '.join(files)}"
         return None
@@ -407,6 +452,16 @@ def units_of(service: Service, environ: Mapping[str, str]) -> tuple[Unit, Unit] 
         Unit(name=name, service=service, shown=shown.get(f"{name}.service", {})) for name in names
     )
     return daemon, launcher
+
+
+def elsewhere(environ: Mapping[str, str], system_units: Path = SYSTEM_UNITS) -> tuple[Unit, ...]:
+    """Return the daemons' units of the machine's services, as `all_of_machine` has them."""
+    services = all_of_machine(environ, system_units)
+    found = [(service, units_of(service, environ)) for service in services]
+    return tuple(
+        Unit(name=service.unit or _UNIT, service=service, shown={}) if units is None else units[0]
+        for service, units in found
+    )
 
 
 def ends_at_logout(service: Service, environ: Mapping[str, str]) -> bool:

@@ -63,8 +63,8 @@ class DaemonFacts:
     holder: int | None = None
     unit: Unit | None = None
     """The daemon's, where one is installed."""
-    other: Service | None = None
-    """The machine's service, which is not the one that was asked."""
+    others: tuple[Unit, ...] = ()
+    """The daemons' units of the machine's services, none of which was asked."""
 
 
 def ask_daemon(socket: Path, answer_s: float) -> Asked:
@@ -103,7 +103,7 @@ def check_daemon(facts: DaemonFacts) -> tuple[Finding, ...]:
 def _answer(facts: DaemonFacts) -> Iterator[Finding]:
     asked = facts.asked
     if isinstance(asked.error, NoDaemon):
-        yield _absent(facts)
+        yield from _absent(facts)
     elif asked.error is not None and _process(facts) is None:
         yield fault(DAEMON, "the daemon cannot be spoken to", asked.error.message, asked.error.hint)
     elif asked.error is not None:
@@ -116,17 +116,22 @@ def _answer(facts: DaemonFacts) -> Iterator[Finding]:
         yield fine(DAEMON, f"runs (process {asked.pid}, version {asked.version})")
 
 
-def _absent(facts: DaemonFacts) -> Finding:
-    if facts.holder is None:
-        return _missing(facts)
+def _absent(facts: DaemonFacts) -> Iterator[Finding]:
+    if facts.holder is not None:
+        yield _deaf(facts, facts.holder)
+    elif facts.unit is None and facts.others:
+        yield from map(_elsewhere, facts.others)
+    else:
+        yield _missing(facts)
+
+
+def _deaf(facts: DaemonFacts, holder: int) -> Finding:
     why = f"nothing answers at {facts.socket}: it may have been started with another runtime directory"
-    what = f"process {facts.holder} holds the state directory, and cannot be asked"
+    what = f"process {holder} holds the state directory, and cannot be asked"
     if facts.unit is not None and facts.unit.runs and not facts.socket.startswith("/run/"):
         silent = f"nothing answers at {facts.socket}: this shell has no session of its own"
         return fault(DAEMON, what, silent, "export XDG_RUNTIME_DIR=/run/user/$(id -u)")
-    return fault(
-        DAEMON, what, why, f"ps -fp {facts.holder}; tr '\\0' '\\n' </proc/{facts.holder}/environ | grep DIR"
-    )
+    return fault(DAEMON, what, why, f"ps -fp {holder}; tr '\\0' '\\n' </proc/{holder}/environ | grep DIR")
 
 
 def _missing(facts: DaemonFacts) -> Finding:
@@ -134,10 +139,25 @@ def _missing(facts: DaemonFacts) -> Finding:
     if facts.unit is not None and (trouble := facts.unit.trouble):
         return fault(DAEMON, f"no daemon runs: {trouble.what}", trouble.why, trouble.action)
     if facts.unit is not None and facts.unit.starts:
-        return warning(DAEMON, "the daemon is being started", "it does not answer yet", "handoffd status")
-    if (other := facts.other) is not None:
-        return warning(DAEMON, "no daemon runs here", other.elsewhere, other.ask("handoffd doctor"))
+        return _early()
     return warning(DAEMON, "no daemon runs", why, facts.service.start)
+
+
+def _elsewhere(unit: Unit) -> Finding:
+    """Return how a service of the machine is, which its account can say more about while it runs."""
+    if trouble := unit.hindrance:
+        what = trouble.what if unit.runs else f"no daemon runs: {trouble.what}"
+        return fault(DAEMON, what, trouble.why, trouble.action)
+    if unit.starts:
+        return _early()
+    if unit.stopped:
+        return warning(DAEMON, "no daemon runs here", f"{unit.name} was stopped", unit.service.start)
+    service = unit.service
+    return warning(DAEMON, "no daemon runs here", service.elsewhere, service.ask("handoffd doctor"))
+
+
+def _early() -> Finding:
+    return warning(DAEMON, "the daemon is being started", "it does not answer yet", "handoffd status")
 
 
 def _process(facts: DaemonFacts) -> int | None:

@@ -19,7 +19,10 @@ from handoffd.entrance.place import Place
 from handoffd.errors import Foreign, Json, Locked, NoDaemon
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from handoffd.api.folders import Inspecting
+    from handoffd.doctor.service import Trouble, Unit
 
 
 # --- asking ------------------------------------------------------------------------------------
@@ -136,6 +139,7 @@ def inspect(
 # --- why no daemon answers ---------------------------------------------------------------------------
 # A person whose service has failed is helped by the reason, and harmed by `handoffd run`, which would start a
 # second daemon in a terminal.
+_NONE = "No daemon runs"
 _SILENT = "The daemon does not answer here"
 
 
@@ -143,45 +147,71 @@ _SILENT = "The daemon does not answer here"
 class Absence:
     """What is so, why, where its service knows, and the next command."""
 
-    what: str = "No daemon runs"
+    what: str = _NONE
     why: str | None = None
     action: str
 
 
-def absence(place: Place) -> Absence:
-    """Return why no daemon answers, and what to type."""
-    from handoffd.doctor.service import installed, of_machine, units_of
+def absences(place: Place, system_units: Path | None = None) -> tuple[Absence, ...]:
+    """Return why no daemon answers, and what to type; for each service of the machine that may be meant."""
+    from handoffd.doctor.service import SYSTEM_UNITS, elsewhere, installed, units_of
 
     service = installed(place.environ, place.config)
-    if service.unit is None and (other := of_machine(place.environ)):
-        return Absence(what=_SILENT, why=other.elsewhere, action=other.ask("handoffd status"))
+    if service.unit is None and (others := elsewhere(place.environ, system_units or SYSTEM_UNITS)):
+        return tuple(map(_elsewhere, others))
     units = units_of(service, place.environ)
-    if units is None:
-        return Absence(action=service.start)
-    daemon = units[0]
+    return (Absence(action=service.start) if units is None else _of(units[0], place),)
+
+
+def _of(daemon: Unit, place: Place) -> Absence:
     if trouble := daemon.trouble:
-        return Absence(why=f"{trouble.what}: {trouble.why}", action=trouble.action)
+        return _troubled(daemon, trouble)
     if daemon.starts:
-        what, why = "The daemon is not ready yet", f"{daemon.name} is being started"
-        return Absence(what=what, why=why, action="handoffd status")
-    if daemon.runs and service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
+        return _early(daemon)
+    if not daemon.runs:
+        return Absence(action=daemon.service.start)
+    if daemon.service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
         why = f"{daemon.name} runs, and this shell has no session of its own that would lead there"
         return Absence(what=_SILENT, why=why, action="export XDG_RUNTIME_DIR=/run/user/$(id -u)")
-    if daemon.runs:
-        return Absence(what=_SILENT, why=f"{daemon.name} runs", action="handoffd doctor")
-    return Absence(action=service.start)
+    return Absence(what=_SILENT, why=f"{daemon.name} runs", action="handoffd doctor")
 
 
-def closing(place: Place) -> str:
+def _elsewhere(daemon: Unit) -> Absence:
+    """Return how a service of the machine is, which its account can say more about while it runs."""
+    if trouble := daemon.hindrance:
+        return _troubled(daemon, trouble)
+    if daemon.starts:
+        return _early(daemon)
+    service = daemon.service
+    if daemon.stopped:
+        return Absence(why=f"{daemon.name} was stopped", action=service.start)
+    return Absence(what=_SILENT, why=service.elsewhere, action=service.ask("handoffd status"))
+
+
+def _troubled(daemon: Unit, trouble: Trouble) -> Absence:
+    what = _SILENT if daemon.runs else _NONE
+    return Absence(what=what, why=f"{trouble.what}: {trouble.why}", action=trouble.action)
+
+
+def _early(daemon: Unit) -> Absence:
+    what, why = "The daemon is not ready yet", f"{daemon.name} is being started"
+    return Absence(what=what, why=why, action="handoffd status")
+
+
+def closing(place: Place, system_units: Path | None = None) -> str:
     """Return what to say below what was found, or done, without a daemon."""
-    found = absence(place)
+    return "\n".join(map(_told, absences(place, system_units)))
+
+
+def _told(found: Absence) -> str:
     if found.why is None:
         return f"{found.what}: `{found.action}` goes on from here."
     return f"{found.what}: {found.why}.\n  next: {found.action}"
 
 
 def explained(error: NoDaemon, place: Place) -> NoDaemon:
-    """Return the error for what needs a daemon, with what its service says."""
-    found = absence(place)
-    message = error.message if found.why is None else f"{error.message}: {found.why}"
-    return NoDaemon(message, hint=found.action, code=error.code)
+    """Return the error for what needs a daemon, with what its service says, or each that may be meant."""
+    found = absences(place)
+    whys = "; ".join(one.why for one in found if one.why is not None)
+    message = f"{error.message}: {whys}" if whys else error.message
+    return NoDaemon(message, hint=found[0].action, code=error.code)

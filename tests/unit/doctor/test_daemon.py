@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.support.controlled import controlled
 from tests.support.supervision import MemorySupervision, project_view, track_view
 
 import handoffd
+from handoffd.doctor.finding import Finding
 from handoffd.doctor.service import Service, Unit
 from handoffd.doctor.supervision import Asked, DaemonFacts, Entry, ask_daemon, check_daemon, socket_entries
 from handoffd.errors import HandoffdError, NoAnswer, NoDaemon, Refused
@@ -66,12 +68,46 @@ def test_none_because_its_service_failed() -> None:
     assert "handoffd service install" == found.action
 
 
+ACCOUNT = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def elsewhere(*states: str, account: str = ACCOUNT) -> tuple[Finding, ...]:
+    """Return what is found where none runs, and the machine has services in these states."""
+    service = Service(unit=f"handoffd@{account}", account=account)
+    failed = {"LoadState": "loaded", "Result": "start-limit-hit", "NRestarts": "0"}
+    others = tuple(
+        Unit(name=f"handoffd@{account}", service=service, shown={**failed, "ActiveState": state})
+        for state in states
+    )
+    return check_daemon(facts(Asked(error=NoDaemon("none")), others=others))
+
+
 def test_none_where_the_account_has_a_service_of_the_machine() -> None:
-    """A second daemon would be the wrong thing to start."""
-    other = Service(unit="handoffd@build", account="build")
-    (found,) = check_daemon(facts(Asked(error=NoDaemon("none")), other=other))
-    assert ("warning", "no daemon runs here") == (found.severity, found.what)
-    assert (other.elsewhere, other.ask("handoffd doctor")) == (found.why, found.action)
+    """A second daemon would be the wrong thing to start; one that runs is asked, and so is an unknown one."""
+    service = Service(unit=f"handoffd@{ACCOUNT}", account=ACCOUNT)
+    for state in ("active", ""):
+        (found,) = elsewhere(state)
+        assert ("warning", "no daemon runs here") == (found.severity, found.what)
+        assert (service.elsewhere, service.ask("handoffd doctor")) == (found.why, found.action)
+
+
+def test_none_where_the_services_of_the_machine_do_not_run_either() -> None:
+    """Each is told, with what starts it: there is no daemon to ask."""
+    failed, stopped, starts = elsewhere("failed", "inactive", "activating")
+
+    unit = f"handoffd@{ACCOUNT}"
+    assert ("fault", f"no daemon runs: {unit} failed") == (failed.severity, failed.what)
+    assert f"sudo systemctl reset-failed {unit} && sudo systemctl start {unit}" == failed.action
+    assert (f"{unit} was stopped", f"sudo systemctl start {unit}") == (stopped.why, stopped.action)
+    assert "the daemon is being started" == starts.what
+
+
+def test_none_where_the_account_of_the_service_is_gone() -> None:
+    """It cannot be asked as that account, also while its daemon still runs."""
+    for state in ("inactive", "active"):
+        (found,) = elsewhere(state, account="no-such-account")
+        assert ("fault", "the account no-such-account does not exist") == (found.severity, found.why)
+        assert (found.action or "").startswith("getent passwd no-such-account  # then: ")
 
 
 def test_a_shell_without_a_session_finds_no_socket() -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.service import Service, installed, of_machine, path_in, service_of, unit_file_of, unit_in
+from handoffd.doctor.service import (
+    Service,
+    all_of_machine,
+    elsewhere,
+    installed,
+    of_machine,
+    path_in,
+    service_of,
+    unit_file_of,
+    unit_in,
+)
 
 OWN = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/handoffd.service"
 ACCOUNTS = "0::/system.slice/system-handoffd.slice/handoffd@build.service"
@@ -149,6 +159,9 @@ def test_the_machines_service_of_another_account_is_roots_business(tmp_path: Pat
     if os.geteuid() != 0:
         assert service is None
         return
+    assert ["build", "zoe"] == [one.account for one in all_of_machine({}, tmp_path)]
+    names = [one.name for one in elsewhere({"PATH": "/nowhere"}, tmp_path)]
+    assert ["handoffd@build", "handoffd@zoe"] == names, "also where systemd does not answer"
     assert Service(unit="handoffd@build", account="build") == service
     assert service.ask("handoffd status").startswith("sudo -u build env HANDOFFD_STATE_DIR=/var/lib/handoffd")
     assert service.elsewhere.startswith("handoffd@build is the service of build, and keeps")

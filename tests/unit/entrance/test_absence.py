@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from handoffd.doctor.service import unit_file_of
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import absence, closing, explained
+from handoffd.entrance.requests import absences, closing, explained
 from handoffd.errors import NoDaemon
 
 
@@ -44,7 +45,7 @@ def test_a_service_that_was_stopped_is_started(place: Place) -> None:
 
 def test_a_manager_that_does_not_answer_is_no_reason_for_another_daemon(place: Place) -> None:
     """The service is installed all the same."""
-    assert "systemctl --user start handoffd" == absence(place).action
+    assert "systemctl --user start handoffd" == absences(place)[0].action
 
 
 def test_a_service_that_failed_says_why(place: Place) -> None:
@@ -72,7 +73,28 @@ def test_a_service_that_runs_and_is_silent_is_looked_into(place: Place) -> None:
 def test_a_shell_without_a_session_is_led_to_the_socket(place: Place) -> None:
     """After `su` or `sudo -u` it is looked for elsewhere."""
     answers(place, ActiveState="active")
-    assert "export XDG_RUNTIME_DIR=/run/user/$(id -u)" == absence(place).action
+    assert "export XDG_RUNTIME_DIR=/run/user/$(id -u)" == absences(place)[0].action
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told of the services of other accounts")
+def test_root_is_told_of_each_service_of_the_machine(place: Place, tmp_path: Path) -> None:
+    """What systemd knows of it; only one that runs is asked, as its account."""
+    unit_file_of(place.environ).unlink()
+    units = {"failed": "nobody", "active": "root"}
+    for account in units.values():
+        (tmp_path / f"handoffd@{account}.service").touch()
+    answer = "".join(
+        f"Id=handoffd@{account}.service\nLoadState=loaded\nActiveState={state}\nResult=start-limit-hit\n\n"
+        for state, account in units.items()
+    )
+    (tmp_path / "answer").write_text(answer, encoding="utf-8")
+
+    failed, start, runs, ask = closing(place, tmp_path).splitlines()
+    assert failed.startswith("No daemon runs: handoffd@nobody failed: it was started too often")
+    unit = "handoffd@nobody"
+    assert f"  next: sudo systemctl reset-failed {unit} && sudo systemctl start {unit}" == start
+    assert runs.startswith("The daemon does not answer here: handoffd@root is the service of root")
+    assert ask.endswith(" handoffd status")
 
 
 def test_an_error_gets_the_reason_and_the_command(place: Place) -> None:
