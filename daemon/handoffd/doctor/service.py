@@ -326,6 +326,10 @@ class Unit:
         """Whether a person has stopped it, or not started it yet."""
         return self.shown.get("ActiveState") == "inactive" and self.trouble is None
 
+    def deaf(self, socket: str) -> str:
+        """Return what is so where its daemon runs and does not listen at its socket."""
+        return f"{self.name} runs, and nothing answers at {socket}, as after that was removed"
+
     @property
     def main_pid(self) -> int | None:
         """Its main process."""

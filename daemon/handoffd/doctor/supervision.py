@@ -131,6 +131,9 @@ def _deaf(facts: DaemonFacts, holder: int) -> Finding:
     if facts.unit is not None and facts.unit.runs and not facts.socket.startswith("/run/"):
         silent = f"nothing answers at {facts.socket}: this shell has no session of its own"
         return fault(DAEMON, what, silent, "export XDG_RUNTIME_DIR=/run/user/$(id -u)")
+    if facts.unit is not None and facts.unit.main_pid == holder:
+        what, why = f"the daemon (process {holder}) cannot be asked", facts.unit.deaf(facts.socket)
+        return fault(DAEMON, what, why, facts.unit.service.restart)
     return fault(DAEMON, what, why, f"ps -fp {holder}; tr '\\0' '\\n' </proc/{holder}/environ | grep DIR")
 
 

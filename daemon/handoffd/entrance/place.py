@@ -31,7 +31,7 @@ class Place:
         """Return a client for the daemon's socket. Raises InvalidFile like `settings`."""
         from handoffd.api.client import ANSWER_S, Client
 
-        return Client(self.socket(), ANSWER_S if answer_s is None else answer_s, self._holder)
+        return Client(self.socket(), ANSWER_S if answer_s is None else answer_s, self.holder)
 
     def socket(self) -> Path:
         """Return where the daemon would answer.
@@ -57,7 +57,7 @@ class Place:
             hint = join(("handoffd", *named, "config", "check"))
             raise InvalidFile(invalid.problems, hint=hint) from None
 
-    def _holder(self) -> int | None:
+    def holder(self) -> int | None:
         """Return the process that has the state directory, if it says so."""
         from handoffd.files.locks import daemon_lock_path, holder_of
 

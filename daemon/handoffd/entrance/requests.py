@@ -173,6 +173,8 @@ def _of(daemon: Unit, place: Place) -> Absence:
     if daemon.service.account is None and not place.environ.get("XDG_RUNTIME_DIR"):
         why = f"{daemon.name} runs, and this shell has no session of its own that would lead there"
         return Absence(what=_SILENT, why=why, action="export XDG_RUNTIME_DIR=/run/user/$(id -u)")
+    if daemon.main_pid is not None and daemon.main_pid == place.holder():
+        return Absence(what=_SILENT, why=daemon.deaf(str(place.socket())), action=daemon.service.restart)
     return Absence(what=_SILENT, why=f"{daemon.name} runs", action="handoffd doctor")
 
 

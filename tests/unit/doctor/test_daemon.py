@@ -123,6 +123,20 @@ def test_a_shell_without_a_session_finds_no_socket() -> None:
     assert (inside.action or "").startswith("ps -fp 77")
 
 
+@pytest.mark.parametrize("service", [Service(unit="handoffd"), Service(unit="handoffd@a", account="a")])
+def test_a_daemon_of_a_unit_whose_socket_was_removed(service: Service) -> None:
+    """It listens at none until it is started again; what else has the lock is looked into."""
+    unit = Unit(name=service.unit or "", service=service, shown={"ActiveState": "active", "MainPID": "77"})
+    asked, place = Asked(error=NoDaemon("none")), {"service": service, "unit": unit}
+
+    (found,) = check_daemon(facts(asked, holder=77, **place))
+    assert ("fault", "the daemon (process 77) cannot be asked") == (found.severity, found.what)
+    assert f"{service.unit} runs, and nothing answers at /run/c.sock, as after that was removed" == found.why
+    assert service.restart == found.action
+    (another,) = check_daemon(facts(asked, holder=78, **place))
+    assert (another.action or "").startswith("ps -fp 78")
+
+
 def test_one_that_is_just_being_started() -> None:
     """There is nothing to type but the question, once more."""
     service = Service(unit="handoffd")

@@ -11,6 +11,7 @@ from handoffd.doctor.service import unit_file_of
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import absences, closing, explained
 from handoffd.errors import NoDaemon
+from handoffd.files.locks import acquire, daemon_lock_path
 
 
 @pytest.fixture
@@ -68,6 +69,19 @@ def test_a_service_that_runs_and_is_silent_is_looked_into(place: Place) -> None:
     answers(place, ActiveState="active")
     within = Place(config=place.config, environ={**place.environ, "XDG_RUNTIME_DIR": "/run/user/7"})
     assert "The daemon does not answer here: handoffd runs.\n  next: handoffd doctor" == closing(within)
+
+
+def test_a_service_whose_socket_was_removed_is_started_again(place: Place) -> None:
+    """Its main process has the state directory, so it is not just another daemon that is meant."""
+    answers(place, ActiveState="active", MainPID=str(os.getpid()))
+    within = Place(config=place.config, environ={**place.environ, "XDG_RUNTIME_DIR": "/run/user/7"})
+    with acquire(daemon_lock_path(within.settings().state_dir), "the state directory"):
+        silent, restart = closing(within).splitlines()
+
+    socket = "/run/user/7/handoffd/control.sock"
+    assert silent.endswith(f"handoffd runs, and nothing answers at {socket}, as after that was removed.")
+    launcher = "systemctl --user reload-or-restart handoffd-launcher"
+    assert f"  next: {launcher} && systemctl --user restart handoffd" == restart
 
 
 def test_a_shell_without_a_session_is_led_to_the_socket(place: Place) -> None:
