@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from handoffd.errors import StoreError
-from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Opening, Parcel, Reason
+from handoffd.notify.retry_policy import Waiting
 
 NOTICE = Notice(
     id="main-7",

@@ -32,10 +32,10 @@ from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import Timetable
 from handoffd.journal.journal import Journal
 from handoffd.journal.records import Lapsed, Outgoing, StoredMatter
-from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import Notifier
 from handoffd.notify.ports import Expired, Held, Lot, Matter, Opened, Parcel, Reason
+from handoffd.notify.retry_policy import Waiting
 from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
 from handoffd.track.services import Services

@@ -21,7 +21,7 @@ from handoffd.entrance.place import Place
 from handoffd.entrance.requests import account, either
 from handoffd.entrance.requests import account as person
 from handoffd.errors import Locked, NotFound
-from handoffd.fleet.restore import Restoration
+from handoffd.fleet.journal_restore import Restoration
 from handoffd.journal.backup import Copy, Repaired
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
     from handoffd.api.verification import Verification
     from handoffd.clock import SystemClock
     from handoffd.files.locks import acquire, daemon_lock_path
-    from handoffd.fleet import restore
+    from handoffd.fleet import journal_restore
     from handoffd.journal.backup import repair as repair_journal
     from handoffd.journal.replay import Recordings
 
@@ -226,7 +226,7 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
         restored = max((int(one["after"]) for one in source.restored()), default=0)
         late = {key for key in done.made if made[key].seq <= restored}
         _quiet()
-        paused = anyio.run(restore.catch_up, settings, late, account(), SystemClock()) if late else ()
+        paused = anyio.run(journal_restore.catch_up, settings, late, account(), SystemClock()) if late else ()
     if as_json:
         told = {"made": _by_track(done.made), "left": _by_track(done.left), "paused": paused}
         print_json({"type": "repaired", **told})
@@ -275,12 +275,12 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
     import anyio
 
     from handoffd.clock import SystemClock
-    from handoffd.fleet import restore
+    from handoffd.fleet import journal_restore
 
     _quiet()
-    request = restore.Request(file=file.absolute(), by=account(), end_executors=end_executors)
+    request = journal_restore.Request(file=file.absolute(), by=account(), end_executors=end_executors)
     with _progress("copying") as tell:
-        done = anyio.run(restore.restore, place.settings(), request, SystemClock(), tell)
+        done = anyio.run(journal_restore.restore, place.settings(), request, SystemClock(), tell)
     if as_json:
         print_json({"type": "restored", **asdict(done)})
     else:

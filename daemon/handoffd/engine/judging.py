@@ -1,7 +1,8 @@
 """From the end of an executor to the verdict on its attempt.
 
 An executor's word is a claim. It is heard when its whole process tree is gone; checks may lower it,
-nothing raises it. What ended for our own reasons costs no attempt.
+nothing raises it. What ended for our own reasons costs no attempt. What follows from a verdict (the next
+step, a repetition, a step back, a person) is in `routing.py`.
 """
 
 from __future__ import annotations

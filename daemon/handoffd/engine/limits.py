@@ -4,7 +4,8 @@ A *usage limit* is the account's, and a schedule rather than a failure: the atte
 account answers again. When the agent says when its limit is over, that is when it is tried again; else it
 is tried ever more rarely, up to a longest pause. The pauses have no chance in them: `decide` is a
 function, and only one track of an account tries at a time. A provider's refusal is treated alike, but
-what it refuses may be wrong: after some hours of it a person is asked. The track's ledger is where the
+what it refuses may be wrong: after some hours of it a person is asked. Who of those that wait for an account
+tries first is in `capacity/accounts.py`. The track's ledger is where the
 journal keeps a limit, though it belongs to the account: to know which accounts are limited, look at all
 tracks.
 

@@ -1,7 +1,7 @@
 """Files: how they are written, reached, locked and owned, in folders that an agent can change at any moment.
 
 `atomic.py` replaces a file whole or not at all, `rooted.py` reads and writes below a project's root without
-ever leaving it, `projection.py` is STATE.json, `locks.py` and `ownership.py` say whose a folder is and who
+ever leaving it, `state_file.py` is STATE.json, `locks.py` and `ownership.py` say whose a folder is and who
 works on it, `run_removal.py` removes what is left of runs, and `errors.py` says what failed in words for
 people.
 

@@ -2,7 +2,8 @@
 
 Nothing is followed that is a link. In a project, where anybody may have put something, only the names that
 the daemon itself gives are touched, one by one; a folder that holds anything else stays, and so does one in
-which somebody has gone on writing: its run's own records tell.
+which somebody has gone on writing: its run's own records tell. When runs are removed is in
+`fleet/housekeeping.py`, and which ones in `journal/retention.py`.
 """
 
 from __future__ import annotations

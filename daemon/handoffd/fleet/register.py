@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
-from handoffd.files.projection import MAIN
+from handoffd.files.state_file import MAIN
 from handoffd.project.folder import Found
 from handoffd.project.project import Project
 from handoffd.project.rest import Outline, Row, outline_of

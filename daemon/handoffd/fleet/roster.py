@@ -33,7 +33,7 @@ from handoffd.engine.views import (
 from handoffd.engine.wording import command_for
 from handoffd.errors import Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO
-from handoffd.files.projection import MAIN
+from handoffd.files.state_file import MAIN
 from handoffd.fleet.loops import REST_AFTER_S, Loops, Watching
 from handoffd.fleet.membership import Joining, Membership, Outcome, root_called
 from handoffd.fleet.register import Register, load, make

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from handoffd.errors import HandoffdError
-from handoffd.files.projection import MAIN, read_state, state_name
 from handoffd.files.rooted import read_project_file
+from handoffd.files.state_file import MAIN, read_state, state_name
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import State, parse_state
 from handoffd.protocol.story import is_story_id

@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, Refused, StoreError
-from handoffd.files.projection import read_state
 from handoffd.files.rooted import read_project_file
+from handoffd.files.state_file import read_state
 from handoffd.inspection.framework import Framework, detect_framework, memory_summary, read_memory
 from handoffd.inspection.own_files import book_of, shipped_layers, table_of
 from handoffd.protocol.rules import DONE, Rule, RuleBook

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from handoffd.engine.decision import is_unrouted
 from handoffd.engine.track import Facts, Ledger, Track, TrackKey
 from handoffd.errors import InvalidFile, Problem, Refused
-from handoffd.files import projection
+from handoffd.files import state_file
 from handoffd.files.rooted import read_project_file
 from handoffd.inspection.own_files import book_of, settings_of, shipped_layers, table_of, templates_for
 from handoffd.library.project import Root, path_of
@@ -74,7 +74,7 @@ def write_state(root: Root, state: StateLike) -> None:
     Raises InvalidFile, StoreError; the old file then stays.
     """
     path = path_of(root)
-    projection.write_state(Path(path), projection.MAIN, render_state(validate(state, path)))
+    state_file.write_state(Path(path), state_file.MAIN, render_state(validate(state, path)))
 
 
 def parse_handoff(root: Root) -> Handoff | None:

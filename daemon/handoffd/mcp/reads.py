@@ -19,8 +19,8 @@ from handoffd.api.service import Service
 from handoffd.entrance.place import Place
 from handoffd.entrance.requests import Answer, either
 from handoffd.errors import Json, NotFound, Refused
-from handoffd.files.projection import state_name
 from handoffd.files.rooted import open_file, read_project_file
+from handoffd.files.state_file import state_name
 from handoffd.journal.dispatches import Grouping
 from handoffd.mcp.tool import DATA, PROJECT, Offer, Run, path_of, project_of, takes
 from handoffd.protocol.rules import Language

@@ -25,11 +25,11 @@ import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.delivery_policy import Pauses
 from handoffd.notify.digests import Releases, quiet_until
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.ports import Box, Held, Lane, Matter, Opening, Parcel, Reason, Sink
 from handoffd.notify.reminders import Due, Reminders, reminders_of
+from handoffd.notify.retry_policy import Pauses
 from handoffd.notify.sink_workers import GivenUp, Lines, Terms
 from handoffd.notify.sinks import sink_of, try_sinks
 from handoffd.settings.notify import GROUP, BurstSettings, NotifySettings, RouteSettings, SinkSettings

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
+from handoffd.notify.retry_policy import Waiting
 
 Reason = Literal["quiet", "digest", "burst"]
 """Why a notice is held back."""

@@ -1,7 +1,7 @@
 """A worker for each sink: takes notices out of the box, sends them, and says what came of it.
 
 Only a window of what waits is in memory, and of that only the numbers; the box has the rest. What to do
-next is decided in `delivery_policy`. A box that cannot be written or read is asked again: a notice that was
+next is decided in `retry_policy`. A box that cannot be written or read is asked again: a notice that was
 taken is not sent again in this life for want of a note of it. What cannot be recorded at all is sent from
 memory (`Unkept`).
 
@@ -22,9 +22,9 @@ import structlog
 
 from handoffd.clock import Clock
 from handoffd.errors import StoreError
-from handoffd.notify.delivery_policy import Pauses, Queue, Send, joined, next_step, not_taken, taken, without
 from handoffd.notify.notice import Notice
 from handoffd.notify.ports import Box, Expired, Sink, Undelivered
+from handoffd.notify.retry_policy import Pauses, Queue, Send, joined, next_step, not_taken, taken, without
 from handoffd.settings.notify import SinkSettings
 
 log = structlog.get_logger(__name__)

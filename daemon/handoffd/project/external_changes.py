@@ -19,7 +19,7 @@ from handoffd.clock import Clock
 from handoffd.engine.events import HandoffArrived, StateEdited
 from handoffd.engine.track import Dispatch, Track
 from handoffd.errors import HandoffdError, InvalidFile
-from handoffd.files.projection import Seen, read_state
+from handoffd.files.state_file import Seen, read_state
 from handoffd.inspection.framework import finished_before
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.handoff import Found, HandoffMark, Reading

@@ -22,7 +22,7 @@ from handoffd.files.atomic import has_temporaries
 from handoffd.files.errors import PROJECT_GONE
 from handoffd.files.locks import FileLock, acquire_project, project_lock_path
 from handoffd.files.ownership import owner_of
-from handoffd.files.projection import Seen, read_state, state_name
+from handoffd.files.state_file import Seen, read_state, state_name
 from handoffd.inspection.own_files import Texts, read_texts
 from handoffd.track.services import Claims
 

@@ -25,7 +25,7 @@ from handoffd.engine.views import WORKABLE, Condition
 from handoffd.engine.wording import mending
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
 from handoffd.execute.run import Run, adopt
-from handoffd.files.projection import MAIN
+from handoffd.files.state_file import MAIN
 from handoffd.journal.records import PendingEffect, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.folder import Found

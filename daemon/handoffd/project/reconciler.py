@@ -25,7 +25,7 @@ from handoffd.files.atomic import sweep_temporaries
 from handoffd.files.errors import PROJECT_GONE, UNSOUND
 from handoffd.files.locks import FileLock, has_stranger
 from handoffd.files.ownership import belongs, former_owner, own, owner_of
-from handoffd.files.projection import MAIN, read_state
+from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.project_status import unfinished_in
 from handoffd.notify.notice import Notice, sign_of
 from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice, trust_notice

@@ -1,9 +1,9 @@
 """The prompt of one dispatch, from a template and the facts the daemon has.
 
-No reasoning happens here: values are put into a template, and templates are texts that come in as an
-argument, the shipped ones first and a project's own over them. What people, agents and tools wrote
-enters as data that is already quoted, so that a template which simply prints it is safe, too; what a
-template may do is limited (`prompt_sandbox.py`).
+No reasoning happens here: values, which `track/prompts.py` gathers, are put into a template, and templates
+are texts that come in as an argument, the shipped ones first and a project's own over them. What people,
+agents and tools wrote enters as data that is already quoted, so that a template which simply prints it is
+safe, too; what a template may do is limited (`prompt_sandbox.py`).
 
 Text of others must not be able to pass for a part of the prompt itself: a text of several lines is quoted
 line by line, so no line of it can begin a section; a name is one line of code; an identifier is reduced to

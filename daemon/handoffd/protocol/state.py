@@ -4,6 +4,7 @@ Other tools read and write the same file, so what is not ours to change stays as
 the order of all keys. What comes in is normalised where it nearly fits, each time with a warning; a
 status that means nothing is refused, never guessed. The order of keys travels with the state (its
 layout), so that it survives the journal; keys inside `tests` are in it as `tests`, NUL, key.
+The file is written by `files/state_file.py`, when `track/committed_state.py` says so.
 
 The standard JSON parser accepts what would hurt later: duplicate keys (the last wins, silently), NaN,
 numbers beyond a float, half surrogate pairs that no UTF-8 file can hold, and nesting that breaks the

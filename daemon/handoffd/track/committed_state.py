@@ -21,7 +21,7 @@ from handoffd.engine.wording import mending
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import UNSOUND
-from handoffd.files.projection import write_state
+from handoffd.files.state_file import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.protocol.state import render_state
 from handoffd.track.inbox import Lock

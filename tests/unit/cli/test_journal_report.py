@@ -5,7 +5,7 @@ from __future__ import annotations
 from handoffd.api.verification import Finding, Report
 from handoffd.cli.journal import backed_up, restored, verified
 from handoffd.engine.decide import Difference
-from handoffd.fleet.restore import Omitted, Restoration
+from handoffd.fleet.journal_restore import Omitted, Restoration
 from handoffd.journal.backup import Copy
 
 

@@ -17,7 +17,7 @@ from tests.support.children import ending
 from tests.unit.journal.victim import text_of
 
 from handoffd.files.atomic import digest_of
-from handoffd.files.projection import read_state
+from handoffd.files.state_file import read_state
 from handoffd.journal import queries
 
 TOP = Path(__file__).parents[3]

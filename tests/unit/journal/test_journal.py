@@ -19,7 +19,7 @@ from handoffd.engine.events import Noted
 from handoffd.engine.track import Phase, StopReason, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, sweep_temporaries
-from handoffd.files.projection import state_name
+from handoffd.files.state_file import state_name
 from handoffd.journal import queries
 from handoffd.journal.database import open_database
 from handoffd.journal.journal import Journal

@@ -18,7 +18,7 @@ from tests.unit.journal.making import record
 from handoffd.engine.decision import WriteChecklist
 from handoffd.engine.events import Noted
 from handoffd.engine.track import TrackKey
-from handoffd.files.projection import write_state
+from handoffd.files.state_file import write_state
 from handoffd.journal.journal import Journal
 
 TRACKS = ("main", "US-1", "US-2")

@@ -12,10 +12,10 @@ from tests.unit.notify.making import QUICK, Recording, notices, running
 
 from handoffd.clock import SystemClock
 from handoffd.errors import StoreError
-from handoffd.notify.delivery_policy import Waiting
 from handoffd.notify.notice import Notice
 from handoffd.notify.notifier import terms_of
 from handoffd.notify.ports import Parcel, Undelivered
+from handoffd.notify.retry_policy import Waiting
 from handoffd.notify.sink_workers import GivenUp, Line, attempt
 from handoffd.notify.sinks import WebhookSink
 from handoffd.settings.notify import NotifySettings, WebhookSettings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoffd.notify.delivery_policy import (
+from handoffd.notify.retry_policy import (
     ORDERED_TRIES,
     Pauses,
     Queue,

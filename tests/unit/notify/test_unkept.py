@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.unit.notify.making import Recording, notices
 
-from handoffd.notify.delivery_policy import Pauses
 from handoffd.notify.ports import Undelivered
+from handoffd.notify.retry_policy import Pauses
 from handoffd.notify.sink_workers import MOST, TRIES, Terms, Unkept
 
 TERMS = Terms(pauses=Pauses(first_s=0.01, longest_s=0.01), give_up_s=1, jitter=lambda: 0.0)

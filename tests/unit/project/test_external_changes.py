@@ -16,7 +16,7 @@ from tests.unit.project.living import at_level_1, edit, shown
 from handoffd.clock import rfc3339
 from handoffd.engine.events import Noted
 from handoffd.errors import InvalidFile
-from handoffd.files.projection import Seen, read_state
+from handoffd.files.state_file import Seen, read_state
 from handoffd.project.external_changes import AT_ONCE, Before, ExternalChanges
 from handoffd.project.project import Project
 

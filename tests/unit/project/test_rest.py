@@ -14,7 +14,7 @@ from handoffd.engine.dispatching import wants_turn
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Ledger, Limit, Track, TrackKey
 from handoffd.errors import StoreError
-from handoffd.files.projection import Seen
+from handoffd.files.state_file import Seen
 from handoffd.journal.records import StoredTrack
 from handoffd.project.folder import Found
 from handoffd.project.rest import (

@@ -7,7 +7,8 @@ there are no CORS headers.
 
 The token is one line in a file of mode 0600 below the state directory. Who can read the file can do what
 the token's owner can. So it tells people from strangers, and never a person from an agent of the same
-account.
+account. Which verbs are refused over TCP all the same is in `api/service.py`; `control.tcp.gates` allows
+them.
 """
 
 from __future__ import annotations

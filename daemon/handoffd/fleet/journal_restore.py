@@ -26,7 +26,7 @@ from handoffd.errors import HandoffdError, Locked, Refused
 from handoffd.execute.run import Run, living
 from handoffd.files.errors import storage_error
 from handoffd.files.locks import FileLock, acquire, daemon_lock_path
-from handoffd.files.projection import read_state
+from handoffd.files.state_file import read_state
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.backup import Progress, discard, exchange, inspect_backup, made_ready
 from handoffd.journal.journal import Journal

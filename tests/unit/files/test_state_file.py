@@ -7,8 +7,8 @@ import pytest
 
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.files.atomic import digest_of
-from handoffd.files.projection import LARGEST_STATE, Seen, read_state, state_name, write_state
 from handoffd.files.rooted import append_project_file, read_project_file, write_project_file
+from handoffd.files.state_file import LARGEST_STATE, Seen, read_state, state_name, write_state
 
 
 def test_each_track_has_its_file() -> None:

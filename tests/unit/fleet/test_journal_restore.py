@@ -18,8 +18,8 @@ from handoffd.errors import Locked, Refused
 from handoffd.execute.base import CLAIM, Claim
 from handoffd.execute.runner import proc
 from handoffd.files.locks import acquire, daemon_lock_path
-from handoffd.files.projection import write_state
-from handoffd.fleet.restore import Request, Restoration, restore
+from handoffd.files.state_file import write_state
+from handoffd.fleet.journal_restore import Request, Restoration, restore
 from handoffd.journal.backup import back_up, inspect
 from handoffd.protocol.state import Status, render_state
 from handoffd.settings.model import Settings

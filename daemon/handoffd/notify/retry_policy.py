@@ -1,7 +1,8 @@
 """Which notice goes to a sink next, and when: functions of what waits and of how the sink has done.
 
 Nothing here looks at a clock, draws a number or sends. `now_s` is seconds of a clock that only goes
-forward, within one life of the daemon; a new life begins with everything due.
+forward, within one life of the daemon; a new life begins with everything due. Who is told of what, and what
+holds a notice back, is in `notifier.py`; sending, and giving up, in `sink_workers.py`.
 
 Two things can be wrong, and they need different pauses. A *sink* that does not work rests, longer
 after each failure in a row, and is then tried with one notice. A *notice* that a working sink does
