@@ -326,6 +326,13 @@ class Unit:
         """Whether a person has stopped it, or not started it yet."""
         return self.shown.get("ActiveState") == "inactive" and self.trouble is None
 
+    @property
+    def refuses_settings(self) -> bool:
+        """Whether it has failed because its settings cannot be used."""
+        return self.shown.get("ActiveState") == "failed" and self.shown.get("ExecMainStatus") == str(
+            _SETTINGS
+        )
+
     def deaf(self, socket: str) -> str:
         """Return what is so where its daemon runs and does not listen at its socket."""
         return f"{self.name} runs, and nothing answers at {socket}, as after that was removed"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from handoffd.api.client import Client
 from handoffd.entrance.place import Place
-from handoffd.errors import Foreign, Json, Locked, NoDaemon
+from handoffd.errors import Foreign, InvalidFile, Json, Locked, NoDaemon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,8 @@ def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Js
                 return Answer(without(), daemon=False)
             except Foreign:
                 raise
+            except InvalidFile as invalid:
+                raise _of_service(invalid, place) from None
             except Locked:
                 if time.monotonic() > give_up_at:
                     raise
@@ -198,6 +200,20 @@ def _troubled(daemon: Unit, trouble: Trouble) -> Absence:
 def _early(daemon: Unit) -> Absence:
     what, why = "The daemon is not ready yet", f"{daemon.name} is being started"
     return Absence(what=what, why=why, action="handoffd status")
+
+
+def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:
+    """Return the error for a file; where the service failed for its settings, with what starts it again."""
+    from handoffd.doctor.service import installed, units_of
+
+    units = units_of(installed(place.environ, place.config), place.environ)
+    if units is None or not units[0].refuses_settings:
+        return invalid
+    daemon = units[0]
+    mended = f"{invalid.hint or 'handoffd config check'}  # then: {daemon.start}"
+    told = InvalidFile(invalid.problems, hint=mended)
+    told.message += f"\n{daemon.name} failed for its settings, and does not start before they are mended"
+    return told
 
 
 def closing(place: Place, system_units: Path | None = None) -> str:

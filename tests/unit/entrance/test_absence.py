@@ -9,8 +9,8 @@ import pytest
 
 from handoffd.doctor.service import unit_file_of
 from handoffd.entrance.place import Place
-from handoffd.entrance.requests import absences, closing, explained
-from handoffd.errors import NoDaemon
+from handoffd.entrance.requests import absences, closing, either, explained
+from handoffd.errors import InvalidFile, NoDaemon
 from handoffd.files.locks import acquire, daemon_lock_path
 
 
@@ -55,6 +55,31 @@ def test_a_service_that_failed_says_why(place: Place) -> None:
     first, second = closing(place).split("\n")
     assert first.startswith("No daemon runs: handoffd failed: its program cannot be executed")
     assert "  next: handoffd service install" == second
+
+
+def test_settings_that_a_service_failed_for_are_told_with_its_start(place: Place) -> None:
+    """Whatever was asked; of a service that runs with earlier ones nothing is said."""
+    settings = Path(place.environ["HOME"], ".config/handoffd/handoffd.yaml")
+    settings.parent.mkdir()
+    settings.write_text("nonsense: 1\n", encoding="utf-8")
+
+    def asked() -> InvalidFile:
+        with pytest.raises(InvalidFile) as told:
+            either(
+                place,
+                lambda client: client.get("/v1/status"),
+                lambda: {"journal": str(place.settings().journal)},
+            )
+        return told.value
+
+    answers(place, ActiveState="failed", Result="exit-code", ExecMainCode="1", ExecMainStatus="78")
+    failed = asked()
+    answers(place, ActiveState="active")
+    unaffected = asked()
+
+    assert "handoffd failed for its settings" in failed.message
+    assert (failed.hint or "").endswith("# then: systemctl --user start handoffd")
+    assert "handoffd failed" not in unaffected.message
 
 
 def test_a_service_that_is_being_started_is_waited_for(place: Place) -> None:
