@@ -195,7 +195,8 @@ def refused(daemon: Daemon, project: Path, times: int) -> Json:
     """Return the track once the first agent's provider has refused it so often, and it waits again."""
 
     def waits(track: Json) -> bool:
-        return "first's refusing provider, until" in (track["waits_for"] or "")
+        waiting = "first's refusing provider, until" in (track["waits_for"] or "")
+        return waiting and track["last_error"] is not None  # it is told at its next turn, a moment later
 
     eventually_sync(lambda: times == len(daemon.runs(project)))
     return daemon.wait_for(project, waits)
