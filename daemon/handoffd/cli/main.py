@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain when it flushes at exit.
+        # The reader of our output has enough; Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
@@ -247,7 +247,7 @@ def _next(error: HandoffdError) -> str | None:
 
 
 def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **details: object) -> None:
-    """Print an error for whoever asked: text on stderr, or JSON with all its details on stdout."""
+    """Print an error: text on stderr for people, or JSON with all its details on stdout for programs."""
     if _wants_json(words):
         answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint, **details}
         click.echo(json.dumps(answer, ensure_ascii=False))

@@ -293,7 +293,7 @@ def show(text: str) -> int:
     try:
         sys.stdout.write((text if sys.stdout.isatty() else unstyled(text)) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

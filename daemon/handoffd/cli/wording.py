@@ -138,7 +138,7 @@ def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def styled(word: str) -> str:
-    """Return a status in its colour; whoever prints it takes the colour off when nobody sees it."""
+    """Return a status in its colour; printing takes the colour off where there is no terminal."""
     colour = _STYLES.get(word.split(maxsplit=1)[0] if word else "")
     return f"\x1b[{colour}m{word}\x1b[0m" if colour else word
 

@@ -334,13 +334,13 @@ def needs_nobody(ledger: Ledger, entry: Queued, *, auto_continue: bool) -> bool:
 
 
 def unasked(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
-    """Return the story that starts by itself where none is in flight; None when somebody has to ask."""
+    """Return the story that starts by itself where none is in flight; None when a person has to ask."""
     ready = (entry for entry in ledger.backlog if not unmet(entry, ledger))
     return next((one for one in ready if needs_nobody(ledger, one, auto_continue=auto_continue)), None)
 
 
 def coming(ledger: Ledger, *, auto_continue: bool) -> Queued | None:
-    """Return the story that is next, whether by itself or when somebody asks; None when none can start."""
+    """Return the story that is next, by itself or when a person asks; None when none can start."""
     return unasked(ledger, auto_continue=auto_continue) or startable(ledger)
 
 

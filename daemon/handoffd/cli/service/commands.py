@@ -422,7 +422,7 @@ def exists(path: Path) -> bool:
 def require_idle(scope: Scope, *, stopped: bool = False) -> None:
     """Refuse while an executor runs: what it does could not be judged any more.
 
-    `stopped`: the units were stopped just now, and whoever is to end executors must be started first.
+    `stopped`: the units were stopped just now, so the daemon that ends executors must be started first.
     """
     from handoffd.execute.run import living
 
@@ -434,7 +434,7 @@ def require_idle(scope: Scope, *, stopped: bool = False) -> None:
 
 @contextmanager
 def alone(scope: Scope) -> Iterator[None]:
-    """Keep daemons away from the state while it is removed; Refused when there is one, whoever started it."""
+    """Keep daemons away from the state while it is removed; Refused while one runs."""
     from handoffd.files.locks import acquire, daemon_lock_path
 
     if not scope.state.is_dir():

@@ -42,7 +42,7 @@ class Installing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uninstalling:
-    """Commands, then files to remove, then commands. `kept` is what somebody else wrote.
+    """Commands, then files to remove, then commands. `kept` is what handoffd did not write.
 
     `last` are commands that may fail: systemd refuses to forget a failure where there was none.
     `unanswered`: why systemd is asked for nothing, though units of it are there.
@@ -184,14 +184,14 @@ def _links(scope: Scope, names: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _drop_ins(units: Sequence[Path]) -> list[Path]:
-    """Return what changes units, whoever wrote it."""
+    """Return every drop-in of these units, ours and those of people."""
     folders = (unit.with_name(f"{unit.name}.d") for unit in units)
     return [path for folder in folders for path in sorted(folder.glob("*.conf"))]
 
 
 # --- files on the disk --------------------------------------------------------------------------------
 def differs(file: unit_files.UnitFile) -> bool:
-    """Return whether `file` must be written; Refused when somebody else's file is in its place."""
+    """Return whether `file` must be written; Refused when a file that is not ours is in its place."""
     if not file.path.exists() and not file.path.is_symlink():
         return True
     if not is_ours(file.path):

@@ -2,7 +2,7 @@
 
 A unit must name programs by paths that stay true: the console script where pip, pipx or uv put
 it for good (not the link on PATH, not a cache that is swept), and the interpreter itself for the
-launcher, which needs no virtual environment. Whoever can replace one of these files can run code as
+launcher, which needs no virtual environment. An account that can replace one of these files runs code as
 the account the unit is for, so for a system unit their owners are checked, too.
 """
 
