@@ -7,12 +7,14 @@ calls; a target that is no regular file is refused, never followed.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import os
 import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +23,14 @@ from handoffd.files.errors import storage_error, unsafe_file
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _NEW_MODE = 0o666  # before the umask, as for any file a person creates
+
+_LARGEST_COMPARED = 1 << 20
+"""Bytes; no larger file is one that we know."""
+_MOST_SWAPS = 8
+
+_NO_REPLACE, _EXCHANGE = 1, 2  # linux/fs.h
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+"""What a kernel, a file system (NFS, some of FUSE) or a libc says that cannot exchange two files."""
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -49,12 +59,12 @@ def replace_at(
     content: str | bytes,
     *,
     durable: bool = True,
-    known: Callable[[], bool] | None = None,
+    over: Collection[str] | None = None,
 ) -> bool:
     """Do what `replace_text` does, in the folder that is open as `folder`; `path` is for messages.
 
-    `known` is asked last of all, when only the rename is missing, whether the file that is there may go.
-    Returns False when it may not, and nothing was replaced.
+    With `over`, a file that has none of these digests stays, also when somebody puts it there at the last
+    moment. Returns False when it stays.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
@@ -62,21 +72,94 @@ def replace_at(
         mode = _mode_of(folder, path)
         try:
             _write(folder, temporary, data, mode, durable)
-            reached("before_rename", path.name)
-            if known is not None and not known():
-                os.unlink(temporary, dir_fd=folder)
-                return False
-            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            reached("after_rename", path.name)
-        except BaseException:
+            placed = _place(folder, temporary, path.name, over)
+        finally:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
-            raise
-        if durable:
+        if placed and durable:
             os.fsync(folder)  # the rename itself must reach the disk
     except OSError as error:
         raise storage_error("write", path, error) from error
+    return placed
+
+
+def _place(folder: int, temporary: str, name: str, over: Collection[str] | None) -> bool:
+    """Rename `temporary` to `name`, if what is there may go; return whether it did."""
+    if over is not None and not _may_go(folder, name, over):
+        return False
+    reached("before_rename", name)
+    if over is None:
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    elif not _exchange(folder, temporary, name, over):
+        return False
+    reached("after_rename", name)
     return True
+
+
+def _exchange(folder: int, temporary: str, name: str, over: Collection[str]) -> bool:
+    """Put `temporary` in the place of `name`; back again if that was none of `over`.
+
+    Another program may replace the file between our look at it and our rename, and its text would be gone.
+    So the two files change places, and we look at what came out.
+    """
+    ours = _digest_at(folder, temporary)
+    try:
+        _swap(folder, temporary, name)
+        if _may_go(folder, temporary, over):
+            return True
+        for _ in range(_MOST_SWAPS):
+            _swap(folder, temporary, name)
+            if _digest_at(folder, temporary) in {ours, None}:
+                break  # else somebody replaced ours meanwhile, too, and the later text stays
+    except FileExistsError:
+        pass  # it was missing when we looked, and is there by now
+    return False
+
+
+def _swap(folder: int, temporary: str, name: str) -> None:
+    """Exchange two files; where `name` is missing, rename. Raises FileExistsError if it no longer is."""
+    try:
+        try:
+            _renameat2(folder, temporary, name, _EXCHANGE)
+        except FileNotFoundError:
+            _renameat2(folder, temporary, name, _NO_REPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _renameat2(folder: int, source: str, target: str, flags: int) -> None:
+    """Call renameat2(2), which the standard library lacks. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if libc.renameat2(folder, os.fsencode(source), folder, os.fsencode(target), ctypes.c_uint(flags)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def _may_go(folder: int, name: str, over: Collection[str]) -> bool:
+    """Return whether a file is missing, or has one of the digests in `over`."""
+    try:
+        return _digest_at(folder, name) in {None, *over}
+    except OSError:
+        return False  # whatever that is, it is not what was looked at
+
+
+def _digest_at(folder: int, name: str) -> str | None:
+    """Return the digest of a file; None when it is missing, "" when it is none that we could have written."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_COMPARED:
+            return ""
+        return digest_of(os.read(handle, _LARGEST_COMPARED))
+    finally:
+        os.close(handle)
 
 
 def digest_of(content: str | bytes) -> str:

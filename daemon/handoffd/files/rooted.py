@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,17 +71,17 @@ def write_project_file(
     content: str | bytes,
     *,
     durable: bool = True,
-    known: Callable[[], bool] | None = None,
+    over: Collection[str] | None = None,
 ) -> bool:
     """Replace the file at `relative` below the root whole, creating its folders when missing.
 
-    `known` may keep what is there, as `replace_at` says; returns whether it was replaced. Raises
-    StoreError like `read_project_file`; the old file then stays.
+    `over` may keep what is there, as `replace_at` says; returns whether it was replaced. Raises StoreError
+    like `read_project_file`; the old file then stays.
     """
     with open_parent(root, relative, create=True) as folder:
         if folder is None:  # removed at this very moment
             raise storage_error("write", root / relative, FileNotFoundError(2, "its folder was removed"))
-        return replace_at(folder, root / relative, content, durable=durable, known=known)
+        return replace_at(folder, root / relative, content, durable=durable, over=over)
 
 
 def append_project_file(root: Path, relative: str, text: str) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from handoffd.errors import InvalidFile, Problem, StoreError
+from handoffd.errors import InvalidFile, Problem
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import unsafe_file
 from handoffd.files.rooted import read_project_file, write_project_file
@@ -70,18 +69,8 @@ def write_state(root: Path, track: str, text: str, over: Collection[str] | None 
     """Replace a track's STATE file by `text`, creating `.ai` when missing, and return the digest.
 
     With `over`, a file with none of these digests is left as it is, and None is returned: it was written
-    since it was last looked at. What is written survives a power cut. Raises StoreError like `read_state`;
-    the old file then stays.
+    since it was last looked at, if only a moment ago. What is written survives a power cut. Raises
+    StoreError like `read_state`; the old file then stays.
     """
     name = state_name(track)
-    known = None if over is None else partial(_is_one_of, root, name, over)
-    return digest_of(text) if write_project_file(root, name, text, known=known) else None
-
-
-def _is_one_of(root: Path, relative: str, digests: Collection[str]) -> bool:
-    """Return whether the file at `relative` has one of these digests, or is missing."""
-    try:
-        seen = read_project_file(root, relative, LARGEST_STATE)
-    except StoreError:
-        return False  # whatever that is, it is not what was looked at
-    return seen is None or digest_of(seen.content) in digests
+    return digest_of(text) if write_project_file(root, name, text, over=over) else None

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from handoffd import failpoints
 from handoffd.errors import InvalidFile, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.rooted import append_project_file, read_project_file, write_project_file
@@ -47,7 +49,7 @@ def test_what_was_projected_is_seen(tmp_path: Path, track: str) -> None:
 def test_only_what_is_known_is_written_over(
     tmp_path: Path, there: str | None, over: list[str] | None, written: bool
 ) -> None:
-    """What is there is compared when only the rename is missing; nothing is left beside it."""
+    """What is there is compared before it is replaced; nothing is left beside it."""
     (tmp_path / ".ai").mkdir()
     file = tmp_path / ".ai/STATE.json"
     if there is not None:
@@ -59,6 +61,66 @@ def test_only_what_is_known_is_written_over(
         digest,
         file.read_text(),
     )
+    assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
+
+
+@pytest.fixture
+def at_last_moment() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Have something done when only the rename is missing."""
+
+    def do(action: Callable[[], object]) -> None:
+        def act(point: failpoints.Point, _: str) -> None:
+            if point == "before_rename":
+                action()
+
+        failpoints.arm(act)
+
+    yield do
+    failpoints.arm(None)
+
+
+@pytest.mark.parametrize("before", ["old", None])
+def test_an_edit_at_the_last_moment_stays(
+    tmp_path: Path, before: str | None, at_last_moment: Callable[[Callable[[], object]], None]
+) -> None:
+    """Another program replaces the file between our look at it and our rename."""
+    (tmp_path / ".ai").mkdir()
+    file, new = tmp_path / ".ai/STATE.json", tmp_path / ".ai/new"
+    if before is not None:
+        file.write_text(before)
+    new.write_text("theirs")
+    at_last_moment(lambda: new.replace(file))
+
+    assert write_state(tmp_path, "main", "ours", [digest_of("old")]) is None
+
+    assert "theirs" == file.read_text()
+    assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
+
+
+@pytest.mark.parametrize("what", ["symlink", "folder", "pipe", "gone"])
+def test_what_is_no_file_at_the_last_moment_is_not_followed(
+    tmp_path: Path, what: str, at_last_moment: Callable[[Callable[[], object]], None]
+) -> None:
+    """It stays as it is; a file that was removed is written anew."""
+    (tmp_path / ".ai").mkdir()
+    file, outside = tmp_path / ".ai/STATE.json", tmp_path / "outside"
+    file.write_text("old")
+    outside.write_text("old")
+
+    def swap() -> None:
+        file.unlink()
+        if what == "symlink":
+            file.symlink_to(outside)
+        elif what == "folder":
+            file.mkdir()
+        elif what == "pipe":
+            os.mkfifo(file)
+
+    at_last_moment(swap)
+    digest = write_state(tmp_path, "main", "ours", [digest_of("old")])
+
+    assert (digest is not None) == (what == "gone") == (file.is_file() and not file.is_symlink())
+    assert "old" == outside.read_text()
     assert ["STATE.json"] == os.listdir(tmp_path / ".ai")
 
 
