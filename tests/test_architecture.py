@@ -214,15 +214,16 @@ def test_the_top_level_holds_the_layout_and_nothing_else() -> None:
 
 
 # --- the documentation --------------------------------------------------------------------------------
-def text_of(*names: str) -> str:
-    """Return the text of documents below docs/."""
-    return "\n".join((DOCS / name).read_text(encoding="utf-8") for name in names)
+def text_of(name: str) -> str:
+    """Return the text of a page below docs/, or of all pages of a folder there."""
+    pages = [DOCS / name] if name.endswith(".md") else sorted((DOCS / name).rglob("*.md"))
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
 def not_named(names: Iterator[str] | list[str], text: str) -> list[str]:
     """Return those of `names` that do not stand in `text` between backticks, alone or as a word."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    quoted = set(re.findall(r"[A-Za-z0-9_.-]+", " ".join(re.findall(r"`([^`]+)`", prose))))
+    quoted = set(re.findall(r"[A-Za-z0-9_.-]+", " ".join(re.findall(r"`([^`\n]+)`", prose))))
     return [name for name in names if name not in quoted]
 
 
@@ -242,7 +243,7 @@ def kinds(union: Any, key: str = "kind") -> list[str]:
 @pytest.mark.parametrize("model", [Settings, ProjectSettings])
 def test_every_setting_has_a_place_in_the_docs(model: type[BaseModel]) -> None:
     """With its default and what it means."""
-    assert [] == not_named(flat(model), text_of("settings.md"))
+    assert [] == not_named(flat(model), text_of("reference/settings.md"))
 
 
 def test_everything_of_the_protocol_has_a_place_in_the_docs() -> None:
@@ -253,12 +254,12 @@ def test_everything_of_the_protocol_has_a_place_in_the_docs() -> None:
         *kinds(Result, "type"),
     ]  # fmt: skip
 
-    assert [] == not_named(names, text_of("protocol.md"))
+    assert [] == not_named(names, text_of("reference"))
 
 
 def test_every_verb_has_a_place_in_the_manual_of_the_command_line() -> None:
     """As it is typed."""
-    manual = text_of("cli.md")
+    manual = text_of("reference")
 
     assert [] == [verb for verb in VERBS if f"handoffd {VERBS[verb].typed}" not in manual]
 
@@ -273,7 +274,7 @@ def families(error: type[HandoffdError] = HandoffdError) -> Iterator[type[Handof
 def test_every_exit_code_has_a_place_in_the_docs() -> None:
     """0 and 2 are the convention's, the others the families' own."""
     codes = {0, 2, *(family.exit_code for family in families())}
-    rows = {row.strip() for row in re.findall(r"^\|([^|]*)\|", text_of("cli.md"), re.MULTILINE)}
+    rows = {row.strip() for row in re.findall(r"^\|([^|]*)\|", text_of("reference"), re.MULTILINE)}
 
     assert set() == {str(code) for code in codes} - rows
 
@@ -304,7 +305,7 @@ def _texts(node: ast.expr) -> set[str]:
 def test_every_error_code_has_a_place_in_the_docs() -> None:
     """Scripts depend on them."""
     assert len(error_codes()) > 20
-    assert [] == not_named(sorted(error_codes()), text_of("protocol.md", "cli.md", "api.md"))
+    assert [] == not_named(sorted(error_codes()), text_of("reference"))
 
 
 def test_generated_parts_are_up_to_date() -> None:
@@ -350,10 +351,10 @@ def test_the_readme_names_the_two_commands() -> None:
     assert [] == [command for command in ("make demo", "make test") if command not in readme]
 
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     """To a file that is there, and to a heading that it has."""
     broken = []
@@ -379,8 +380,8 @@ def fenced(document: str, language: str) -> list[str]:
 
 def test_the_examples_in_the_docs_are_valid() -> None:
     """Whoever copies one gets no error: the table, the hand-off, the executor."""
-    (table,), (handoff,) = fenced("protocol.md", "yaml"), fenced("protocol.md", "markdown")
-    (executor,) = fenced("settings.md", "yaml")
+    (table,), (handoff,) = fenced("reference/protocol", "yaml"), fenced("reference/protocol", "markdown")
+    (executor,) = fenced("reference/settings.md", "yaml")
 
     rules = build_rulebook((*shipped_layers(None), Layer("example", table)))
     seen = HandoffTexts(
@@ -401,7 +402,7 @@ def test_the_log_is_read_on_past_what_systemd_says() -> None:
     """In the log of a unit are lines that are no JSON; none of them ends the pipes of the docs."""
     ours = [json.dumps({"event": "decided", "project": "/srv/shop", "run": "..."}, separators=(",", ":"))]
     lines = "\n".join(["Started handoffd.service - handoffd.", '{"event": "cut', *ours, '{"event":"ready"}'])
-    programs = re.findall(r"journalctl [^|`]*\| jq ([^']*) '([^']*)'", text_of("operations.md"))
+    programs = re.findall(r"journalctl [^|`]*\| jq ([^']*) '([^']*)'", text_of("how-to"))
 
     assert 2 == len(programs)
     for options, program in programs:

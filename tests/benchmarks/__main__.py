@@ -4,8 +4,8 @@
 
 Sections: `handoff` (from an executor's hand-off to the next one's first instruction), `rates` (decisions and
 whole cycles a second), `decision` (one of them), `status` (the command), `live` (many executors at once).
-docs/performance.md says what the figures mean. `--check`: exit code 1 when a goal is missed. A figure that
-could not be measured misses none.
+docs/explanation/performance.md says what the figures mean. `--check`: exit code 1 when a goal is missed. A
+figure that could not be measured misses none.
 """
 
 from __future__ import annotations

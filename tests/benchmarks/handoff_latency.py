@@ -5,7 +5,7 @@
 A real daemon in its own process, with its launcher and shims and its default settings, supervises
 many idle projects and one that is worked on by a stub (`stub.c`). Laps of the daemon take turns with
 laps of a floor (`floor.py`) that starts the same stub: on a busy machine both suffer alike, so the
-ratio holds where the milliseconds do not. docs/performance.md says what the numbers mean.
+ratio holds where the milliseconds do not. docs/explanation/performance.md says what the numbers mean.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A real daemon in its own process, with default settings and a journal that knows all projects already.
 Its event loop is watched from inside (`observed.py`). With `--own` every project has settings of its
-own, no two alike. docs/performance.md says what the numbers mean.
+own, no two alike. docs/explanation/performance.md says what the numbers mean.
 """
 
 from __future__ import annotations

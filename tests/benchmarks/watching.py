@@ -3,7 +3,8 @@
     python -m tests.benchmarks.watching [--projects 1000 10000] [--rounds 300] [--idle 10] [--json]
 
 The watcher by itself in a process of its own, over folders of projects at rest; files are replaced by
-another process. Each back end has its own run, they take turns. docs/performance.md has the figures.
+another process. Each back end has its own run, they take turns. docs/explanation/performance.md has the
+figures.
 """
 
 from __future__ import annotations

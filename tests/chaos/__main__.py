@@ -4,7 +4,7 @@
 
 Each daemon has a house: a state directory with small projects, whose stories follow seeded scripts.
 It is killed again and again, then everything may end, and the whole is checked; then comes the next
-house. docs/reliability.md says what is proved. The exit code is 1 when a promise was broken.
+house. docs/explanation/reliability.md says what is proved. The exit code is 1 when a promise was broken.
 """
 
 from __future__ import annotations

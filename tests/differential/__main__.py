@@ -5,7 +5,8 @@ python -m tests.differential [--record] [--only GLOB] [--sequences N] [--seed S]
 First each case of one verb, then sequences of three to six verbs, with what agents leave between them.
 Installs the reference from npm once. Exits with 1 when a difference is not in `deliberate.yaml`, or something
 there makes no difference any more, or says more than is so; a sequence that shows one is made as short as can
-be, and written as a script that plays it again. Else the counts are written into docs/compatibility.md.
+be, and written as a script that plays it again. Else the counts are written into
+docs/reference/compatibility.md.
 """
 
 from __future__ import annotations

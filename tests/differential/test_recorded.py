@@ -84,7 +84,7 @@ def test_a_seed_makes_the_same_sequence_again_and_each_has_three_to_six_verbs() 
 
 
 def test_the_documentation_is_of_these_cases() -> None:
-    """The numbers in docs/compatibility.md come of a comparison with as many cases and the same rules."""
+    """The numbers in compatibility.md come of a comparison with as many cases and the same rules."""
     found = results()
 
     assert (len(cases()), [rule.id for rule in RULES]) == (found["cases"], list(found["rules"]))

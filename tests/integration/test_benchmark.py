@@ -210,7 +210,7 @@ def test_goals_are_told_and_checked(base: Path, without_node: str) -> None:
 
 
 def test_many_projects_miss_a_goal_that_is_written_beside_them() -> None:
-    """Each that docs/performance.md has in its table, and nothing else."""
+    """Each that docs/explanation/performance.md has in its table, and nothing else."""
     lag = {"p50": 1.0, "p99": 19.0, "max": 300.0}
     fine = {
         "ready_s": 4.9, "rss_mb": 99.0, "rss_end_mb": 107.0, "idle_cpu_percent": 0.97,

@@ -12,9 +12,8 @@ from tests.support.installing import REPOSITORY, TOOLS, Home, by_pip
 from handoffd import library
 
 CLIENT = Path(__file__).with_name("library_client.py")
-EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```", (REPOSITORY / "docs/library.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-)
+PAGE = (REPOSITORY / "docs/reference/library.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 BEFORE = """\
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The way from nothing to a supervised workspace in docs/operations.md, typed as it stands there.
+"""The way from nothing to a supervised workspace in docs/how-to/install.md, typed as it stands there.
 
 In a home of its own, by a shell, with the real program and a real daemon. What needs a package index or a
 service manager is stood in for by programs that only end well: the daemon is started here, not by its unit.

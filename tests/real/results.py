@@ -1,4 +1,4 @@
-"""The table of results in docs/executors.md, written by a complete run of `make test-executors`."""
+"""The table of results in docs/reference/executors.md, written by a complete run of `make test-executors`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.real.agents import AGENTS
 from tests.real.installing import TOOLS
 from tests.support.markdown import table
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "executors.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/reference/executors.md"
 _BLOCK = re.compile(
     r"^(<!-- measured: real-executors -->\n).*?^(<!-- end measured -->)$", re.MULTILINE | re.DOTALL
 )

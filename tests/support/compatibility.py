@@ -1,4 +1,4 @@
-"""What `orchestrator` does otherwise than the reference, for docs/compatibility.md."""
+"""What `orchestrator` does otherwise than the reference, for docs/reference/compatibility.md."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _WRITERS: Mapping[str, str] = {
 
 def documents() -> tuple[Path, ...]:
     """Return every document that has a generated part."""
-    return tuple(path for path in sorted(DOCS.glob("*.md")) if _BLOCK.search(path.read_text("utf-8")))
+    return tuple(path for path in sorted(DOCS.rglob("*.md")) if _BLOCK.search(path.read_text("utf-8")))
 
 
 def filled(text: str) -> str:

@@ -35,7 +35,7 @@ def _openapi_text() -> str:
 
 GENERATED: dict[Path, Callable[[], str]] = {
     **{ROOT / "config" / "schema" / name: _schema_text(name) for name in schemas()},
-    ROOT / "docs" / "openapi.json": _openapi_text,
+    ROOT / "docs/reference/openapi.json": _openapi_text,
     **{path: partial(_document_text, path) for path in documents()},
 }
 """Every generated file, with the function that makes its whole text."""

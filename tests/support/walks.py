@@ -1,4 +1,4 @@
-"""The ways from nothing to a supervised workspace in docs/operations.md, as they are typed there."""
+"""The ways from nothing to a supervised workspace in docs/how-to/install.md, as they are typed there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/how-to/install.md"
 OWN_MACHINE, SERVER = "Your own machine", "A server, with an account for agents"
 
 _COMMAND = re.compile(r"^\$ (.*<<'END'.*\n(?:.*\n)*?END|.*)$", re.MULTILINE)

@@ -1,6 +1,6 @@
 """The service in both forms: what happens to an agent that works when something happens to the service.
 
-What docs/operations.md promises under "What survives what", under a systemd that does what it does.
+What docs/explanation/survival.md promises, under a systemd that does what it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Both ways from nothing to a supervised workspace in docs/operations.md, typed as they stand there."""
+"""Both ways from nothing to a supervised workspace in docs/how-to/install.md, typed as they stand there."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def _write_settings(root: str, found: Suites) -> bool:
 def settings_text(found: Suites) -> str:
     """Return a first `.ai/handoffd.yaml`, with the test command that was found, or a place for one."""
     lines = [
-        "# What handoffd does in this project. Every setting: docs/settings.md",
+        "# What handoffd does in this project. Every setting: docs/reference/settings.md",
         "# auto: true               # dispatch by itself as soon as the project is added",
         "# executor: claude",
         "# preset: with-commit      # or: go, web",

@@ -45,7 +45,7 @@ from handoffd.protocol.state import render_state
 # An agent runs as the same user and could give the verbs itself. So those that open a gate or force
 # something are refused to a process that descends from a shim or carries a run's id. That raises the bar, it
 # is no wall: a process that cleared its environment and was re-parented looks like any other.
-# docs/operations.md says which level is in force.
+# docs/how-to/monitoring.md says which level is in force.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who gives a verb: the process, as the kernel vouches for it, and the name that is recorded.

@@ -179,7 +179,7 @@ def mcp(place: Place, allow_approvals: bool, language: Language | None) -> None:
     """Be an MCP server on standard input and output, for a chat agent.
 
     Tools are the reads and verbs of this command line. Without --allow-approvals none of them opens a
-    gate, lifts a limit or trusts anything. docs/mcp.md tells how clients are configured.
+    gate, lifts a limit or trusts anything. docs/reference/mcp.md tells how clients are configured.
     """
     try:
         from handoffd.mcp.server import serve

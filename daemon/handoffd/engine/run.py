@@ -315,7 +315,7 @@ POLICIES: Final[Mapping[AnyEnd, Policy]] = {
     OwnEnd.LOST: Policy(then=Then.PERSON, free=FREE_REPEATS),
     OwnEnd.NOT_STARTED: Policy(then=Then.PERSON, free=FREE_REPEATS),
 }
-"""What follows from each class of ends. The table in docs/protocol.md is made from it."""
+"""What follows from each class of ends. The table in docs/reference/protocol/turns.md is made from it."""
 
 REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
 """Faults that may end at the provider, where nothing on this machine changes."""

@@ -1,7 +1,7 @@
 """What is told of projects and tracks: the JSON of `status`, as values.
 
 Derived from durable facts (the journal's track) and live ones (processes, slots); stable and
-documented in docs/protocol.md, so keys are added, never renamed.
+documented in docs/reference/protocol/status.md, so keys are added, never renamed.
 """
 
 from __future__ import annotations

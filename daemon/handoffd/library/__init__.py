@@ -2,7 +2,7 @@
 
 They block, and do what the command line does: through the daemon while one runs, else in this process
 with the same locks. `root` is a project's folder. What is refused is raised as `Refused`, whose `code`
-is one of docs/protocol.md and whose `hint` is a command for a person.
+is one of docs/reference/protocol/results.md and whose `hint` is a command for a person.
 
 Everything here can be imported from `handoffd` itself: `from handoffd import dispatch`.
 """

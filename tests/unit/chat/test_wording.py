@@ -47,7 +47,7 @@ def test_chinese_is_chinese() -> None:
 
 def _codes() -> list[str]:
     """Return the codes of errors that the protocol has: the table of its verbs' answers."""
-    lines = (REPOSITORY / "docs" / "protocol.md").read_text(encoding="utf-8").splitlines()
+    lines = (REPOSITORY / "docs/reference/protocol/verbs.md").read_text(encoding="utf-8").splitlines()
     start = lines.index("| Code | Why |") + 2
     rows = takewhile(lambda line: line.startswith("|"), lines[start:])
     return [code for row in rows for code in re.findall(r"`([A-Z_]+)`", row.split("|")[1])]

@@ -192,7 +192,7 @@ def _options(command: click.Command, path: str) -> list[tuple[str, str]]:
 
 def test_every_command_and_option_is_documented() -> None:
     """What is not on the page is not promised, and what is there is there."""
-    text = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text(encoding="utf-8")
     elsewhere = ("service",)
     commands = [name for names in SECTIONS.values() for name in names]
 
@@ -204,7 +204,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_every_path_of_the_api_is_documented() -> None:
     """And no other."""
-    text = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/reference/api.md").read_text(encoding="utf-8")
     service = Service(MemorySupervision(), None, SystemClock(), runs_dir=Path())  # type: ignore[arg-type]
     routes = application(service, anyio.Event()).routes
     paths = {

@@ -240,7 +240,7 @@ def test_settings_that_were_parsed_elsewhere_are_a_layer_too() -> None:
 
 def test_the_example_of_the_manual_can_be_used() -> None:
     """A tenth agent in ten lines."""
-    manual = (Path(__file__).parents[3] / "docs" / "executors.md").read_text(encoding="utf-8")
+    manual = (Path(__file__).parents[3] / "docs/reference/executors.md").read_text(encoding="utf-8")
     example = manual.split("```yaml\n")[1].split("```")[0]
 
     tenth = book(example).get("tenth")

@@ -1,7 +1,7 @@
 """The JSON API, version 1, as an application: each endpoint gets its route, and each request is checked.
 
 Errors are `{"type": "error", "code", "message", "hint"}` with a fitting HTTP status, whatever happens.
-Routes, docs/api.md and the OpenAPI document are made from `ENDPOINTS`.
+Routes, docs/reference/api.md and the OpenAPI document are made from `ENDPOINTS`.
 
 A request with a key is carried out once: repeated, it gets the answer of then. The key is claimed in the
 journal before anything is done, and a verb's event is committed together with it; so a daemon that dies

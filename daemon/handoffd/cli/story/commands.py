@@ -137,7 +137,7 @@ _MOST_BYTES = 1024 * 1024
 @click.option(
     "--script",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="JSON that tells the rehearsal how to misbehave (docs/operations.md).",
+    help="JSON that tells the rehearsal how to misbehave (docs/how-to/rehearse.md).",
 )
 @click.option("--yes", is_flag=True, help="Approve at human steps instead of asking.")
 @json_option
