@@ -11,7 +11,8 @@ The end of a pipeline is a step (`done`, with status `pass`), not a status. How 
 come (baseline, starting, executing, stopping, checking) is the phase of its dispatch: STATE says `running`
 throughout, because other tools know no finer word.
 
-The diagram in docs/reference/protocol/events.md is drawn from `TRANSITIONS` by `diagram()`, and the tests walk all of it.
+`diagram()` draws the diagram in docs/reference/protocol/events.md from `TRANSITIONS`, and the tests walk all
+of it.
 
 Because `decide` is a function, a journal can be checked: `replay` makes a recorded decision again, and the
 same track, event, step table and time must lead to the same one. Where they do not, either the record was

@@ -214,7 +214,7 @@ class Reply:
     """What became of a message."""
 
     action: str
-    """`query`, `dispatched`, `approved`, `noted`, `error` and so on; docs/reference/chat.md has all of them."""
+    """`query`, `dispatched`, `approved`, `noted`, `error` and so on; docs/reference/chat.md has all."""
     report: str
     """What to tell the person, in the language of the message."""
     project: str | None

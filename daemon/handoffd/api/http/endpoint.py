@@ -2,7 +2,7 @@
 
 To add one: an `Endpoint` in `reads.py` or `orders.py`. Its parameters are checked before its function is
 called. Below it, the OpenAPI document that is made from all of them: nothing in it is written twice. `make
-schema` writes it to docs/reference/openapi.json, and a daemon answers it at `/v1/openapi.json`. What a parameter may be
+schema` writes it to docs/reference, and a daemon answers it at `/v1/openapi.json`. What a parameter may be
 is checked in `application.py`, of a body in `api/arguments.py`; a test gives both the same values.
 """
 
