@@ -344,6 +344,37 @@ def imports_of(node: ast.AST) -> list[str]:
     return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
 
 
+def test_each_package_has_one_row_in_the_architecture() -> None:
+    """A package that is described twice is soon described in two ways."""
+    packages = {str(module.parent) for module in MODULES if module.name == "__init__.py"} - {
+        ".",
+        "rehearsal/sample",
+    }
+    rows = re.findall(r"^\| `([a-z/]+)/` \|", text_of("architecture.md"), re.MULTILINE)
+
+    assert sorted(packages) == sorted(rows)
+
+
+def test_the_architecture_names_files_and_functions_that_exist() -> None:
+    """It leads a reader through the code, who would look for them."""
+    quoted = re.findall(r"`([^`\n]+)`", text_of("architecture.md"))
+    files = [name for name in quoted if name.endswith(".py")]
+    called = [
+        name.rpartition(".")[2]
+        for name in quoted
+        if re.fullmatch(r"[A-Z][a-z]\w+\.\w+|[a-z]+\.[a-z]+_\w+", name)
+    ]
+    names = {
+        node.name
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert [] == [name for name in files if not (PACKAGE / name).exists()]
+    assert [] == [name for name in called if name not in names]
+
+
 def test_the_readme_names_the_two_commands() -> None:
     """Whoever has a minute needs no more."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
