@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.typed import typed as understood
-from tests.support.walks import DOCUMENT, OWN_MACHINE, SERVER, script, typed
+from tests.support.walks import INSTALL, OWN_MACHINE, SERVER, script, typed
 from tests.systemd import box
 
 AGENT = Path(box.__file__).with_name("agent.sh")
@@ -18,7 +18,7 @@ AGENT = Path(box.__file__).with_name("agent.sh")
 
 def test_every_command_of_the_walks_is_typed() -> None:
     """A walk that is added to the page needs a test that types it."""
-    section = DOCUMENT.read_text(encoding="utf-8").partition("\n## From nothing to ")[2].partition("\n## ")[0]
+    section = INSTALL.read_text(encoding="utf-8").partition("\n## From nothing to ")[2].partition("\n## ")[0]
 
     assert [OWN_MACHINE, SERVER] == re.findall(r"^### (.*)$", section, re.MULTILINE)
     assert section.count("\n$ ") == len(typed(OWN_MACHINE)) + len(typed(SERVER))
@@ -69,7 +69,7 @@ def test_a_machine_that_can_boot_no_box_is_told_why(tmp_path: Path) -> None:
     """In one line, by an exit code that no green run has."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.systemd"], env={"PATH": str(tmp_path), "PYTHONPATH": "daemon:."},
-        cwd=DOCUMENT.parents[1], capture_output=True, text=True, check=False, timeout=60,
+        cwd=INSTALL.parents[2], capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
     assert 2 == done.returncode

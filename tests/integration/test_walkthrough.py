@@ -1,7 +1,7 @@
-"""The way from nothing to a supervised workspace in docs/how-to/install.md, typed as it stands there.
+"""The commands of docs/how-to/install.md and docs/tutorials/first-night.md, typed as they stand there.
 
-In a home of its own, by a shell, with the real program and a real daemon. What needs a package index or a
-service manager is stood in for by programs that only end well: the daemon is started here, not by its unit.
+A shell types them in a home of its own, with the real program and a real daemon. Programs that only end well
+replace what needs a package index or a service manager: the daemon is started here, not by its unit.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from tests.support.installing import AS_PERSON, FOR_A_PERSON
-from tests.support.walks import OWN_MACHINE, script, typed
+from tests.support.walks import OWN_MACHINE, TUTORIAL, commands, script, typed
 
 PROGRAM = Path(sys.executable).parent / "handoffd"
 
 WELL = "#!/bin/sh\n"
+RUN = f"""setsid {PROGRAM} run > "$HOME/daemon.log" 2>&1 &
+        until {PROGRAM} status --json | grep -q '"daemon": true'; do sleep 0.1; done"""
 STAND_INS = {
     **dict.fromkeys(("pipx", "systemctl", "systemd-run", "loginctl", "journalctl"), WELL),
     "vi": WELL + 'echo sk-secret > "$1"\n',
@@ -28,14 +30,28 @@ STAND_INS = {
     + f"""case "$1 $2" in
     "service install")
         {" ".join(AS_PERSON)} {PROGRAM} "$@" --no-start || exit
-        CREDENTIALS_DIRECTORY=$HOME/.secrets setsid {PROGRAM} run > "$HOME/daemon.log" 2>&1 &
-        until [ -S "$XDG_RUNTIME_DIR/handoffd/control.sock" ]; do sleep 0.1; done ;;
+        export CREDENTIALS_DIRECTORY=$HOME/.secrets
+        {RUN} ;;
     "service status") ;;
     "doctor "*) {PROGRAM} doctor || true ;;
     *) exec {PROGRAM} "$@" ;;
     esac
     """,
 }
+AT_NIGHT = {
+    "python3": WELL + f'exec {sys.executable} "$@"\n',  # it has pytest
+    "handoffd": WELL
+    + f"""case "$1" in
+    run)  # in a second terminal
+        {RUN}
+        exit ;;
+    status)  # the reader looks until the story waits for them
+        until {PROGRAM} status . --json | grep -qE '"step": "(review|done)"'; do sleep 0.1; done ;;
+    esac
+    exec {PROGRAM} "$@"
+    """,
+}
+"""What is different for the reader of the tutorial."""
 
 pytestmark = [pytest.mark.slow, FOR_A_PERSON]
 
@@ -47,12 +63,16 @@ class Person:
         self.home = home
         self._environment = {
             "HOME": str(home), "PATH": f"{home / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8",
-            "XDG_RUNTIME_DIR": str(sockets),
+            "XDG_RUNTIME_DIR": str(sockets), "EMAIL": "alice@example.com",
         }  # fmt: skip
         (home / "bin").mkdir()
-        for name, text in STAND_INS.items():
-            (home / "bin" / name).write_text(text, encoding="utf-8")
-            (home / "bin" / name).chmod(0o755)
+        self.has(STAND_INS)
+
+    def has(self, programs: Mapping[str, str]) -> None:
+        """Put scripts on the PATH, in place of those of the same name."""
+        for name, text in programs.items():
+            (self.home / "bin" / name).write_text(text, encoding="utf-8")
+            (self.home / "bin" / name).chmod(0o755)
 
     def types(self, *commands: str) -> subprocess.CompletedProcess[str]:
         """Return what a shell says to commands, up to the first that fails."""
@@ -82,3 +102,19 @@ def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Pers
     assert (person.home / "projects/shop/.ai/STATE.json").exists()
     left = (".secrets", ".config/handoffd", ".config/systemd/user/handoffd.service", ".local/state/handoffd")
     assert [] == [name for name in left if (person.home / name).exists()]
+
+
+def test_the_tutorial_leads_through_a_night(person: Person) -> None:
+    """To a story that the daemon checked, which the reader has reviewed twice and committed."""
+    person.has(AT_NIGHT)
+
+    typed_all = commands(TUTORIAL.read_text(encoding="utf-8"))
+    done = person.types(*typed_all, "git log -1 --format='last commit: %s'")
+
+    assert 0 == done.returncode, done.stdout
+    assert "review rejected by" in done.stdout
+    assert "\n> What does a code do to an empty basket?\n" in done.stdout
+    assert 2 == done.stdout.count("checks_finished: 3 tests pass"), done.stdout
+    assert "?? rehearsal_us_001.py" in done.stdout
+    assert "3 passed" in done.stdout
+    assert "last commit: US-001: discount codes" in done.stdout

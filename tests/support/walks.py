@@ -1,4 +1,4 @@
-"""The ways from nothing to a supervised workspace in docs/how-to/install.md, as they are typed there."""
+"""The commands of pages that a reader follows from the first line to the last, as they are typed there."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs/how-to/install.md"
+DOCS = Path(__file__).parents[2] / "docs"
+INSTALL, TUTORIAL = DOCS / "how-to/install.md", DOCS / "tutorials/first-night.md"
 OWN_MACHINE, SERVER = "Your own machine", "A server, with an account for agents"
 
 _COMMAND = re.compile(r"^\$ (.*<<'END'.*\n(?:.*\n)*?END|.*)$", re.MULTILINE)
 
 
 def typed(heading: str) -> list[str]:
-    """Return the commands below a heading of the document, a here-document with the one it is for."""
-    section = DOCUMENT.read_text(encoding="utf-8").partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
-    return _COMMAND.findall(section)
+    """Return the commands below a heading of docs/how-to/install.md."""
+    text = INSTALL.read_text(encoding="utf-8")
+    return commands(text.partition(f"\n### {heading}\n")[2].partition("\n### ")[0])
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a page, a here-document with the command that reads it."""
+    return _COMMAND.findall(text)
 
 
 def script(commands: Sequence[str]) -> str:
