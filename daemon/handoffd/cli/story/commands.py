@@ -107,7 +107,7 @@ def _next_steps(project: str, tests: str) -> list[str]:
         "  cat .ai/HANDOFF.md .ai/history.md     # what the last step handed over; the stories that are done",
         "Next, in a project of yours:",
         f"  {program} rehearse     # the same on a copy of it, without an agent",
-        f"  {program} init         # then with an agent: README.md, In a minute",
+        f"  {program} init         # then with an agent: README.md, A minute with claude",
     ]
 
 
