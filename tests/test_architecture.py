@@ -324,7 +324,7 @@ def test_every_dependency_is_explained() -> None:
 def test_every_dependency_is_used() -> None:
     """What users have to install is imported by the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    modules = {"ruamel.yaml": "ruamel"}
+    modules = {"pyyaml": "yaml"}
     names = {re.split(r"[<>=!\[ ;]", requirement)[0] for requirement in project["dependencies"]}
     imported = {
         name.split(".")[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from ruamel.yaml import YAML
+import yaml
 from tests.support.children import ending
 
 PROMPT = """# {step} of {story}, attempt {attempt} of 3
@@ -92,7 +92,7 @@ class Rehearsal:
         """Return the front matter that was handed over."""
         match = re.match(r"---\n(.*?\n)---\n", self.text(".ai/HANDOFF.md"), re.DOTALL)
         assert match
-        loaded: Mapping[str, Any] = YAML(typ="safe", pure=True).load(match[1])
+        loaded: Mapping[str, Any] = yaml.safe_load(match[1])
         return loaded
 
     def tests(self) -> tuple[int, int]:

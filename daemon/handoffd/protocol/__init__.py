@@ -4,6 +4,6 @@ All of these files are written by agents, people and other tools, so nothing rea
 its shape: sizes and depths are bounded, and what is wrong is said with file, line, key and allowed values
 (`errors.InvalidFile`).
 
-It relies on `errors` and `clock`, on pydantic, ruamel.yaml and jinja2. It must never open a file, look at
+It relies on `errors` and `clock`, on pydantic, PyYAML and jinja2. It must never open a file, look at
 a clock, or decide what follows from what it read: that is the engine's.
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 from handoffd.errors import InvalidFile, Problem
 from handoffd.protocol.handoff import HANDOFF_FILE, MAX_FILE_BYTES, RESULT_FILE
-from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load, read_flat
+from handoffd.protocol.yamltext import MAX_BYTES, YamlText, load
 
 _NOT_IN_YAML = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -57,9 +57,7 @@ def handoff_pieces(content: bytes) -> Pieces:
         raise _invalid(HANDOFF_FILE, "the front matter is opened here and never closed", line=opening + 1)
     inside = "\n".join(lines[opening + 1 : closing])
     first = opening + 2
-    document = read_flat(inside, first_line=first) or load(
-        inside, HANDOFF_FILE, first_line=first, resolve=False
-    )
+    document = load(inside, HANDOFF_FILE, first_line=first, resolve=False)
     body = "\n".join(lines[closing + 1 :])
     if document.data is None:
         return Pieces(None, body, warnings)

@@ -7,22 +7,18 @@ limited, and nothing is constructed but dicts, lists and scalars of YAML 1.2's c
 dates are strings). Keys are always strings. Building it here also keeps what a loader forgets: the line
 of every value.
 
-That takes a millisecond, while the next executor waits. So `read_flat` reads a front matter as agents are
-asked to write it (`key: value` lines and lists of short texts) in a fiftieth of the time, and only where
-it is certain to say what `load` would: what it does not know by heart is `load`'s to read. A property
-test holds the two against each other.
+libyaml does the parsing; a build of PyYAML without it parses the same in Python, ten times slower.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
+import yaml
+from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
     Event,
@@ -32,11 +28,17 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
-from ruamel.yaml.reader import ReaderError
 
 from handoffd.errors import InvalidFile, Problem
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_NO_BREAKS = dict.fromkeys((0x85, 0x2028, 0x2029), " ")
+"""libyaml ends a line at these, as YAML 1.1 did; in YAML 1.2 they are text."""
+
 MAX_BYTES = 64 * 1024
+
+_FOREIGN = "holds a character that YAML does not allow"
 
 MAX_DEPTH = 20
 
@@ -89,16 +91,18 @@ def load(text: str | bytes, file: str, *, first_line: int = 1, resolve: bool = T
     if not content:
         return YamlText(builder.root, builder.lines)
     try:
-        for event in YAML(typ="safe", pure=True).parse(content):
+        for event in yaml.parse(content, Loader=_LOADER):
             builder.take(event)
     except InvalidFile:
         raise
-    except MarkedYAMLError as error:
+    except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise builder.invalid(_one_line(error), line=mark.line if mark else None) from None
-    except ReaderError as error:
-        line = content.count("\n", 0, error.position)
-        raise builder.invalid("holds a character that YAML does not allow", line=line) from None
+    except yaml.reader.ReaderError as error:
+        line = content.encode()[: error.position].count(b"\n")
+        raise builder.invalid(_FOREIGN, line=line) from None
+    except UnicodeEncodeError as error:  # half of a character
+        raise builder.invalid(_FOREIGN, line=content.count("\n", 0, error.start)) from None
     except Exception as error:  # the parser itself breaks on some texts (escapes, versions out of range)
         raise builder.invalid(f"cannot be read as YAML ({error})") from None
     return YamlText(builder.root, builder.lines)
@@ -108,15 +112,15 @@ def _decode(text: str | bytes, builder: _Builder) -> str:
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise builder.invalid(f"is larger than {MAX_BYTES // 1024} KiB")
-    if isinstance(text, str):
-        return text.removeprefix("\ufeff")
     try:
-        return text.decode("utf-8-sig")
+        plain = text.decode("utf-8") if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
-        raise builder.invalid("is not UTF-8", line=text.count(b"\n", 0, error.start)) from None
+        line = error.object.count(b"\n", 0, error.start)
+        raise builder.invalid("is not UTF-8", line=line) from None
+    return plain.removeprefix("\ufeff").translate(_NO_BREAKS)
 
 
-def _one_line(error: MarkedYAMLError) -> str:
+def _one_line(error: yaml.MarkedYAMLError) -> str:
     parts = (error.context, error.problem)
     return " ".join(" ".join(part.split()) for part in parts if part) or "is not valid YAML"
 
@@ -169,7 +173,7 @@ class _Builder:
         return InvalidFile((Problem(file=self._file, line=at, key=key, message=message),))
 
     def _check(self, event: Event) -> None:
-        line = event.start_mark.line
+        line = _line_of(event)
         if self._events > MAX_EVENTS:
             raise self.invalid(f"holds more than {MAX_EVENTS} YAML events", line=line)
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None) is not None:
@@ -180,18 +184,18 @@ class _Builder:
     def _begin_document(self, event: DocumentStartEvent) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise self.invalid("holds more than one YAML document", line=event.start_mark.line)
+            raise self.invalid("holds more than one YAML document", line=_line_of(event))
         if event.version not in (None, (1, 2)):
-            raise self.invalid("only YAML 1.2 is accepted", line=event.start_mark.line)
+            raise self.invalid("only YAML 1.2 is accepted", line=_line_of(event))
 
     def _awaits_key(self) -> bool:
         return bool(self._open) and isinstance(self._open[-1].container, dict) and self._open[-1].key is None
 
     def _begin_key(self, event: ScalarEvent) -> None:
-        level, key, line = self._open[-1], str(event.value), event.start_mark.line
+        level, key, line = self._open[-1], str(event.value), _line_of(event)
         if len(key) > MAX_KEY_CHARACTERS:
             raise self.invalid(f"a key is longer than {MAX_KEY_CHARACTERS} characters", line=line)
-        if key == "<<" and event.style is None:
+        if key == "<<" and not event.style:
             raise self.invalid("merge keys are not accepted", line=line)
         dotted = _join(level.path, key)
         if key in level.container:
@@ -200,7 +204,7 @@ class _Builder:
         self.lines.setdefault(dotted, self._first_line + line)
 
     def _enter(self, container: dict[str, Any] | list[Any], event: Event) -> None:
-        line = event.start_mark.line
+        line = _line_of(event)
         if self._awaits_key():
             raise self.invalid("a key must be plain text", line=line)
         if len(self._open) >= MAX_DEPTH:
@@ -216,7 +220,7 @@ class _Builder:
         level = self._open[-1]
         if isinstance(level.container, list):
             path = _join(level.path, str(len(level.container)))
-            self.lines.setdefault(path, self._first_line + event.start_mark.line)
+            self.lines.setdefault(path, self._first_line + _line_of(event))
             level.container.append(value)
             return path
         assert level.key is not None
@@ -227,13 +231,18 @@ class _Builder:
 
     def _value(self, event: ScalarEvent) -> Any:
         text = str(event.value)
-        if event.style is not None:
+        if event.style:  # quoted, or a block
             return text
         if text in NULLS:
             return None
         if not self._resolve:
             return text
         return _core_scalar(text)
+
+
+def _line_of(event: Event) -> int:
+    assert event.start_mark is not None  # the parser sets one
+    return event.start_mark.line
 
 
 def _join(path: str, key: str) -> str:
@@ -253,98 +262,3 @@ def _core_scalar(text: str) -> Any:
     if len(text) <= 100 and _FLOAT.fullmatch(text):
         return float(text)
     return text
-
-
-# --- a flat front matter, by its lines ----------------------------------------------------------------
-MAX_CHARACTERS = 6 * 1024
-"""Of so much text nothing can pass the loader's limits, which are not looked at here."""
-
-
-# Printable ASCII but `:` and `#`, which may end a plain text or turn it into something else.
-_PLAIN = r"[A-Za-z0-9_./(+][A-Za-z0-9 _./,;+=()\[\]{}'\"<>!?@$%^&*~|\\`-]*"
-
-_QUOTED = r"\"[ !#-\[\]-~]*\"|'[ -&(-~]*'"
-
-_SCALAR = rf"(?P<plain>{_PLAIN})|(?P<quoted>{_QUOTED})"
-
-_ITEM = r" *[A-Za-z0-9_./(+][A-Za-z0-9 _./+=()@-]*"
-
-_INLINE = rf"\[(?P<inline>(?:{_ITEM}(?:,{_ITEM})*)?) *\]"
-
-_PAIR = re.compile(rf"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,63}}):(?: +(?:{_SCALAR}|{_INLINE}))? *")
-
-_ENTRY = re.compile(rf"(?P<indent> *)- +(?:{_SCALAR}) *")
-
-
-def read_flat(text: str, *, first_line: int = 1) -> YamlText | None:
-    """Return what `yamltext.load` returns for `text` without resolving; None where that has to be asked."""
-    if not text or len(text) > MAX_CHARACTERS:
-        return None
-    reader = _FlatReader(first_line)
-    for number, line in enumerate(text.split("\n"), start=first_line):
-        if line and not reader.take(line, number):
-            return None
-    return YamlText(reader.values, reader.lines) if reader.values else None
-
-
-class _FlatReader:
-    """Takes lines, as long as it is certain of them."""
-
-    def __init__(self, first_line: int) -> None:
-        self.values: dict[str, str | list[str | None] | None] = {}
-        self.lines: dict[str, int] = {"": first_line}
-        self._open: str | None = None
-        """The key without a value after which a list may begin, or goes on."""
-        self._indent: str | None = None
-        """That of the list's first entry."""
-
-    def take(self, line: str, number: int) -> bool:
-        """Add a line; False for one that may mean something else than it seems to."""
-        pair = _PAIR.fullmatch(line)
-        if pair is not None:
-            return self._add_pair(pair, number)
-        entry = _ENTRY.fullmatch(line)
-        return entry is not None and self._add_entry(entry, number)
-
-    def _add_pair(self, pair: re.Match[str], number: int) -> bool:
-        key, inline = pair["key"], pair["inline"]
-        if key in self.values:
-            return False
-        self.lines[key] = number
-        self._open = self._indent = None
-        if inline is not None:
-            items = list(_inline(inline))
-            self.values[key] = items
-            self.lines |= {f"{key}.{at}": number for at in range(len(items))}
-        elif pair["plain"] is None and pair["quoted"] is None:
-            self.values[key], self._open = None, key
-        else:
-            self.values[key] = _scalar(pair)
-        return True
-
-    def _add_entry(self, entry: re.Match[str], number: int) -> bool:
-        key = self._open
-        if key is None or self._indent not in (None, entry["indent"]):
-            return False
-        self._indent = entry["indent"]
-        items = self.values[key]
-        if not isinstance(items, list):
-            items = self.values[key] = []
-        self.lines[f"{key}.{len(items)}"] = number
-        items.append(_scalar(entry))
-        return True
-
-
-def _scalar(found: re.Match[str]) -> str | None:
-    quoted: str | None = found["quoted"]
-    return _meant(found["plain"]) if quoted is None else quoted[1:-1]
-
-
-def _inline(text: str) -> Iterator[str | None]:
-    for item in text.split(",") if text else ():
-        yield _meant(item.lstrip(" "))
-
-
-def _meant(plain: str) -> str | None:
-    text = plain.rstrip(" ")
-    return None if text in NULLS else text

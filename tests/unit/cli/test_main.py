@@ -144,7 +144,7 @@ def test_the_way_to_the_daemon_is_short(control: Controlled) -> None:
     table, _, modules = said.stdout.rstrip().rpartition("\n")
 
     assert "US-001" in table
-    heavy = {"pydantic", "structlog", "rich", "anyio", "starlette", "ruamel", "asyncio", "handoffd.app"}
+    heavy = {"pydantic", "structlog", "rich", "anyio", "starlette", "yaml", "asyncio", "handoffd.app"}
     assert set() == heavy & set(modules.split())
 
 

@@ -100,4 +100,4 @@ def test_finding_the_socket_needs_no_settings_library(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
 
-    assert not {"pydantic", "ruamel"} & set(said.stdout.split())
+    assert not {"pydantic", "yaml"} & set(said.stdout.split())

@@ -38,7 +38,7 @@ def test_the_names_are_those_of_the_protocol() -> None:
 
 def test_reading_needs_the_standard_library_alone() -> None:
     """Scripts ask for `status` again and again."""
-    heavy = "pydantic|click|anyio|ruamel|structlog|jinja2"
+    heavy = "pydantic|click|anyio|yaml|structlog|jinja2"
     code = "import handoffd.orchestrator.reads, handoffd.orchestrator.main, sys, re\n"
     code += f"print([name for name in sys.modules if re.fullmatch('{heavy}', name)])"
 

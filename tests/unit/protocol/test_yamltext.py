@@ -22,6 +22,41 @@ def problem_of(text: str | bytes) -> Problem:
     return problem
 
 
+FRONT = """\
+story: US-013
+attempt: 1
+reason: null
+files_changed:
+  - src/app.py
+  - "tests/test app.py"
+failing_tests: [test_a, tests/b.py::test_c]
+summary: 'Added: a form # and its test.'
+
+commit_hash:
+"""
+
+
+def test_reads_what_agents_are_asked_to_write() -> None:
+    """Pairs, lists in both forms, quotes and nulls; unresolved, every scalar is the text that was written."""
+    read = load(FRONT, "HANDOFF.md", first_line=2, resolve=False)
+
+    assert {
+        "story": "US-013", "attempt": "1", "reason": None,
+        "files_changed": ["src/app.py", "tests/test app.py"],
+        "failing_tests": ["test_a", "tests/b.py::test_c"], "summary": "Added: a form # and its test.",
+        "commit_hash": None,
+    } == read.data  # fmt: skip
+    assert 7 == read.line_of("files_changed.1")
+
+
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
+def test_only_a_line_feed_ends_a_line(sign: str) -> None:
+    """As in YAML 1.2; in the one before it, an agent's summary with such a sign would be two lines."""
+    read = load(f"a: b{sign}c\nd: e", "f.yaml")
+
+    assert ({"a": "b c", "d": "e"}, 2) == (read.data, read.line_of("d"))
+
+
 def test_lines_of_dotted_keys() -> None:
     """Every key and item knows its line; a key that is missing has that of what encloses it."""
     document = load("# first\nsteps:\n  impl:\n    reads: [a, b]\n  bdd:\n    - x\n    - y\n", "f.yaml")
@@ -95,9 +130,9 @@ def test_an_empty_text_is_no_data(text: str | bytes) -> None:
         ("[a]: 1", 1, "a key must be plain text"),
         ("? {a: 1}\n: 2", 1, "a key must be plain text"),
         ("a: 1\n---\nb: 2", 2, "more than one YAML document"),
-        ("%YAML 1.1\n---\na: on", 2, "only YAML 1.2"),
-        ("%YAML 1." + "9" * 5000 + "\n---\n", None, "cannot be read"),
-        ('a: "\\UFFFFFFFF"', None, "cannot be read"),
+        ("%YAML 1.1\n---\na: on", 1, "only YAML 1.2"),
+        ("%YAML 1." + "9" * 5000 + "\n---\n", 1, "version"),
+        ('a: "\\UFFFFFFFF"', 1, "invalid Unicode character"),
         ("a: 1\nb: x\x1by", 2, "character"),
         ("a: \ud800", 1, "character"),
         (b"a: 1\nb: \xff", 2, "not UTF-8"),

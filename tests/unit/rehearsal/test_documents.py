@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal.assignment import Assignment
@@ -22,7 +22,7 @@ def assignment(step: str, story: str | None = "US-009", prompt: str = "") -> Ass
 
 def openapi(rehearsal: Rehearsal) -> Any:
     """Return the project's contract, parsed."""
-    return YAML(typ="safe", pure=True).load(rehearsal.text("docs/api/openapi.yaml"))
+    return yaml.safe_load(rehearsal.text("docs/api/openapi.yaml"))
 
 
 def test_bootstrap_writes_what_is_missing_and_nothing_else(tmp_path: Path) -> None:

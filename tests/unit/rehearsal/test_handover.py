@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 from handoffd.rehearsal.assignment import (
     Assignment,
@@ -31,7 +31,7 @@ def loaded(assignment: Assignment, report: Report) -> Any:
     """Return the front matter as a YAML 1.2 reader sees it."""
     match = re.fullmatch(r"---\n(.*)---\n", front_matter(assignment, report), re.DOTALL)
     assert match
-    return YAML(typ="safe", pure=True).load(match[1])
+    return yaml.safe_load(match[1])
 
 
 @pytest.mark.parametrize(

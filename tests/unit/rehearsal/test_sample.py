@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 from tests.support.rehearsal import Rehearsal
 
 from handoffd.rehearsal import sample
@@ -48,9 +48,7 @@ def test_plain_pytest_passes_inside(shop: Rehearsal) -> None:
 
 def test_its_settings_are_valid_and_its_test_command_reports(shop: Rehearsal, tmp_path: Path) -> None:
     """The command of `.ai/handoffd.yaml` writes a JUnit report to the path it is given."""
-    settings = ProjectSettings.model_validate(
-        YAML(typ="safe", pure=True).load(shop.text(".ai/handoffd.yaml"))
-    )
+    settings = ProjectSettings.model_validate(yaml.safe_load(shop.text(".ai/handoffd.yaml")))
     assert ("junit", "--ignore={file}") == (settings.test.report, settings.test.exclude_argument)
     assert settings.test.command is not None
     report = tmp_path / "report.xml"

