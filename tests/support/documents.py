@@ -318,23 +318,23 @@ def _meaning(name: str, docs: Mapping[str, str]) -> str:
 
 _VIEWS: Mapping[str, str] = {
     "name": "What the project calls itself.",
-    "level": "0: no STATE.json; 1: kept up to date, dispatched by hand; 2: dispatched by the daemon.",
-    "condition": "Whether it can be worked on.",
+    "level": "0: no STATE.json; 1: people dispatch; 2: the daemon dispatches.",
+    "condition": "Whether handoffd can work on it.",
     "detail": "What is wrong, where `condition` is not `ok`.",
     "paused_by": "Who paused it.",
-    "warnings": "Problems of its own files, edits that wait for trust, what cannot be written or watched.",
+    "warnings": "Problems of its own files, edits that wait for trust, files it cannot write or watch.",
     "track": "`main`.",
-    "executor": "Who works on the attempt in flight.",
+    "executor": "The executor of the attempt in flight.",
     "dispatch": "The id of the attempt in flight.",
-    "pid": "The process id of the executor in flight; null until it runs.",
-    "elapsed_min": "For how long the attempt has been running.",
+    "pid": "The executor's process id; null until it runs.",
+    "elapsed_min": "How many minutes the attempt has run.",
     "backlog": "Stories that wait for this one.",
     "parked": "Stories that were set aside.",
 }
 
 
 def _attribute_docs(thing: type) -> dict[str, str]:
-    """Return the texts that stand below the attributes of a class."""
+    """Return the docstrings of the attributes of a class."""
     (body,) = ast.parse(dedent(inspect.getsource(thing))).body
     assert isinstance(body, ast.ClassDef)
     found = {}

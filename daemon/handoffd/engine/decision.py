@@ -125,7 +125,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """The event was taken; the track stands at `step` with `status`."""
+    """The event was taken; the track is at `step` with `status`."""
 
     step: str
     status: str
@@ -150,7 +150,7 @@ class MeasureBaseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawn:
-    """Start the executor for the dispatch whose prompt has been prepared."""
+    """Start the executor of a dispatch, whose prompt is ready."""
 
     dispatch: str
     executor: str
@@ -174,7 +174,7 @@ class StopTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChecks:
-    """Measure what the executor claimed. `tests` None: no tests; `post_check` None: no check."""
+    """Measure the executor's claims. `tests` None: no tests; `post_check` None: no check."""
 
     dispatch: str
     story: str | None
@@ -216,7 +216,7 @@ class WriteChecklist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendHistory:
-    """Append one entry to .ai/history.md (a reopening; nothing else is ours to write there)."""
+    """Append one entry to .ai/history.md (a reopening; the daemon writes nothing else there)."""
 
     text: str
     kind: Literal["append_history"] = "append_history"

@@ -1,4 +1,4 @@
-"""A track's turn, in the order of the protocol, §4: to a dispatch, a gate, a wait or the end of the story.
+"""A track's turn, as docs/reference/protocol/turns.md orders it: to a dispatch, a gate, a wait, the end.
 
 At level 2 the daemon takes the turn (`advance`). At level 1 a person or another tool takes the prompt of
 it (`hand_out`): from then on the attempt is theirs, STATE says `running`, no process of ours runs, and

@@ -21,7 +21,7 @@ from handoffd.protocol.state import Reason, State, TestCounts
 # --- what people ask for ------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialised:
-    """The project was given its first STATE. `done` names the stories that were done before."""
+    """handoffd wrote the project's first STATE.json. `done` names the stories that were done before."""
 
     project: str
     done: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Initialised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A story or custom task was asked for, and those of `then` behind it, each as said here.
+    """A story or custom task was asked for, with the stories of `then` to follow it under the same options.
 
     `bootstrapped` tells whether the project already has its PROJECT_CONTEXT.md; `automatic` makes
     the track Level 2. `schedule` is the one that asked, because it was `due`; None: a person did.
@@ -67,7 +67,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continued:
-    """The next story of the backlog shall start."""
+    """Start the next story of the backlog."""
 
     by: str = "cli"
     kind: Literal["continued"] = "continued"
@@ -75,7 +75,7 @@ class Continued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogMoved:
-    """A story of the backlog shall have another place: before another one; else first, or last."""
+    """Move a story of the backlog: before another one, to the front, or to the end."""
 
     story: str
     before: str | None = None
@@ -86,7 +86,7 @@ class BacklogMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogEdited:
-    """What was said of a story of the backlog shall be otherwise; None stays as it is."""
+    """Change the options of a story in the backlog; None leaves one as it is."""
 
     story: str
     priority: int | None = None
@@ -99,7 +99,7 @@ class BacklogEdited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogRemoved:
-    """Stories of the backlog shall not be started."""
+    """Take stories out of the backlog."""
 
     stories: tuple[str, ...]
     by: str = "cli"
@@ -108,7 +108,7 @@ class BacklogRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoContinueChosen:
-    """The next story of the backlog shall start by itself, or not; None: as the settings say."""
+    """Start the next story of the backlog automatically, or not; None: as the settings say."""
 
     on: bool | None
     by: str = "cli"
@@ -117,7 +117,7 @@ class AutoContinueChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """A human step was approved; of `story`, if somebody said which."""
+    """A person approved the human step, of `story` if one was named."""
 
     note: str | None = None
     story: str | None = None
@@ -127,7 +127,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """A human step was rejected, of `story`, if somebody said which; the reason routes it."""
+    """A person rejected the human step, of `story` if one was named; the reason routes it."""
 
     reason: Reason | None = None
     note: str | None = None
@@ -138,7 +138,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """The current step shall be tried afresh."""
+    """Try the current step again, with all its attempts."""
 
     by: str = "cli"
     kind: Literal["retried"] = "retried"
@@ -146,7 +146,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """The current step shall pass without evidence."""
+    """Pass the current step without evidence."""
 
     by: str = "cli"
     kind: Literal["skipped"] = "skipped"
@@ -154,7 +154,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """The track shall end here."""
+    """End the track here."""
 
     by: str = "cli"
     kind: Literal["aborted"] = "aborted"
@@ -162,7 +162,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """Nothing shall be dispatched until `Resumed`."""
+    """Dispatch nothing until `Resumed`."""
 
     by: str = "cli"
     kind: Literal["paused"] = "paused"
@@ -170,7 +170,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A pause is lifted, and a Level 1 track becomes Level 2."""
+    """Lift a pause; a Level 1 track becomes Level 2."""
 
     by: str = "cli"
     kind: Literal["resumed"] = "resumed"
@@ -187,7 +187,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack:
-    """The track shall go back to an earlier step."""
+    """Go back to an earlier step."""
 
     step: str
     force: bool = False
@@ -197,7 +197,7 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopened:
-    """A story that was done is taken up again at `step`.
+    """Take up a finished story again at `step`.
 
     `entry` is the form of what is appended to the history: 1 as releases before wrote it, 2 as the reference.
     """
@@ -211,7 +211,7 @@ class Reopened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTaken:
-    """A person or another tool takes the prompt of the next turn, to do that step (Level 1).
+    """A person or another tool took the prompt of the next turn, to do that step (Level 1).
 
     `dispatch` is the id under which the prompt is kept; `unmet` are the stories that must be done first
     and are not; `keeps_gate` and `reopenings` as in `Advanced`.
@@ -227,7 +227,7 @@ class PromptTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChosen:
-    """The project shall go on by itself (Level 2), or step by step, by people (Level 1)."""
+    """A person chose who dispatches: the daemon (Level 2), or people (Level 1)."""
 
     level: Literal[1, 2]
     by: str = "cli"
@@ -236,7 +236,7 @@ class LevelChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostChecked:
-    """The step's post_check was run because somebody asked for it, outside any judgement."""
+    """The step's post_check ran on request (`check`), outside any verdict."""
 
     passed: bool
     by: str = "cli"
@@ -253,7 +253,7 @@ class EditConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRaised:
-    """More may be spent: `usd` dollars and `tokens` in all, where they are given.
+    """A person raised a budget to `usd` dollars and `tokens` in all, where given.
 
     `story` names the one that was meant; it must be the one in flight.
     """
@@ -268,7 +268,7 @@ class BudgetRaised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorChosen:
-    """The story in flight shall be worked on by one of these, the best first; empty: as the settings say."""
+    """Let one of these executors work on the story in flight, the best first; empty: as the settings say."""
 
     executor: tuple[str, ...] = ()
     by: str = "cli"
@@ -277,7 +277,7 @@ class ExecutorChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitLifted:
-    """An account's limit shall not be waited for any more."""
+    """Stop waiting for an account's limit."""
 
     account: str
     by: str = "cli"
@@ -295,7 +295,7 @@ Verb = (
 # --- a track's turn, and what comes of a dispatch -----------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
-    """It is this track's turn: a slot is free and nobody said stop.
+    """It is this track's turn: a slot is free and nothing holds it back.
 
     `dispatch` is the id a dispatch would get; `unmet` names the stories of blocked_by that are not
     done; `mark` is the hand-off as it lies there now; `baseline` is True when the project's tests
@@ -327,7 +327,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchFailed:
-    """A dispatch could not even be prepared: prompt template, settings, or (`end`) no such `executor`."""
+    """A dispatch could not be prepared: prompt template, settings, or (`end`) no such `executor`."""
 
     code: str
     message: str
@@ -350,7 +350,7 @@ class BaselineMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorStarted:
-    """The executor's process runs; `pid` is its own, not that of what looks after it.
+    """The executor's process runs; `pid` is its own, not the shim's.
 
     `at` is when it began, which may be long before; None where that is not known.
     """
@@ -376,7 +376,7 @@ class SpawnRefused:
 # --- an executor that runs ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffSettled:
-    """A valid hand-off lies there and the process tree has been still for `quiet_s`."""
+    """A valid hand-off is there and the process tree has been quiet for `quiet_s`."""
 
     dispatch: str
     quiet_s: float
@@ -385,7 +385,7 @@ class HandoffSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed:
-    """An attempt has had its time. `dispatch` is None for a dispatch that was not ours.
+    """An attempt's time is over. `dispatch` is None for an attempt that the daemon did not start.
 
     `limit_min` is how much that was; None: of a release that told all times in whole minutes.
     """
@@ -398,7 +398,7 @@ class DeadlinePassed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapReached:
-    """A running attempt, or what it is a part of, has spent all it may, and is to be ended for that."""
+    """A running attempt reached a cap (its own or a wider one), and the daemon ends it."""
 
     dispatch: str
     finding: Finding
@@ -407,7 +407,7 @@ class CapReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorQuiet:
-    """An executor has shown no sign of life for half of the time that is allowed."""
+    """An executor has shown no sign of life for half of `stall_min`."""
 
     dispatch: str
     silence: Silence
@@ -416,7 +416,7 @@ class ExecutorQuiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorStalled:
-    """An executor has shown no sign of life for longer than is allowed."""
+    """An executor has shown no sign of life for `stall_min`."""
 
     dispatch: str
     silence: Silence
@@ -425,7 +425,7 @@ class ExecutorStalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """The executor is to be ended for our own reasons (`handoffd stop --executors`)."""
+    """The daemon ends the executor for its own reasons (`handoffd stop --executors`)."""
 
     by: str = "cli"
     kind: Literal["interrupted"] = "interrupted"
@@ -447,7 +447,7 @@ class ExecutorExited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseEnded:
-    """What kept these executors from working is over, or may be: they can be tried again.
+    """The fault that kept these executors from working is over, or may be: the daemon tries again.
 
     `trial`: nothing has changed that could be seen here, so the fault is remembered until one has worked.
     """
@@ -498,7 +498,7 @@ class ChecksFinished:
 # --- from outside -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffArrived:
-    """A settled hand-off lies there for a dispatch that was not ours (Level 1).
+    """A settled hand-off is there for an attempt that the daemon did not start (Level 1).
 
     `dispatch` is the id under which it is judged; `step` and `attempt` are those it was read for, which
     may be over by the time it is decided on. `keeps_gate` as in `Advanced`.
@@ -515,7 +515,7 @@ class HandoffArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEdited:
-    """STATE.json was changed from outside, validly. `policy` is the project's external_edits.
+    """Another program or a person changed STATE.json, validly. `policy` is the project's external_edits.
 
     `dispatch` was in flight when the file was read. It may be over by the time this is decided on.
     `overtaken`: the file was written before the latest decision, and a crash kept that from being shown.
@@ -534,7 +534,7 @@ class StateEdited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeGivenUp:
-    """Nobody could be told, for as long as the settings allow: a sink did not take notices of this track.
+    """A sink did not take notices of this track for as long as the settings allow.
 
     `first` is the id of the first of `count` notices; `why` is the sink's last failure.
     """
@@ -548,7 +548,7 @@ class NoticeGivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """The journal was replaced by a backup: whatever has happened since, the track does not know.
+    """A backup replaced the journal: the track does not know what has happened since.
 
     `overtaken` tells that the attempt in flight then is not the project's latest, or that nothing is
     left of it. With `owner`, no backup: the daemon of that state directory has had the project meanwhile.

@@ -200,23 +200,23 @@ class End(StrEnum):
     """
 
     CLEAN = "clean"
-    """It ended by itself and reported no error. Whether it handed over is another question."""
+    """It exited and reported no error, with or without a hand-off."""
     FAILED = "failed"
-    """It reported an error, or an exit code, that none of the other classes explains."""
+    """It reported an error, or an exit code, that no other class explains."""
     MISSING_BINARY = "missing_binary"
-    """There is no such program, or it cannot be executed."""
+    """The program does not exist or cannot be executed."""
     LOGGED_OUT = "logged_out"
-    """Nobody is logged in, or the key is not accepted."""
+    """It is not logged in, or its key was refused."""
     NO_CREDIT = "no_credit"
-    """The account cannot pay. Unlike a limit that does not pass by itself."""
+    """The account cannot pay. Unlike a limit, this does not pass with time."""
     BAD_CALL = "bad_call"
-    """It does not know a flag or a model: the definition does not fit the program's version."""
+    """It refused a flag or a model: the definition does not fit the program's version."""
     CRASH = "crash"
-    """A signal that nobody of us sent, or an error inside the program."""
+    """A signal that handoffd did not send, or an error inside the program."""
     OUT_OF_MEMORY = "out_of_memory"
-    """The kernel ended it for want of memory."""
+    """The kernel killed it because the machine ran out of memory."""
     MEMORY_LIMIT = "memory_limit"
-    """The kernel ended it at the most memory that a run may have, `execute.memory_max`."""
+    """The kernel killed it at its memory limit, `execute.memory_max`."""
     LIMIT = "limit"
     """The account's quota is used up, or it asks too often."""
     OVERLOAD = "overload"
@@ -224,24 +224,24 @@ class End(StrEnum):
     REFUSED = "refused"
     """The provider answered with an error before any work: no tool was called, no file changed."""
     SESSION_GONE = "session_gone"
-    """The session that was to be continued is not there any more."""
+    """The session to be continued no longer exists."""
 
 
 class OwnEnd(StrEnum):
-    """A class of ends that our own records tell, whatever the run said."""
+    """A class of ends that the daemon's own records tell, whatever the run said."""
 
     TIMEOUT = "timeout"
     """Its time was over."""
     STALL = "stall"
     """It gave no sign of life."""
     INTERRUPTED = "interrupted"
-    """We ended it for our own reasons."""
+    """The daemon ended it for its own reasons."""
     WITHDRAWN = "withdrawn"
-    """We ended it because its hand-off was there, and then it was not."""
+    """The daemon ended it because its hand-off was there, and then the hand-off had gone."""
     LOST = "lost"
-    """Its process vanished, or was ended from outside: the machine went down."""
+    """Its process vanished, or something outside handoffd ended it, such as a shutdown."""
     NOT_STARTED = "not_started"
-    """It could not be started, for another reason than its program."""
+    """It could not be started, and its program was not the reason."""
 
 
 AnyEnd = End | OwnEnd
@@ -251,19 +251,19 @@ class Then(StrEnum):
     """What follows from an end, when no free repetition is left."""
 
     FAILING = "failing"
-    """The attempt has failed and counts."""
+    """The attempt counts as failed."""
     ASK = "ask"
-    """It is asked once more, for just the hand-off; after that the attempt has failed and counts."""
+    """The agent is asked once more, for the hand-off only; then the attempt counts as failed."""
     PAUSE = "pause"
-    """The project is paused until a person has mended its environment. No attempt is spent."""
+    """The daemon pauses the project until the fault is mended. No attempt is spent."""
     PERSON = "needs_human"
-    """A person is asked. No attempt is spent."""
+    """The daemon asks a person. No attempt is spent."""
     PARK = "park"
-    """It waits for a time. No attempt is spent."""
+    """The track waits for a time. No attempt is spent."""
     TIMEOUT = "timeout"
     """The status is `timeout`: `retry_on_timeout` of the step says whether it is tried again."""
     REPEAT = "repeat"
-    """It is made again, as often as it takes: a person ordered the end."""
+    """The attempt is repeated, however often: a person ordered the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ POLICIES: Final[Mapping[AnyEnd, Policy]] = {
     OwnEnd.LOST: Policy(then=Then.PERSON, free=FREE_REPEATS),
     OwnEnd.NOT_STARTED: Policy(then=Then.PERSON, free=FREE_REPEATS),
 }
-"""What follows from each class of ends. The table in docs/reference/protocol/turns.md is made from it."""
+"""What follows from each class of ends. The table in docs/reference/protocol/ends.md is made from it."""
 
 REMOTE: Final = frozenset({End.LOGGED_OUT, End.NO_CREDIT})
 """Faults that may end at the provider, where nothing on this machine changes."""

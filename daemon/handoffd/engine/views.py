@@ -51,9 +51,9 @@ class TrackView:
     executor: str | None
     dispatch: str | None
     ask: Literal["step", "handoff"] | None
-    """What the attempt in flight or to come is asked for: the step's work, or just the hand-off it owes."""
+    """What the current or next attempt is to deliver: the step's work, or only a missing hand-off."""
     session: str | None
-    """The agent's own id of the session it works in; null until it has told it."""
+    """The agent's own session id; null until it has told it."""
     pid: int | None
     elapsed_min: float | None
     timeout_min: float
@@ -61,40 +61,40 @@ class TrackView:
     completed_at: datetime | None
     tests: TestCounts | None
     tests_measured: bool | None
-    """Whether `tests` were counted by the daemon; False: an agent said so. None without any."""
+    """Whether the daemon counted `tests`; false: an agent said so; null: there are none."""
     failing_tests: tuple[str, ...]
     lint_pass: bool | None
     blocked_by: tuple[str, ...]
     human_note: str | None
     last_error: str | None
     waits_for: str | None
-    """Why nothing of it runs, in words; None while something runs or when it is done."""
+    """Why nothing of it runs, in words; null while something runs or when it is done."""
     next_command: str | None
-    """What a person would type next, if it is a person's turn."""
+    """The next command to type, if it is a person's turn."""
     backlog: tuple[str, ...]
     parked: tuple[str, ...]
     steps: tuple[str, ...]
     """The steps of its pipeline in passing order, for progress displays."""
     gate: bool = False
-    """Whether it stands at a step that a person decides, and is not decided."""
+    """Whether it waits at a step that a person decides."""
     activity: str | None = None
     """What the running executor did last, by its own output; one line."""
     last_output_at: datetime | None = None
     """When it printed something last."""
     tokens: int | None = None
-    """What it has used so far, all kinds together; None while it has not said."""
+    """Tokens used so far, all kinds together; null while the agent has not said."""
     cost_usd: float | None = None
-    """What that costs so far in US dollars; None while that is not known."""
+    """Their cost in US dollars; null while unknown."""
     model: str | None = None
     """The model it says it uses."""
     next_story: str | None = None
-    """The story of the backlog that starts next; None when there is none that could."""
+    """The story of the backlog that starts next; null when none can."""
     next_by_itself: bool = False
-    """Whether it does that by itself, as soon as no story is in flight; else a `continue` starts it."""
+    """Whether it starts automatically once no story is in flight; else `continue` starts it."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
     footprint: Footprint | None = None
-    """What its latest finished attempt took, where one project is asked for: `exit.footprint` of `runs`."""
+    """What the latest finished attempt used, when one project is asked for: `exit.footprint` of `runs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +109,21 @@ class ProjectView:
     detail: str | None
     paused_by: str | None
     test_command: tuple[str, ...] | None
-    """What its tests are measured with; None: nothing is measured, and an agent's word counts."""
+    """The command that runs its tests; null: nothing is measured, and the agent's word counts."""
     warnings: tuple[str, ...]
     tracks: tuple[TrackView, ...]
     executor: str | None = None
-    """The executor that its own settings choose; None: the daemon's."""
+    """The executor that its own settings choose; null: the daemon's."""
     swept: str | None = None
-    """Why its changes are only seen by the sweep, and not at once; None: it is watched, or no daemon runs."""
+    """Why only the sweep sees its changes; null: it is watched, or no daemon runs."""
     brought_by: str | None = None
-    """The entry of the settings that brought it; None: a person added it."""
+    """The entry of the settings that added it; null: a person did."""
     since: datetime | None = None
-    """Since when it has its condition, as far as a daemon saw or people were told; None while it is `ok`."""
+    """Since when it has its condition, as far as the daemon knows; null while it is `ok`."""
     auto_continue: bool = False
-    """Whether the next story of its backlog starts by itself."""
+    """Whether the next story of its backlog starts automatically."""
     called: str | None = None
-    """What a command calls it: its name, or its root where several have that name."""
+    """What to call it in a command: its name, or its root where several share the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,13 +175,13 @@ class State(BaseModel):
 
     project: str = Field(min_length=1, description="Name of the project.")
     story: str | None = Field(None, description="Id of the story or custom task, such as US-005.")
-    step: str = Field("bootstrap", min_length=1, description="The step of the pipeline that is in hand.")
+    step: str = Field("bootstrap", min_length=1, description="The current step of the pipeline.")
     attempt: _Ordinal = Field(1, description="Attempt of this step; rises only on a retry.")
     max_attempts: _Ordinal = Field(1, description="Attempts the step may take, copied from its rule.")
-    status: Status = Field(Status.PENDING, description="Where the attempt stands.")
+    status: Status = Field(Status.PENDING, description="How the attempt is going, or ended.")
     reason: Reason | None = Field(None, description="Why the attempt failed or needs a person.")
-    dispatched_at: Moment | None = Field(None, description="When the executor was sent off (RFC 3339, UTC).")
-    completed_at: Moment | None = Field(None, description="When the attempt was over (RFC 3339, UTC).")
+    dispatched_at: Moment | None = Field(None, description="When the attempt began (RFC 3339, UTC).")
+    completed_at: Moment | None = Field(None, description="When the attempt ended (RFC 3339, UTC).")
     timeout_min: Minutes = Field(5, description="Minutes an attempt may take; 0 for no limit.")
     tests: TestCounts | None = Field(None, description="Test results of the attempt.")
     failing_tests: tuple[str, ...] = Field((), description="Names of the tests that fail.")
@@ -194,7 +194,7 @@ class State(BaseModel):
     last_error: str | None = Field(None, description="What went wrong last, in one line.")
     task_type: str = Field("story", min_length=1, description="Which pipeline: story, custom or another.")
     agent_teams: bool = Field(False, strict=True, description="Ask the executor to lead a team of agents.")
-    reopened_from: str | None = Field(None, description="The step at which a finished story was taken up.")
+    reopened_from: str | None = Field(None, description="The step at which a finished story was reopened.")
 
     _layout: tuple[str, ...] = PrivateAttr(())
     """The keys of the document this came from, in their order (see `_layout_of`)."""

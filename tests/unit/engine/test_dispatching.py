@@ -1,4 +1,4 @@
-"""A track's turn, in the order of the protocol, §4."""
+"""A track's turn, in the order of docs/reference/protocol/turns.md."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TO_DELTA = {"constitution_violation": "sdd-delta"}
 
 
 class Row(NamedTuple):
-    """One row of the protocol's table, §3."""
+    """One row of the shipped step table."""
 
     next: str
     on_fail: Mapping[str, str]
