@@ -1,6 +1,6 @@
 """What a check found out, and looks that may never end.
 
-The JSON of findings is stable; docs/reference/cli.md has it. A network mount that hangs keeps every
+The JSON of findings is stable; docs/reference/cli/daemon.md has it. A network mount that hangs keeps every
 thread that touches it: so each look is taken by a thread of its own, which is left behind when it is silent
 for too long, and which the end of the program does not wait for.
 """
