@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import pytest
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
 
@@ -211,8 +212,14 @@ def _decided(daemon: Daemon, project: Path) -> datetime:
     return datetime.fromisoformat(run["decided_at"])
 
 
-def test_what_runs_after_a_restart_counts(tmp_path: Path) -> None:
-    """Also what its own settings say of its group: nobody is let in beside it."""
+def condition(daemon: Daemon, project: Path) -> str:
+    """Return what `status` says is wrong with a project."""
+    return str(daemon.get("/v1/status", project=str(project))["projects"][0]["condition"])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_runs_after_a_restart_counts(tmp_path: Path, gone: bool) -> None:
+    """In the group that its own settings name, also while these cannot be read: nothing starts beside it."""
     groups = {"web": {"slots": 1}}
     a, b = (make_project(tmp_path, name, "group: web\n") for name in "ab")
     with running(tmp_path, settings(tmp_path, 9, groups=groups)) as daemon:
@@ -220,8 +227,14 @@ def test_what_runs_after_a_restart_counts(tmp_path: Path) -> None:
         told = "1st in group web (1 of 1 in use: a US-001 bdd)"
         assert told == waits(daemon, b)
         daemon.kill()
+        if gone:
+            a.rename(tmp_path / "away")
         daemon.start()
         daemon.wait_for(b, lambda track: track["waits_for"] == told)
+        if gone:
+            eventually_sync(lambda: condition(daemon, a) == "missing")
+            assert told == waits(daemon, b)
+            (tmp_path / "away").rename(a)
         let_end(tmp_path, "a", "bdd")
         eventually_sync(lambda: ("b", "bdd") in began(tmp_path))
         assert ("a", "sdd-delta") not in began(tmp_path)

@@ -15,7 +15,7 @@ the number of such combinations. What is outdated in a heap is passed over when 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -123,8 +123,12 @@ def bid_of(key: TrackKey, track: Track, executor: str, account: str, own: Projec
 
 
 def bid_of_run(key: TrackKey, track: Track, dispatch: Dispatch, own: ProjectSettings) -> Bid:
-    """Return the bid that an attempt in flight was started on, as far as its record tells."""
-    return bid_of(key, track, dispatch.executor, dispatch.account or dispatch.executor, own)
+    """Return the bid that started an attempt in flight.
+
+    After a restart `own` may not have been read yet, so the group is that of the record.
+    """
+    bid = bid_of(key, track, dispatch.executor, dispatch.account or dispatch.executor, own)
+    return bid if dispatch.group is None else replace(bid, group=dispatch.group)
 
 
 # --- who runs, counted by pool -----------------------------------------------------------------------

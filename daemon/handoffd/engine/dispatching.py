@@ -181,7 +181,7 @@ def _dispatch(situation: Situation, event: Advanced) -> Decision:
         id=event.dispatch, story=state.story, step=state.step, attempt=state.attempt, executor=event.executor,
         decided_at=situation.now, phase=Phase.BASELINE if baseline else Phase.STARTING, mark=event.mark,
         session=_session(situation, event), ask="step" if asking is None else "handoff",
-        account=event.account, keeps_gate=event.keeps_gate,
+        account=event.account, group=event.group, keeps_gate=event.keeps_gate,
     )  # fmt: skip
     track = situation.track.with_state(
         status=Status.RUNNING, dispatched_at=situation.now, completed_at=None, reason=None

@@ -297,22 +297,23 @@ Verb = (
 class Advanced:
     """It is this track's turn: a slot is free and nothing holds it back.
 
-    `dispatch` is the id a dispatch would get; `unmet` names the stories of blocked_by that are not
-    done; `mark` is the hand-off as it lies there now; `baseline` is True when the project's tests
-    can be run and were not yet run for this story; `passed_over` says, for each executor that would have
-    been preferred, why it does not get the dispatch; `resume` is True when the executor can and shall
-    continue the session it had: as the rule or its definition says, also when its last run was cut short
-    by a cap, a limit or a stall, and always when it is asked for just the hand-off;
-    `over` is the cap that lets nothing more be spent, also the one of each attempt at which its last run
-    was ended, as long as that is in force; `auto_continue` is True when the next story of the backlog shall
-    start without anybody asking for it; `keeps_gate` is False in events of releases in which
-    the step table alone said what a gate is; `reopenings` is how many the history tells of, where the turn
+    `dispatch` is the id a dispatch would get; `group` is the one that the project's own settings name;
+    `unmet` names the stories of blocked_by that are not done; `mark` is the hand-off as it is now;
+    `baseline` is True when the project's tests can be run and were not yet run for this story;
+    `passed_over` says, for each executor that would have been preferred, why it does not get the dispatch;
+    `resume` is True when the executor can and shall continue the session it had: as the rule or its
+    definition says, also when its last run was cut short by a cap, a limit or a stall, and always when it
+    is asked for just the hand-off; `over` is the cap that lets nothing more be spent, also the one of each
+    attempt at which its last run was ended, as long as that is in force; `auto_continue` is True when the
+    next story of the backlog starts by itself; `keeps_gate` is False in events of releases in which the
+    step table alone said what a gate is; `reopenings` is how many the history tells of, where the turn
     may end the story, and None in events of releases that suggested no review.
     """
 
     dispatch: str
     executor: str
     account: str | None = None
+    group: str | None = None
     passed_over: tuple[str, ...] = ()
     mark: HandoffMark = HandoffMark()
     unmet: tuple[str, ...] = ()

@@ -99,6 +99,8 @@ class Dispatch:
     """What the executor handed over, kept while the checks run."""
     account: str | None = None
     """Whose quota it uses; None: of a release that did not tell accounts apart."""
+    group: str | None = None
+    """The group that its project named for itself at the start, if it named one."""
     session: str | None = None
     """The agent's session that it continues; None: a fresh one."""
     ask: Literal["step", "handoff"] = "step"

@@ -159,6 +159,7 @@ class Turns:
             dispatch=dispatch_id(self._services.clock),
             executor=choice.executor,
             account=choice.account,
+            group=self._files.settings.group,
             mark=mark,
             unmet=self._unmet(track),
             baseline=baseline,

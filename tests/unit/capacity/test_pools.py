@@ -105,3 +105,16 @@ def test_an_attempt_in_flight_has_the_bid_it_was_started_on(account: str | None)
     dispatch = dispatch_of(account=account)
     found = bid_of_run(TrackKey("/srv/shop"), track_of(dispatch=dispatch), dispatch, ProjectSettings())
     assert ("agent", account or "agent") == (found.executor, found.account)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "own", "counts"), [("web", None, "web"), (None, "api", "api"), ("web", "api", "web")]
+)
+def test_an_attempt_in_flight_counts_in_the_group_it_was_started_in(
+    recorded: str | None, own: str | None, counts: str
+) -> None:
+    """After a restart its project's settings may not be read yet; old releases did not record the group."""
+    dispatch = dispatch_of(group=recorded)
+    settings = ProjectSettings(group=own)
+
+    assert counts == bid_of_run(TrackKey("/srv/shop"), track_of(dispatch=dispatch), dispatch, settings).group
