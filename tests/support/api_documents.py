@@ -12,9 +12,14 @@ from handoffd.api.http.endpoint import Endpoint
 def endpoints() -> str:
     """Return every endpoint in one table."""
     rows = [
-        (f"`{one.method} {one.path.replace(':path', '')}`", one.help, _parameters(one)) for one in ENDPOINTS
+        (f"`{one.method} {one.path.replace(':path', '')}`", _meaning(one), _parameters(one))
+        for one in ENDPOINTS
     ]
     return table(("Request", "What it does", "Query, or keys of the body"), rows)
+
+
+def _meaning(endpoint: Endpoint) -> str:
+    return "[verb](protocol/verbs.md)" if endpoint.path.startswith("/v1/verbs/") else endpoint.help
 
 
 def problems() -> str:

@@ -235,7 +235,7 @@ ORDERS: Final = (
     *(_verb(spec) for spec in VERBS.values()),
     Endpoint(
         name="lift_limit", path="/v1/limits/lift", method="POST",
-        help="Have nobody wait for an account any more: as `limits lift --json`.",
+        help="Stop waiting for an account: as `limits lift --json`.",
         body=(
             Parameter(name="account", type="text", required=True, help="name one that is limited"),
             BY,
@@ -254,30 +254,30 @@ ORDERS: Final = (
     ),
     Endpoint(
         name="test_notices", path="/v1/notices/test", method="POST",
-        help="Tell people a sample by each sink, or by one, and say how it went: as `notify test --json`.",
+        help="Send a sample through each sink, or one: as `notify test --json`.",
         body=(Parameter(name="sink", type="text", help="the name of one sink; all without it"),),
         keyed=False, answer=_test_notices, shape=Tested, hint="handoffd notify test",
     ),
     Endpoint(
         name="try_tests", path="/v1/tests/try", method="POST",
-        help="Run a project's tests once as the daemon measures them, for no story and at most 40 s.",
+        help="Run a project's tests once as the daemon does, for at most 40 s.",
         body=(_PROJECT, BY),
         keyed=False, answer=_try_tests, shape=Tried, hint="handoffd doctor PROJECT",
     ),
     Endpoint(
         name="reload", path="/v1/reload", method="POST",
-        help="Read the settings, where projects lie, and every project's files again; tells what came of it.",
+        help="Read the settings, the projects and their files again: as `reload --json`.",
         body=(), answer=_reload, shape=Reloaded,
     ),
     Endpoint(
         name="gc", path="/v1/gc", method="POST",
-        help="Remove what nobody needs any more, or say what would be removed: as `gc --json`.",
-        body=(Parameter(name="dry_run", type="flag", help="only say it"), BY),
+        help="Remove what is no longer needed, or say what would be removed: as `gc --json`.",
+        body=(Parameter(name="dry_run", type="flag", help="only report"), BY),
         answer=_gc, shape=Cleaned,
     ),
     Endpoint(
         name="stop", path="/v1/stop", method="POST",
-        help="End the daemon; executors go on unless told otherwise.",
+        help="End the daemon; executors continue unless `executors` is true.",
         body=(Parameter(name="executors", type="flag", help="end the executors first"),),
         keyed=False, answer=_stop, shape=Stopping,
     ),
@@ -309,10 +309,10 @@ async def _answer(asked: Asked) -> Json:
 MESSAGES: Final = (
     Endpoint(
         name="message", path="/v1/messages", method="POST",
-        help="Understand a message and do what it means: as `auto --json`. 200 also where it is refused.",
+        help="Do what a message means: as `auto --json`. 200 also if refused.",
         body=(
             Parameter(name="text", type="text", required=True, help="what a person wrote"),
-            Parameter(name="project", type="text", help="the project that is talked of: name or path"),
+            Parameter(name="project", type="text", help="the project that the message is about"),
             Parameter(
                 name="here", type="text",
                 help="the folder that the sender is in, absolute: looked at where no project is named, and "

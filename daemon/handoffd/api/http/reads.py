@@ -105,16 +105,16 @@ READS: Final = (
         answer=_health, shape=Health,
     ),
     Endpoint(
-        name="status", path="/v1/status", help="Where every project stands, or one: as `status --json`.",
+        name="status", path="/v1/status", help="The state of every project, or of one: as `status --json`.",
         url=(PROJECT,), answer=_status, long="projects", shape=StatusAnswer,
     ),
     Endpoint(
-        name="projects", path="/v1/projects", help="The supervised projects, each in a few words.",
+        name="projects", path="/v1/projects", help="The supervised projects, in short.",
         answer=_projects, long="projects", shape=ProjectsAnswer,
     ),
     Endpoint(
         name="project", path="/v1/projects/{project:path}",
-        help="Where one project stands: one of those of `status`.",
+        help="The state of one project, as in `status`.",
         url=(UrlParameter(name="project", help="a name, or a path, encoded or not", place="path"),),
         answer=_project, shape=ProjectView,
     ),
@@ -124,29 +124,29 @@ READS: Final = (
     ),
     Endpoint(
         name="backlog", path="/v1/backlog",
-        help="The stories that wait in a project, and what keeps each: as `backlog --json`.",
+        help="A project's backlog, and what each story waits for: as `backlog --json`.",
         url=(ONE_PROJECT,), answer=_backlog, shape=BacklogAnswer, hint="handoffd backlog PROJECT",
     ),
     Endpoint(
         name="schedules", path="/v1/schedules",
-        help="What the clock starts, next and last, in one project or in all: as `schedule --json`.",
+        help="Schedules of one project or of all, next and last start: as `schedule --json`.",
         url=(PROJECT,), answer=_schedules, shape=SchedulesAnswer, hint="handoffd schedule",
     ),
     Endpoint(
-        name="limits", path="/v1/limits", help="The accounts that are limited: as `limits --json`.",
+        name="limits", path="/v1/limits", help="The limited accounts: as `limits --json`.",
         answer=_limits, shape=LimitsAnswer,
     ),
     Endpoint(
-        name="slots", path="/v1/slots", help="Who may run, who does, and who waits: as `slots --json`.",
+        name="slots", path="/v1/slots", help="Slots, what runs, and what waits: as `slots --json`.",
         answer=_slots, shape=SlotsAnswer,
     ),
     Endpoint(
         name="notices", path="/v1/notices",
-        help="What people have not been told yet, and what they will be told again: as `notices --json`.",
+        help="Undelivered notices and coming reminders: as `notices --json`.",
         url=(PROJECT,), answer=_notices, shape=NoticesAnswer, hint="handoffd notices",
     ),
     Endpoint(
-        name="usage", path="/v1/usage", help="What ended runs used: as `usage --json`.",
+        name="usage", path="/v1/usage", help="What finished runs used: as `usage --json`.",
         url=(
             PROJECT,
             UrlParameter(name="by", choices=get_args(Grouping), help="what is summed up; `step` without it"),
@@ -184,7 +184,7 @@ class QueryAnswer(ProjectStatus):
 
 @dataclass(frozen=True, kw_only=True)
 class FolderAnswer:
-    """The projects that lie in a folder."""
+    """The projects in a folder."""
 
     folder: str
     projects: list[ListedProject]
@@ -192,7 +192,7 @@ class FolderAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class PrerequisitesAnswer(PrerequisiteCheck):
-    """Which files the step in hand reads and cannot find."""
+    """The missing files that the current step reads."""
 
     project: str
     caller_instruction: str
@@ -260,27 +260,27 @@ INSPECTIONS: Final = (
     ),
     Endpoint(
         name="query", path="/v1/query", url=(_ANY,), answer=_query, shape=QueryAnswer,
-        help="Where a project stands, by its files, and by the journal if it is supervised.",
+        help="The state of a project by its files, and by the journal if supervised.",
         hint="handoffd query PROJECT",
     ),
     Endpoint(
         name="list_projects", path="/v1/list-projects", answer=_list_projects, shape=FolderAnswer,
         url=(UrlParameter(name="folder", required=True, pattern="^/", help="the absolute path of a folder"),),
-        help="The projects that lie in a folder.", hint="handoffd list-projects FOLDER",
+        help="The projects in a folder.", hint="handoffd list-projects FOLDER",
     ),
     Endpoint(
         name="check_prereqs", path="/v1/check-prereqs", url=(_ANY,), answer=_check_prereqs,
-        shape=PrerequisitesAnswer, help="Which files the step in hand reads and cannot find.",
+        shape=PrerequisitesAnswer, help="The missing files that the current step reads.",
         hint="handoffd check-prereqs PROJECT",
     ),
     Endpoint(
         name="review", path="/v1/review", url=(_ANY, _LANGUAGE), answer=_review, shape=ReviewAnswer,
-        help="The prompt for a session that examines a project and changes nothing.",
+        help="The prompt of a session that reviews a project.",
         hint="handoffd review PROJECT",
     ),
     Endpoint(
         name="triage", path="/v1/triage", url=(_ANY, _LANGUAGE), answer=_triage, shape=TriageAnswer,
-        help="The prompt for a session that sorts the open issues of a project's memory.",
+        help="The prompt of a session that sorts the open issues of a project's memory.",
         hint="handoffd triage PROJECT",
     ),
 )  # fmt: skip
@@ -293,7 +293,7 @@ async def _metrics(asked: Asked) -> Response:
 
 METRICS: Final = (
     Endpoint(
-        name="metrics", path="/metrics", help="The series of this daemon in the text format of Prometheus.",
+        name="metrics", path="/metrics", help="The daemon's series in the text format of Prometheus.",
         answer=_metrics, shape=str, media=("text/plain",), hint="handoffd metrics",
     ),
 )  # fmt: skip
@@ -403,12 +403,12 @@ async def _log(asked: Asked) -> Response:
     return StreamingResponse(output, media_type="application/octet-stream", headers={RUN_HEADER: found.run})
 
 
-_FOLLOW: Final = UrlParameter(name="follow", type="flag", help="go on as more comes", default=False)
+_FOLLOW: Final = UrlParameter(name="follow", type="flag", help="continue with what comes", default=False)
 
 STREAMS: Final = (
     Endpoint(
         name="events", path="/v1/events",
-        help="What happened, oldest first; as they come with `follow` (one object a line) or `stream`.",
+        help="Events, oldest first; live with `follow` (one object a line) or `stream`.",
         url=(
             PROJECT,
             UrlParameter(
