@@ -27,7 +27,6 @@ class Row:
     executor: str
     driven: str
     passed: bool
-    seconds: float
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Table:
         """Keep a row for each test that named its executor."""
         said = dict(report.user_properties)
         if report.when == "call" and "executor" in said:
-            row = Row(str(said["executor"]), str(said["driven"]), report.passed, report.duration)
+            row = Row(str(said["executor"]), str(said["driven"]), report.passed)
             self.rows.append(row)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -61,22 +60,17 @@ class Table:
         )
 
     def _text(self) -> str:
-        order = list(AGENTS)
-        rows = sorted(self.rows, key=lambda row: (order.index(row.executor), "story" not in row.driven))
-        versions = {name: _version(name) for name in order}
-        head = ("Executor", "Version", "What was driven", "Result", "Seconds")
-        cells = [
-            (
-                f"`{row.executor}`",
-                versions[row.executor],
-                row.driven,
-                "passed" if row.passed else "**failed**",
-                f"{row.seconds:.1f}",
-            )
-            for row in rows
-        ]
+        head = ("Executor", "Version", "Passed", "What was driven")
+        cells = [_cells(name, [row for row in self.rows if row.executor == name]) for name in AGENTS]
         where = f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}."
         return f"{table(head, cells).rstrip()}\n\n{where}"
+
+
+def _cells(name: str, rows: list[Row]) -> tuple[str, ...]:
+    """Return one line for an executor; cases that failed are bold."""
+    ordered = sorted(rows, key=lambda row: "story" not in row.driven)
+    driven = "; ".join(row.driven if row.passed else f"**{row.driven}**" for row in ordered)
+    return (f"`{name}`", _version(name), f"{sum(row.passed for row in rows)} of {len(rows)}", driven)
 
 
 def _version(name: str) -> str:
