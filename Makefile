@@ -7,7 +7,7 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema clean
+.PHONY: demo test test-repeat lint bench bench-scale bench-watch bench-stream bench-hook chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -63,6 +63,9 @@ differential: $(READY)  ## The reference CLI and ours over the same project stat
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate
+
+phrases: $(READY)  ## Record that fewer banned phrases are left (tests/data/phrases.json); never more
+	@$(BIN)/python -m tests.support.phrases
 
 define virtual_environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -20,6 +20,7 @@ import pytest
 from pydantic import BaseModel
 from tests.support.generate import ROOT, drifted
 from tests.support.jsonschemas import complaints
+from tests.support.phrases import differences
 from tests.support.schemas import schemas
 
 from handoffd.api.verbs import VERBS
@@ -440,6 +441,11 @@ def test_the_log_is_read_on_past_what_systemd_says() -> None:
         command = ["jq", *options.split(), program]
         found = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
         assert (0, ours) == (found.returncode, found.stdout.splitlines()), found.stderr
+
+
+def test_prose_is_plain_english() -> None:
+    """Each banned phrase occurs exactly as often as `tests/data/phrases.json` records, and never more."""
+    assert [] == list(differences())
 
 
 # --- schemas and the data they describe ---------------------------------------------------------------
