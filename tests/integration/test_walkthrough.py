@@ -97,7 +97,7 @@ def test_each_command_works_in_its_order_and_the_last_leave_nothing(person: Pers
 
     assert 0 == done.returncode, done.stdout
     assert "handoffd.yaml can be used" in done.stdout
-    assert "in force from now on: test.command" in done.stdout
+    assert "now in effect: test.command" in done.stdout
     assert re.search(r"^shop +US-001 +bootstrap", done.stdout, re.MULTILINE), done.stdout
     assert (person.home / "projects/shop/.ai/STATE.json").exists()
     left = (".secrets", ".config/handoffd", ".config/systemd/user/handoffd.service", ".local/state/handoffd")

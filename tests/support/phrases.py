@@ -54,7 +54,9 @@ def texts() -> Iterator[tuple[str, str]]:
     """Yield folder and text, without line breaks and the marks around prose, of every file that is read."""
     files = [ROOT / "README.md", ROOT / "CHANGELOG.md"]
     for folder in ("daemon", "config", "docs", "tests"):
-        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml", ".j2"}]
+        files += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml", ".j2"}
+        ]
     for path in sorted(set(files) - {Path(__file__).resolve()}):
         parts = path.relative_to(ROOT).parts
         if parts[:2] != ("tests", "data"):
@@ -64,7 +66,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def occurrences() -> dict[str, dict[str, int]]:
     """Return how often each phrase occurs, by folder; zeros are left out."""
-    patterns = {name: re.compile(rf"\b(?:{found})\b", re.I) for name, (found, _) in PHRASES.items()}
+    patterns = {name: re.compile(rf"\b(?:{found})\b", re.IGNORECASE) for name, (found, _) in PHRASES.items()}
     counts: dict[str, dict[str, int]] = {}
     for folder, text in texts():
         for name, pattern in patterns.items():

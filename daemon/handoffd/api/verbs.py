@@ -32,22 +32,22 @@ class Parameter:
     required: bool = False
     help: str = ""
     choices: tuple[str, ...] = ()
-    """Of a text: the only ones it may be."""
+    """The only values that a text can have."""
     guards: bool = False
-    """Whether what is left empty is refused: a variable of a script that is not set shall open nothing."""
+    """Whether an empty text is refused: an unset variable in a script must not open a gate."""
     trailing: bool = False
-    """Of stories: on a command line, the words behind those that must be said."""
+    """Of stories: on a command line, the words after the required ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbSpec:
-    """One verb. `guard` says when it is refused to processes of executors.
+    """One verb. `guard` says when the daemon refuses it to processes of executors.
 
     `always`: it opens a gate, lifts a limit or trusts something; `forced`: only when `force` is
-    given; `unknown`: only when forced, for a project that is not supervised yet, or where it would have a
-    project dispatched that people dispatch (level 1). `event` is the kind of the one event that it is for the
-    engine; None: it is none, or does more (see `service`). `adds`: it takes nothing away, what was there
-    before is there after. `repeats`: it does nothing more when it is given again.
+    given; `unknown`: only when forced, for an unsupervised project, or if it would make the daemon dispatch
+    in a project where people dispatch (level 1). `event` is the kind of the one event that the verb posts
+    to the engine; None: it posts no event or does more (see `service`). `adds`: it removes nothing.
+    `repeats`: giving it again has no further effect.
     """
 
     name: str
@@ -64,36 +64,32 @@ class VerbSpec:
         return self.name.replace("_", " ")
 
 
-TAKE = Parameter(name="take", type="flag", help="also what belongs to another handoffd, which loses it")
-_NOTE = Parameter(name="note", type="text", help="what the next prompt shall say")
+TAKE = Parameter(name="take", type="flag", help="also take the project away from another handoffd")
+_NOTE = Parameter(name="note", type="text", help="text for the next prompt")
 _WHOSE_GATE = Parameter(
-    name="story", type="story", guards=True, help="refuse, if by now it is another story that waits"
+    name="story", type="story", guards=True, help="refuse unless this story is the one that waits"
 )
-_FORCE = Parameter(name="force", type="flag", help="do it although something speaks against it")
-_QUEUE = Parameter(name="queue", type="flag", help="begin when the story in flight is done")
+_FORCE = Parameter(name="force", type="flag", help="do it despite warnings")
+_QUEUE = Parameter(name="queue", type="flag", help="queue it behind the story in flight")
 _EXECUTORS = Parameter(
-    name="executor", type="executors", help="who works on it: NAME, or NAME,NAME with the best first"
+    name="executor", type="executors", help="the executor: NAME, or NAME,NAME in order of preference"
 )
 _TEAMS = Parameter(name="agent_teams", type="flag", help="ask the executor to lead an agent team")
-_PRIORITY = Parameter(name="priority", type="priority", help="how urgent it is; more is sooner, 0 is usual")
-_COMPLEXITY = Parameter(
-    name="complexity", type="text", choices=("S", "M", "L"), help="how much it is: S, M or L"
-)
+_PRIORITY = Parameter(name="priority", type="priority", help="higher starts sooner; the default is 0")
+_COMPLEXITY = Parameter(name="complexity", type="text", choices=("S", "M", "L"), help="size: S, M or L")
 _REASONS = (
-    "selects the step it goes back to: needs_clarification (→ bdd), constitution_violation (→ sdd-delta), "
+    "selects the step to go back to: needs_clarification (→ bdd), constitution_violation (→ sdd-delta), "
     "scope_warning (→ sdd-delta), nfr_missing (→ bdd), test_timeout (→ bdd); a project's own rules may differ"
 )
-_QUEUED = Parameter(name="story", type="story", required=True, help="a story of the backlog")
+_QUEUED = Parameter(name="story", type="story", required=True, help="a queued story")
 
-_MANUAL = Parameter(
-    name="manual", type="flag", help="dispatch nothing: the level stays as it is, 1 for a new project"
-)
+_MANUAL = Parameter(name="manual", type="flag", help="dispatch nothing: keep the level (1 for a new project)")
 
 _SPECS: Final = (
     VerbSpec(
         name="init",
         help="Prepare a project: STATE.json, settings, a pointer for agents; supervise it.",
-        parameters=(Parameter(name="name", type="text", help="what a new project is called"),),
+        parameters=(Parameter(name="name", type="text", help="name of a new project"),),
         guard="always",
         adds=True,
         repeats=True,
@@ -106,24 +102,24 @@ _SPECS: Final = (
         adds=True,
         repeats=True,
     ),
-    VerbSpec(name="remove", help="Supervise a project no longer; its files and its history stay."),
+    VerbSpec(name="remove", help="Stop supervising a project; its files and history stay."),
     VerbSpec(
         name="trust",
-        help="Put edits of a project's settings and rules that are held into force.",
+        help="Accept pending edits to a project's settings and rules.",
         guard="always",
         adds=True,
         repeats=True,
     ),
     VerbSpec(
         name="start",
-        help="Start a story; further ones wait in the backlog.",
+        help="Start a story; queue any further ones.",
         parameters=(
             Parameter(name="story", type="story", required=True, help="its id, e.g. US-001"),
-            Parameter(
-                name="then", type="stories", trailing=True, help="further stories, for the backlog behind it"
-            ),
+            Parameter(name="then", type="stories", trailing=True, help="further stories, queued behind it"),
             _QUEUE,
-            Parameter(name="force", type="flag", help="replace the story in flight, or do a done one again"),
+            Parameter(
+                name="force", type="flag", help="replace the story in flight, or repeat a finished one"
+            ),
             Parameter(name="blocked_by", type="stories", help="a story that must be done first"),
             _PRIORITY,
             _COMPLEXITY,
@@ -139,8 +135,8 @@ _SPECS: Final = (
         name="custom",
         help="Start a custom task: an instruction of your own instead of a story.",
         parameters=(
-            Parameter(name="text", type="text", required=True, help="what shall be done"),
-            Parameter(name="label", type="story", help="what the task is called; else CUSTOM and a number"),
+            Parameter(name="text", type="text", required=True, help="the instruction"),
+            Parameter(name="label", type="story", help="name of the task; default: CUSTOM and a number"),
             _QUEUE,
             _PRIORITY,
             _COMPLEXITY,
@@ -154,12 +150,12 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="dispatch",
-        help="Take the prompt of the next step, to have it done by hand or by another tool (level 1).",
+        help="Print the prompt of the next step, for you or another tool to carry out (level 1).",
         adds=True,
     ),
     VerbSpec(
         name="apply",
-        help="Hear the hand-off of a step that was done by hand, and check what it claims (level 1).",
+        help="Check and apply a hand-off written by hand or by another tool (level 1).",
         adds=True,
         repeats=True,
     ),
@@ -170,7 +166,7 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="level",
-        help="Choose who dispatches: 2 handoffd, 1 people and other tools.",
+        help="Choose who dispatches: 2 handoffd, 1 you or other tools.",
         parameters=(Parameter(name="level", type="level", required=True, help="1 or 2; for 0, remove it"),),
         guard="always",
         event="level_chosen",
@@ -178,14 +174,14 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="approve",
-        help="Pass the human step the story waits at.",
+        help="Approve the human step that the story waits at.",
         parameters=(_NOTE, _WHOSE_GATE),
         guard="always",
         event="approved",
     ),
     VerbSpec(
         name="reject",
-        help="Send the story back from the human step it waits at.",
+        help="Reject the work at a human step; the story goes back to an earlier step.",
         parameters=(
             Parameter(name="reason", type="reason", required=True, help=_REASONS),
             _NOTE,
@@ -196,7 +192,7 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="retry",
-        help="Try the current step afresh, with all its attempts.",
+        help="Retry the current step with all its attempts.",
         guard="always",
         event="retried",
     ),
@@ -213,14 +209,14 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="pause",
-        help="Dispatch nothing more; what runs ends normally.",
+        help="Stop dispatching; a running step still ends normally.",
         event="paused",
         adds=True,
         repeats=True,
     ),
     VerbSpec(
         name="resume",
-        help="Lift a pause; dispatch by itself; start the next story of the backlog.",
+        help="End a pause: dispatch again, and start the next queued story.",
         guard="always",
         event="resumed",
         adds=True,
@@ -228,17 +224,17 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="continue",
-        help="Start the next story of the backlog, where none is in flight.",
+        help="Start the next queued story if none is in flight.",
         event="continued",
         adds=True,
     ),
     VerbSpec(
         name="backlog_move",
-        help="Give a story of the backlog another place; first, unless told otherwise.",
+        help="Move a queued story, to the front by default.",
         parameters=(
             _QUEUED,
-            Parameter(name="before", type="story", help="the story before which it shall stand"),
-            Parameter(name="last", type="flag", help="behind all others"),
+            Parameter(name="before", type="story", help="put it before this story"),
+            Parameter(name="last", type="flag", help="put it behind all others"),
         ),
         event="backlog_moved",
         adds=True,
@@ -246,14 +242,16 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="backlog_edit",
-        help="Change what was said of a story of the backlog.",
+        help="Edit a queued story.",
         parameters=(
             _QUEUED,
             _PRIORITY,
             Parameter(
-                name="blocked_by", type="stories", help="a story that must be done first, and no other"
+                name="blocked_by",
+                type="stories",
+                help="a story that must be done first; replaces earlier ones",
             ),
-            Parameter(name="unblock", type="flag", help="it waits for no story any more"),
+            Parameter(name="unblock", type="flag", help="wait for no other story"),
             _COMPLEXITY,
             _EXECUTORS,
         ),
@@ -262,24 +260,22 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="backlog_remove",
-        help="Take stories out of the backlog.",
+        help="Remove stories from the queue.",
         parameters=(
-            Parameter(
-                name="stories", type="stories", required=True, trailing=True, help="stories of the backlog"
-            ),
+            Parameter(name="stories", type="stories", required=True, trailing=True, help="queued stories"),
         ),
         event="backlog_removed",
     ),
     VerbSpec(
         name="backlog_auto",
-        help="Choose whether the next story of the backlog starts by itself.",
+        help="Choose whether the next queued story starts by itself.",
         parameters=(
             Parameter(
                 name="auto",
                 type="text",
                 required=True,
                 choices=("on", "off", "default"),
-                help="on; off, a `continue` starts it; or default, as the settings say",
+                help="on; off: `continue` starts it; default: as in the settings",
             ),
         ),
         guard="always",
@@ -289,20 +285,20 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="note",
-        help="Say something in the next prompt.",
+        help="Add a note to the next prompt.",
         parameters=(Parameter(name="text", type="text", required=True, help="the note"),),
         event="noted",
         adds=True,
     ),
     VerbSpec(
         name="use",
-        help="Choose who works on the story in flight, from its next attempt on.",
+        help="Choose the executor of the story in flight, from its next attempt on.",
         parameters=(
             Parameter(
                 name="executor",
                 type="executors",
                 required=True,
-                help="NAME; NAME,NAME with the best first; auto; or default, for what the settings say",
+                help="NAME; NAME,NAME in order of preference; auto; or default, as in the settings",
             ),
         ),
         guard="always",
@@ -321,26 +317,26 @@ _SPECS: Final = (
     ),
     VerbSpec(
         name="reopen",
-        help="Take a story that is done up again.",
-        parameters=(Parameter(name="step", type="step", required=True, help="the step to begin at"), _NOTE),
+        help="Reopen a finished story.",
+        parameters=(Parameter(name="step", type="step", required=True, help="the step to start at"), _NOTE),
         guard="always",
         event="reopened",
     ),
     VerbSpec(
         name="budget",
-        help="Let a project, its story or each attempt spend more than the settings do.",
+        help="Raise the budget of a project, its story or each attempt.",
         parameters=(
-            Parameter(name="story", type="story", help="the story in flight, and not the project as a whole"),
+            Parameter(name="story", type="story", help="the story in flight, instead of the whole project"),
             Parameter(name="attempt", type="flag", help="each attempt of the story in flight"),
-            Parameter(name="usd", type="amount", help="how many dollars in all"),
-            Parameter(name="tokens", type="count", help="how many tokens in all"),
+            Parameter(name="usd", type="amount", help="new limit in dollars"),
+            Parameter(name="tokens", type="count", help="new limit in tokens"),
         ),
         guard="always",
         event="budget_raised",
     ),
     VerbSpec(
         name="confirm",
-        help="Adopt the edit of STATE.json that is held.",
+        help="Accept the pending edit of STATE.json.",
         guard="always",
         event="edit_confirmed",
     ),

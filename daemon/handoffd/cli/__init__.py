@@ -1,5 +1,5 @@
-"""The command line: verbs that answer one question share a file, with their text for people beside them.
+"""The command line: verbs that answer one question share a file with the text that they print.
 
-Relies on the client, on `entrance` (the daemon, or the journal where none runs) and on `doctor`; what takes
-time to import is imported by the verb that needs it. It decides nothing: every decision is the daemon's.
+It uses the client, `entrance` (the daemon, or the journal when none runs) and `doctor`. A verb imports slow
+modules itself, so that other verbs start fast. The command line decides nothing: the daemon decides.
 """

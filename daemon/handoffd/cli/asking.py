@@ -1,6 +1,6 @@
-"""What every command that asks something shares: options, printing of the answer, completion by the shell.
+"""What all commands that ask the daemon share: options, printing the answer, shell completion.
 
-The shell starts this program at each press of the key, so nothing heavy is imported to complete a name.
+The shell starts this program on every Tab, so completing a name imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def print_json(answer: Json) -> None:
 
 
 def insisted(ask: Callable[[], _Found], sleep: Callable[[float], None] = time.sleep) -> _Found:
-    """Return what `ask` returns, asking again after growing pauses while the daemon has no place."""
+    """Return what `ask` returns, retrying after growing pauses while the daemon has no free connection."""
     pause_s = 1.0
     while True:
         try:
@@ -57,13 +57,13 @@ INSTALL: Final = {
     "fish": "handoffd completion fish > ~/.config/fish/completions/handoffd.fish",
 }
 ANSWER_S: Final = 1.0
-"""A person waits for the key: a daemon that needs longer completes no names."""
+"""A user waits for Tab: names are left out when the daemon needs longer than this."""
 
 
 def project_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the projects whose names begin with `incomplete`; none while no daemon answers."""
+    """Return the projects whose names begin with `incomplete`; none when no daemon answers."""
     place = context.find_object(Place)
-    if place is None:  # a shell that completes has contexts made, and no command called
+    if place is None:  # completion creates contexts without calling a command
         place = Place(config=context.find_root().params.get("config"), environ=os.environ)
     try:
         answer = Client(place.socket(), ANSWER_S).get("/v1/projects")
@@ -78,7 +78,7 @@ def project_names(context: click.Context, _: click.Parameter, incomplete: str) -
 def words_of_verb(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return what the next word of a verb can be: a project first, then the reason of a rejection."""
+    """Return candidates for the next word of a verb: a project first, then the reason of a rejection."""
     from click.shell_completion import CompletionItem
 
     from handoffd.api.verbs import VERBS
@@ -100,7 +100,7 @@ project_argument = click.argument("project", required=False, shell_complete=proj
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete verbs, options and the names of projects."""
+    """Print the script that completes verbs, options and project names in a shell."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""`handoffd backlog`: the stories that wait in a project; `auto`: what a message in plain words asks for."""
+"""`handoffd backlog`: the queued stories of a project; `auto`: do what a message in plain words asks for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def report(answer: Json) -> list[str]:
     if stories:
         lines += table(_HEAD, [_row(one, answer["next_story"]) for one in stories])
     else:
-        lines.append(f"Nothing waits: {plain(command_for(answer['project'], 'start', 'STORY', 'STORY'))}")
+        lines.append(f"No story waits: {plain(command_for(answer['project'], 'start', 'STORY', 'STORY'))}")
     lines += ["", *_what_follows(answer)]
     return lines if answer["daemon"] else [*lines, no_daemon()]
 
@@ -54,9 +54,9 @@ def _row(one: Json, upcoming: str | None) -> list[str]:
 
 
 def _what_follows(answer: Json) -> list[str]:
-    """Return whether the next story starts by itself, who said so, and how to have it otherwise."""
+    """Return whether the next story starts by itself, who decided that, and the command that changes it."""
     on, chosen = answer["auto_continue"], answer["chosen"] is not None
-    said = "as a person chose" if chosen else "as the settings say"
+    said = "as chosen by `backlog auto`" if chosen else "the default of the settings"
     named = answer | {"called": answer["name"]}
     other = by_name(command_for(answer["project"], "backlog auto", "off" if on else "on"), named)
     how = "starts by itself" if on else "waits for `continue`"
@@ -70,7 +70,7 @@ def _what_follows(answer: Json) -> list[str]:
     else:
         lines = [f"The next story {how}, {said} ({plain(other)})."]
     if answer["paused_by"]:
-        lines.append(f"Nothing starts: paused by {plain(answer['paused_by'])}.")
+        lines.append(f"No story starts: the project was paused by {plain(answer['paused_by'])}.")
     if answer["next_command"] and not (by_itself and answer["story"] is None):
         lines.append(f"  next: {plain(by_name(answer['next_command'], named))}")
     return lines
@@ -81,20 +81,20 @@ _SHOW: Final = "show"
 
 
 class _Showing(click.Group):
-    """A group that shows the backlog where no other word of it is given first."""
+    """A group that shows the backlog unless the first word is one of its commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command in that a project's name stands for."""
+        """Insert `show` when the first word is the name of a project."""
         named = bool(args) and (args[0] in self.commands or args[0] in {"-h", "--help"})
         return super().parse_args(ctx, args if named else [_SHOW, *args])
 
 
 @click.group(cls=_Showing)
 def backlog() -> None:
-    """Show the stories that wait in a project: handoffd backlog [PROJECT] [--json].
+    """Show the queued stories of a project: handoffd backlog [PROJECT] [--json].
 
-    `start PROJECT STORY STORY...` and `start PROJECT STORY --queue` put stories there. The first one that
-    waits for no other is started next: by `continue`, or by itself (`backlog auto PROJECT on`).
+    `start PROJECT STORY STORY...` and `start PROJECT STORY --queue` queue stories. The first story that does
+    not wait for another one starts next: with `continue`, or by itself after `backlog auto PROJECT on`.
     """
 
 
@@ -103,7 +103,7 @@ def backlog() -> None:
 @json_option
 @click.pass_obj
 def show(place: Place, project: str | None, as_json: bool) -> None:
-    """Show the stories that wait in PROJECT, in the order in which they are started, and what keeps each."""
+    """List the queued stories of PROJECT in the order in which they start, with what each one waits for."""
     root = place.project(project)
 
     def without() -> dict[str, Any]:
@@ -125,14 +125,16 @@ for _verb in ("backlog_move", "backlog_edit", "backlog_remove", "backlog_auto"):
 # --- auto ----------------------------------------------------------------------------------------------
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[PROJECT] TEXT...")
-@click.option("--language", type=click.Choice(["en", "zh-TW"]), help="Of the report; else the message's own.")
+@click.option(
+    "--language", type=click.Choice(["en", "zh-TW"]), help="Language of the report (default: of TEXT)."
+)
 @json_option
 @click.pass_obj
 def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bool) -> None:
-    """Do what TEXT means, in English or Chinese, and say what became of it.
+    """Do what TEXT asks for, in English or Chinese, and report the result.
 
-    A question is answered, a command is done, what CC is told to do is started; what is unclear changes
-    nothing. With --json also what was understood, and the prompt of a step that was taken.
+    handoffd answers a question, carries out a command, and starts work that TEXT gives to CC. If TEXT is
+    unclear, nothing changes. --json adds how TEXT was understood and the prompt of a dispatched step.
     """
     project, text = _sorted_out(place, words)
     answer = say(place, project, text, language, here=None if project is not None else str(Path.cwd()))
@@ -145,10 +147,11 @@ def auto(place: Place, words: tuple[str, ...], language: str | None, as_json: bo
 
 
 def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
-    """Return the project, and the message: a first word that is a path or a known name is no part of it.
+    """Return the project and the message, without a first word that is a path or the name of a project.
 
-    Without one, None: the message may name its project, and where the person is (`here`) is looked at, and
-    never begun with. Raises NotFound for a word in the place of a name before a text in quotes.
+    Without such a word the project is None: the message may name one, or the current folder (`here`) is
+    one; the current folder is never initialised. Raises NotFound if one word before a quoted text looks
+    like a project's name and is unknown.
     """
     first, rest = words[0], words[1:]
     if rest and (_is_path(first) or _is_folder(first, alone=len(rest) == 1)):
@@ -157,7 +160,7 @@ def _sorted_out(place: Place, words: tuple[str, ...]) -> tuple[str | None, str]:
     if rest and first in {project["name"] for project in known}:
         return place.project(first), " ".join(rest)
     if len(words) == 2 and len(rest[0].split()) > 1 and len(first.split()) == 1:
-        message = f"no supervised project is called {first[:80]!r}, and no folder is"
+        message = f"no supervised project or folder is named {first[:80]!r}"
         raise NotFound(message, hint="handoffd projects")
     return None, " ".join(words)
 
@@ -167,7 +170,7 @@ def _is_path(word: str) -> bool:
 
 
 def _is_folder(word: str, *, alone: bool) -> bool:
-    """Return whether a word is a folder that is meant as one: before one text, or because it is a project."""
+    """Return whether a word means a folder: it precedes a single text, or contains a project."""
     if not os.path.isdir(word):
         return False
     from handoffd.inspection.discovery import looks_like_project
@@ -189,7 +192,7 @@ def _known(place: Place) -> list[Json]:
 
 
 def _show(answer: Json) -> None:
-    """Print the report; of a step that was taken, the prompt behind it, for it is to be carried out."""
+    """Print the report, and the prompt of a step that the caller dispatched and now carries out."""
     click.echo(plain(answer["report"], lines=True), err=answer["action"] == "error")
     prompt = (answer["result"] or {}).get("prompt")
     if prompt:

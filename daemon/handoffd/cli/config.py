@@ -1,4 +1,4 @@
-"""`handoffd config`: the settings and who said so; `handoffd rules`: a project's step table."""
+"""`handoffd config`: the settings and where each comes from; `handoffd rules`: a project's step table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handoffd.errors import NotFound, remedies
 # --- config --------------------------------------------------------------------------------------------
 @click.group()
 def config() -> None:
-    """Check or show the settings, and where each comes from."""
+    """Check the settings, or show them with the source of each."""
 
 
 @config.command()
@@ -26,9 +26,9 @@ def config() -> None:
 @json_option
 @click.pass_obj
 def check(place: Place, given: str | None, as_json: bool) -> None:
-    """Say whether the settings, or those in FILE, can be used; every problem with its place, if not.
+    """Check the settings, or FILE, and print every problem with its file, line and key.
 
-    What can be used and does not do what it seems to is a warning.
+    Settings that are valid but have no effect, or a surprising one, are warnings.
     """
     from handoffd.fleet.name_checks import misfits
 
@@ -38,7 +38,7 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"type": "valid", "file": file, "warnings": list(warnings)})
         return
-    click.echo(f"{plain(file)} can be used." if file else "There is no settings file; the defaults hold.")
+    click.echo(f"{plain(file)} is valid." if file else "There is no settings file; the defaults apply.")
     for warning in warnings:
         click.echo(f"warning: {plain(warning)}")
 
@@ -47,7 +47,7 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(place: Place, as_json: bool) -> None:
-    """Show every setting with its value and the file, variable or default it comes from."""
+    """Show every setting with its value and its source: a file, a variable, a flag or the default."""
     loaded = _load(place)
     settings = loaded.explain()
     if as_json:
@@ -61,7 +61,7 @@ def show(place: Place, as_json: bool) -> None:
 def _load(place: Place, further: Any = None) -> Any:
     from handoffd.settings.loading import load
 
-    with remedies("/"):  # what is not a variable or a flag is named in full
+    with remedies("/"):  # variables and flags keep their names; files get their whole path
         return load({"config": place.config}, place.environ, further=further)
 
 
@@ -78,9 +78,9 @@ def _text(value: object) -> str:
 # --- rules ---------------------------------------------------------------------------------------------
 @click.group()
 def rules() -> None:
-    """Check or show a project's step table: the shipped one, a preset, and .ai/step-rules.yaml over it.
+    """Check or show a project's step table: the shipped table, the preset, and .ai/step-rules.yaml.
 
-    It is what the files say. An edit that needs trust is in force only after `handoffd trust`.
+    The table is read from the files. The daemon uses an edit that needs trust only after `handoffd trust`.
     """
 
 
@@ -89,7 +89,7 @@ def rules() -> None:
 @json_option
 @click.pass_obj
 def check_rules(place: Place, project: str | None, as_json: bool) -> None:
-    """Say whether the table can be used; every problem with file, line and key, if not."""
+    """Check the step table of PROJECT and print every problem with file, line and key."""
     from handoffd.inspection.own_files import table_of
 
     root = _root(place, project)
@@ -105,9 +105,7 @@ def check_rules(place: Place, project: str | None, as_json: bool) -> None:
             }
         )
         return
-    click.echo(
-        "\n".join(["The step table can be used.", *(_path(name, path) for name, path in paths.items())])
-    )
+    click.echo("\n".join(["The step table is valid.", *(_path(name, path) for name, path in paths.items())]))
 
 
 @rules.command("show")
@@ -115,7 +113,7 @@ def check_rules(place: Place, project: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show_rules(place: Place, project: str | None, as_json: bool) -> None:
-    """Show every value of the table with the file and line that set it."""
+    """Show every value of the step table with the file and line that set it."""
     from handoffd.inspection.own_files import layers_of
     from handoffd.protocol.rulebook import explain
 
@@ -133,11 +131,11 @@ def show_rules(place: Place, project: str | None, as_json: bool) -> None:
 
 
 def _root(place: Place, project: str | None) -> str:
-    """Return the folder; a name is looked up among the supervised projects."""
+    """Return the folder of `named`: a path, or the name of a supervised project."""
     named = place.project(project)
     if named.startswith("/"):
         if not Path(named).is_dir():
-            raise NotFound(f"{named} is no folder", hint=f"ls {quote(os.path.dirname(named))}")
+            raise NotFound(f"{named} is not a folder", hint=f"ls {quote(os.path.dirname(named))}")
         return named
     from handoffd.cli.status import ask_status
 

@@ -28,21 +28,23 @@ from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, Refu
 # --- run ---------------------------------------------------------------------------------------
 @click.command()
 @click.option("--config", metavar="FILE", help="The settings file to read.")
-@click.option("--state-dir", metavar="FOLDER", help="Where the journal and the runs are kept.")
-@click.option("--runtime-dir", metavar="FOLDER", help="Where the sockets are.")
-@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="How log lines look.")
+@click.option("--state-dir", metavar="FOLDER", help="Folder of the journal and the runs.")
+@click.option("--runtime-dir", metavar="FOLDER", help="Folder of the sockets.")
+@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="Format of log lines.")
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged at all."
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Lowest level that is logged.",
 )
 @click.pass_obj
 def run(place: Place, /, config: str | None, **flags: str | None) -> None:
-    """Be the daemon until a signal or `handoffd stop` ends it.
+    """Run the daemon in the foreground until a signal or `handoffd stop` ends it.
 
-    Executors are no children of it: they go on when it ends, and are adopted by the next one. Exit
-    code 78 means that the settings cannot be used.
+    Executors are not its children: they keep running when it ends, and the next daemon adopts them.
+    Exit code 78: the settings are invalid.
     """
-    faulthandler.enable()  # a service manager whose watchdog is not fed sends SIGABRT: then the log says why
-    gc.disable()  # all that is made at first stays; `Daemon` turns it on once it is there
+    faulthandler.enable()  # systemd's watchdog sends SIGABRT to a hung daemon: this logs where it hung
+    gc.disable()  # objects made at startup live on; `Daemon` enables the collector later
     try:
         code = _serve(Place(config=config or place.config, environ=place.environ), flags)
     finally:
@@ -67,7 +69,7 @@ def _serve(place: Place, flags: dict[str, str | None]) -> int:
 
 
 def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
-    """Return what the settings are read by, and what was read. Raises ConfigurationError."""
+    """Return the settings loader and the settings that it loaded. Raises ConfigurationError."""
     from handoffd.fleet.name_checks import misfits
     from handoffd.settings.loading import Given
 
@@ -82,7 +84,7 @@ def _loaded(place: Place, flags: dict[str, str | None]) -> tuple[Any, Any]:
 
 
 def told(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what ended the daemon: what a person can act on rather than the group it came in."""
+    """Return the error that ended the daemon: the first one that a user can act on, not its group."""
     matching = group.subgroup(HandoffdError)
     found: BaseException = matching if matching is not None else group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
@@ -91,7 +93,7 @@ def told(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _reap_without_threads() -> None:
-    """Wait for children by pidfd: before 3.12, asyncio would start a thread for each."""
+    """Wait for children by pidfd: before Python 3.12, asyncio would start a thread per child."""
     if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -101,18 +103,20 @@ def _reap_without_threads() -> None:
 # --- stop --------------------------------------------------------------------------------------
 STOP_S = 20.0
 EXECUTORS_LIMIT_S = 90.0
-"""Executors are ended by their ladders, which give each rung some seconds."""
+"""`stop --executors` ends them with TERM, then KILL, with some seconds between."""
 _TELL_EVERY_S = 2.0
 
 
 @click.command()
-@click.option("--executors", is_flag=True, help="End the executors first; their attempts are repeated.")
+@click.option(
+    "--executors", is_flag=True, help="Also end the executors; the next daemon repeats their attempts."
+)
 @json_option
 @click.pass_obj
 def stop(place: Place, executors: bool, as_json: bool) -> None:
-    """End the daemon. Executors go on, and the next daemon adopts them."""
+    """Stop the daemon. Executors keep running, and the next daemon adopts them."""
     client = place.client()
-    # Before asking: afterwards the number may belong to somebody else.
+    # Before asking: later another process may have this pid.
     daemon = os.pidfd_open(client.daemon_pid())
     try:
         answer = client.post("/v1/stop", {"executors": executors})
@@ -122,19 +126,19 @@ def stop(place: Place, executors: bool, as_json: bool) -> None:
         os.close(daemon)
     if not gone:
         raise HandoffdError(
-            f"the daemon still winds down after {limit_s:.0f} s",
+            f"the daemon is still shutting down after {limit_s:.0f} s",
             hint="handoffd status",
             code="STILL_STOPPING",
         )
     if as_json:
         print_json({**answer, "type": "stopped"})
     else:
-        rest = "its executors were ended, too" if executors else "executors that run go on"
+        rest = "its executors have ended, too" if executors else "running executors go on"
         click.echo(f"The daemon has stopped; {rest}.\n  next: {start_command()}")
 
 
 def _wait(daemon: int, client: Client, limit_s: float, *, tell: bool) -> bool:
-    """Return whether the process ended within the limit, saying now and then what it is busy with."""
+    """Return whether the process ended within the limit; print now and then what it is busy with."""
     ended = select.poll()
     ended.register(daemon, select.POLLIN)
     give_up_at = time.monotonic() + limit_s
@@ -151,24 +155,26 @@ def _running(client: Client) -> str:
         projects = client.get("/v1/status")["projects"]
         count = sum(track["pid"] is not None for project in projects for track in project["tracks"])
         return (
-            counted(count, "executor still runs", "executors still run") if count else "the daemon winds down"
+            counted(count, "executor still runs", "executors still run")
+            if count
+            else "the daemon is shutting down"
         )
-    return "the daemon winds down"
+    return "the daemon is shutting down"
 
 
 # --- reload ------------------------------------------------------------------------------------
 RELOAD_S = 120.0
-"""Longer than the longest look: folders of the settings, and every project."""
+"""Longer than the longest scan: the configured folders and every project."""
 
 
 @click.command()
 @json_option
 @click.pass_obj
 def reload(place: Place, as_json: bool) -> None:
-    """Have the daemon read its settings, look for projects, and read their files, now.
+    """Make the daemon reread its settings, look for projects and reread their files now.
 
-    The daemon does all of it by itself, too; this says what came of it. Exit code 1: the settings were
-    refused, and the last good ones are in force.
+    The daemon also does this by itself when files change; this command reports the result. Exit code 1:
+    the new settings are invalid, and the daemon keeps the last valid ones.
     """
     answer = place.client(RELOAD_S).post("/v1/reload", {})
     taken = answer["settings"]["taken"]
@@ -186,10 +192,10 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
     if settings["taken"]:
         yield _taken(settings)
     else:
-        yield "The settings cannot be used; the last good ones are in force:"
+        yield "The settings are invalid; the daemon keeps the last valid ones:"
     yield from (f"  {plain(problem, lines=True)}" for problem in answer["problems"])
     if settings["restart"]:
-        yield f"After a restart of the daemon: {plain(', '.join(settings['restart']))}"
+        yield f"Needs a restart of the daemon: {plain(', '.join(settings['restart']))}"
     for count, what in ((answer["brought"], "found"), (answer["let_go"], "let go")):
         if count:
             yield f"{count} project{'s' * (count > 1)} {what}"
@@ -202,25 +208,25 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
 
 def _taken(settings: dict[str, Any]) -> str:
     if not settings["changed"]:
-        return "The settings are as they were."
-    return f"In force: {plain(', '.join(settings['changed']))}"
+        return "The settings have not changed."
+    return f"Now in effect: {plain(', '.join(settings['changed']))}"
 
 
 # --- token -------------------------------------------------------------------------------------
 @click.command()
-@click.option("--rotate", is_flag=True, help="Make a new one; the old one opens nothing from now on.")
+@click.option("--rotate", is_flag=True, help="Make a new token; the old one stops working now.")
 @json_option
 @click.pass_obj
 def token(place: Place, rotate: bool, as_json: bool) -> None:
-    """Print the token that opens the loopback port; it is made when it is first asked for.
+    """Print the token of the loopback port; the first call creates it.
 
-    Whoever has it can do over TCP what you can, but for the verbs that are for people (control.tcp.gates).
+    It lets a client do over TCP all that you can, except verbs reserved for people (control.tcp.gates).
     """
     from handoffd.api.http.auth import ensured, rotated
 
     settings = place.settings()
     if settings.control.tcp is not None and settings.control.tcp.token is not None:
-        raise Refused("the settings give the token (control.tcp.token)", hint="handoffd config show")
+        raise Refused("the token comes from the settings (control.tcp.token)", hint="handoffd config show")
     path = settings.control_token
     text = rotated(path) if rotate else ensured(path)
     if as_json:
@@ -231,17 +237,13 @@ def token(place: Place, rotate: bool, as_json: bool) -> None:
 
 # --- metrics -----------------------------------------------------------------------------------
 @click.command()
-@click.option(
-    "--dashboard", is_flag=True, help="Print a dashboard for Grafana instead, to be imported there."
-)
-@click.option(
-    "--alerts", is_flag=True, help="Print rules for Prometheus instead: what a person should be paged for."
-)
+@click.option("--dashboard", is_flag=True, help="Print a dashboard to import into Grafana instead.")
+@click.option("--alerts", is_flag=True, help="Print alert rules for Prometheus instead.")
 @click.pass_obj
 def metrics(place: Place, dashboard: bool, alerts: bool) -> None:
-    """Print the daemon's series in the text format of Prometheus.
+    """Print the daemon's metrics in the text format of Prometheus.
 
-    Prometheus itself asks the loopback port (`control.tcp`), or a file that a timer writes for node_exporter.
+    Prometheus can scrape the loopback port (`control.tcp`), or a timer can write a file for node_exporter.
     """
     if dashboard or alerts:
         from handoffd.settings.paths import shared

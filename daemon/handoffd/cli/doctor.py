@@ -1,4 +1,4 @@
-"""`handoffd doctor`: what will go wrong here, and what to type about it; `executors`: what each can do."""
+"""`handoffd doctor`: what will fail here and the command that fixes it; `executors`: what each can do."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def doctor(place: Place, projects: tuple[str, ...], as_json: bool) -> None:
-    """Say what will go wrong on this machine, why, and what to type about it. Changes nothing.
+    """Report what will fail on this machine, why, and the command that fixes it. Changes nothing.
 
-    The daemon may run or not. Exit code 1 when something keeps handoffd from working. The tests of
-    each PROJECT are run once as the daemon would run them, for at most 40 seconds.
+    The daemon need not run. Exit code 1: something keeps handoffd from working. doctor runs the tests of
+    each PROJECT once, as the daemon would, for at most 40 seconds.
     """
     from handoffd.doctor.examination import examine
     from handoffd.doctor.finding import as_json as told
@@ -57,7 +57,7 @@ def _subject(place: Place) -> Subject:
     from handoffd.settings.loading import Given
 
     given = Given(flags={"config": place.config}, environ=place.environ)
-    # With one that names nobody, much can be looked at.
+    # Most checks also work with the default settings.
     loaded, judged = _loaded(given), _loaded(given, misfits)
     usable = not isinstance(loaded, InvalidFile)
     return Subject(
@@ -73,11 +73,11 @@ def _subject(place: Place) -> Subject:
 
 
 def _loaded(given: Given, further: Any = None) -> Any:
-    """Return the settings, or what is wrong with them."""
+    """Return the settings, or the error that they raise."""
     from handoffd.errors import remedies
 
     try:
-        with remedies("/"):  # what is not a variable or a flag is named in full
+        with remedies("/"):  # variables and flags keep their names; files get their whole path
             return given.load(further, daemon=False)
     except InvalidFile as invalid:
         return invalid
@@ -110,14 +110,14 @@ _HEAD = (
     "ACCOUNT",
 )
 _LOOK_S = 15.0
-"""How long all programs together may take to be found and to tell their versions."""
+"""Limit for finding all programs and asking each for its version."""
 
 
 @click.group(invoke_without_command=True)
 @json_option
 @click.pass_context
 def executors(context: click.Context, as_json: bool) -> None:
-    """Show what every executor can do, and whether its program is on this machine."""
+    """Show what every executor can do, and whether its program is installed here."""
     if context.invoked_subcommand is not None:
         return
     from handoffd.execute.executor import capabilities
@@ -136,10 +136,10 @@ def executors(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def check(place: Place, name: str | None, as_json: bool) -> None:
-    """Say what is wrong with the executor NAME on this machine, why, and what to type about it.
+    """Report what is wrong with the executor NAME on this machine, why, and the command that fixes it.
 
-    Without NAME, of all that are installed, and of those that the settings choose. Exit code 1 when
-    there is anything to say.
+    Without NAME: with every installed executor and every executor that the settings name. Exit code 1 when
+    there is a finding.
     """
     from handoffd.doctor.executors import check_executor as findings_of
     from handoffd.doctor.finding import as_json as told
@@ -164,7 +164,7 @@ def check(place: Place, name: str | None, as_json: bool) -> None:
 
 
 def _book(place: Place) -> tuple[Settings, ExecutorBook]:
-    """Return the settings, and the executors as they change them. Raises InvalidFile."""
+    """Return the settings and the executors with the settings' changes. Raises InvalidFile."""
     from handoffd.errors import remedies
     from handoffd.execute.registry import Layer, load_book, shipped_layer
 
@@ -176,7 +176,7 @@ def _book(place: Place) -> tuple[Settings, ExecutorBook]:
 
 
 def _looks(place: Place, settings: Settings, chosen: list[Executor]) -> dict[str, Installation]:
-    """Return how executors are found, at once; one whose folders or program are silent is left out."""
+    """Probe all executors at once; leave out one whose folder or program does not answer in time."""
     from handoffd.doctor.finding import answers
     from handoffd.execute.environment import child_environment
     from handoffd.execute.registry import look
@@ -219,7 +219,7 @@ _WIDTHS = (len("warning"), len("descriptors"))
 
 
 def report(findings: Sequence[Finding]) -> list[str]:
-    """Return the lines for findings, and in the end how many of them there are."""
+    """Return the lines for findings, and their number at the end."""
     lines = [line for finding in findings for line in _lines(finding)]
     return [*lines, "", _summary(findings)]
 
@@ -239,16 +239,16 @@ def _summary(findings: Sequence[Finding]) -> str:
     severities = [finding.severity for finding in findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
     if not faults and not warnings:
-        return "Nothing is wrong."
+        return "No problems found."
     keeps = "" if faults else "; nothing keeps handoffd from working"
     return f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}{keeps}."
 
 
 # --- the tests of a project, tried --------------------------------------------------------------------
-# While no daemon runs they get the PATH that its service would have, else this terminal's, which is what
-# `handoffd run` would have.
+# While no daemon runs, the tests get the PATH of its service if one is installed, else the PATH of this
+# terminal, which `handoffd run` would have.
 def try_tests(place: Place, project: str) -> Finding:
-    """Return what came of it, or why it was not done. Raises NotFound for what is no project."""
+    """Run the tests of `project` and return the finding. Raises NotFound if it is not a project."""
     from handoffd.doctor.finding import warning
     from handoffd.doctor.projects import TESTS, Terminal, judge_tests
     from handoffd.doctor.service import installed, service_of
@@ -258,7 +258,7 @@ def try_tests(place: Place, project: str) -> Finding:
     except NotFound:
         raise
     except HandoffdError as error:
-        return warning(TESTS, f"the tests were not tried: {error.message}", None, error.hint)
+        return warning(TESTS, f"handoffd could not try the tests: {error.message}", None, error.hint)
     service = service_of(_pid(place), installed(place.environ, place.config))
     return judge_tests(tried, Terminal(path=place.environ.get("PATH", "")), service)
 
@@ -281,5 +281,5 @@ def _tried(place: Place, project: str) -> Json:
 def _pid(place: Place) -> int | None:
     try:
         return place.client().daemon_pid()
-    except HandoffdError:  # it went, or hangs: the commands are those of its unit
+    except HandoffdError:  # it ended or hangs: its unit has the commands
         return None

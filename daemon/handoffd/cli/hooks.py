@@ -1,4 +1,4 @@
-"""The ways in for agents: `hooks` in Claude Code's settings, `hook` that they call, and `mcp`."""
+"""Interfaces for agents: `hooks` in Claude Code's settings, `hook` that they call, and `mcp`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WHERE: Final = (
     click.option(
         "--project",
         metavar="PATH",
-        help="In .claude/settings.json of this project; left out, of the one you are in.",
+        help="In .claude/settings.json of this project; default: the current folder's project.",
     ),
-    click.option("--local", is_flag=True, help="In settings.local.json, which is not shared with others."),
+    click.option("--local", is_flag=True, help="In settings.local.json, which is not committed."),
 )
 
 
@@ -46,7 +46,7 @@ def _where(command: Any) -> Any:
 def hooks() -> None:
     """Install, remove or show the hooks that apply hand-offs while you work with Claude Code yourself.
 
-    At the end of a turn they apply the hand-off, run what checks it, and send the agent back if that fails.
+    The Stop hook applies the hand-off, runs the checks, and sends the agent back to work if they fail.
     """
 
 
@@ -60,12 +60,15 @@ def hooks() -> None:
 def install(
     place: Place, user: bool, project: str | None, local: bool, events: tuple[str, ...], as_json: bool
 ) -> None:
-    """Put our hooks into Claude Code's settings; everything else in the file stays as it is."""
+    """Add handoffd's hooks to Claude Code's settings; the rest of the file stays unchanged."""
     file = _file(place, user, project, local)
     command = own_command(place.config)
     changed = file.install(command, events or EVENTS)
-    lines = [f"hooks are {'installed' if changed else 'there already'}: {file.path}", f"  command: {command}"]
-    lines.append("  next: start a new Claude Code session; a running one keeps the hooks it began with")
+    lines = [
+        f"hooks are {'installed' if changed else 'already installed'}: {file.path}",
+        f"  command: {command}",
+    ]
+    lines.append("  next: start a new Claude Code session; a running one does not reload hooks")
     _say(file, lines, as_json, changed=changed)
 
 
@@ -74,12 +77,12 @@ def install(
 @json_option
 @click.pass_obj
 def uninstall(place: Place, user: bool, project: str | None, local: bool, as_json: bool) -> None:
-    """Take our hooks out again; a file that nobody else changed is then as it was before."""
+    """Remove handoffd's hooks; if no other program edited the file since, it is then as before `install`."""
     file = _file(place, user, project, local)
     changed = file.uninstall()
     _say(
         file,
-        [f"{'hooks are removed' if changed else 'no hook of ours is there'}: {file.path}"],
+        [f"{'hooks are removed' if changed else 'handoffd has no hooks there'}: {file.path}"],
         as_json,
         changed,
     )
@@ -90,7 +93,7 @@ def uninstall(place: Place, user: bool, project: str | None, local: bool, as_jso
 @json_option
 @click.pass_obj
 def status(place: Place, user: bool, project: str | None, local: bool, as_json: bool) -> None:
-    """Show which hooks of ours are where."""
+    """Show which of handoffd's hooks are installed in which file."""
     if user or local or project is not None:
         files = [_file(place, user, project, local)]
     else:
@@ -106,9 +109,9 @@ def status(place: Place, user: bool, project: str | None, local: bool, as_json: 
 
 
 def own_command(config: str | None) -> str:
-    """Return the command Claude Code shall call: absolute, whatever folder or PATH it has."""
+    """Return the command that Claude Code calls: absolute, so that it works with any folder and PATH."""
     program = Path(sys.executable).with_name("handoffd")
-    # -I: a folder of the project must not take the place of a module of ours.
+    # -I: a folder of the project must not shadow one of our modules.
     words = [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-I", "-m", "handoffd"]
     return join([*words, *(() if config is None else ("--config", os.path.abspath(config))), "hook"])
 
@@ -125,7 +128,10 @@ def _file(place: Place, user: bool, project: str | None, local: bool) -> Setting
     else:
         root = find_root(os.getcwd(), home(place.environ)) or ""
     if not os.path.isdir(root):
-        raise NotFound(f"{project or 'here'} is no project", hint="handoffd hooks install --project PATH")
+        raise NotFound(
+            f"{project or 'the current folder'} is not a project",
+            hint="handoffd hooks install --project PATH",
+        )
     found = folders(place.config, place.environ)
     state_dir = found[0] if found is not None else str(place.settings().state_dir)
     return SettingsFile(Path(root), LOCAL if local else SHARED, Path(state_dir, "hooks"))
@@ -153,33 +159,35 @@ def _say(file: SettingsFile, lines: list[str], as_json: bool, changed: bool) -> 
 @click.command()
 @click.pass_obj
 def hook(place: Place) -> None:
-    """Answer a hook of Claude Code: apply the hand-off it left. Reads the event on standard input.
+    """Answer a hook of Claude Code: apply the agent's hand-off. Reads the event from standard input.
 
-    Exit codes: 0 all is well, 2 the agent shall go on and is told why, 1 anything else; that stops nobody.
+    Exit codes: 0 the agent may stop, 2 it must go on and stderr says why, 1 an error that stops nothing.
     """
     click.get_current_context().exit(answer_hook(place.config, place.environ))
 
 
 # --- mcp -----------------------------------------------------------------------------------------------
 REQUIREMENT: Final = "mcp>=2,<3"
-"""What the extra of the same name installs."""
+"""What handoffd's extra `mcp` installs."""
 
 
 @click.command()
 @click.option(
     "--allow-approvals",
     is_flag=True,
-    help="Also offer what is for people: approve, retry, trust and the like.",
+    help="Also offer verbs reserved for people: approve, retry, trust and others.",
 )
 @click.option(
-    "--language", type=click.Choice(["en", "zh-TW"]), help="Of reports (default: that of the settings)."
+    "--language",
+    type=click.Choice(["en", "zh-TW"]),
+    help="Language of reports; default: that of the settings.",
 )
 @click.pass_obj
 def mcp(place: Place, allow_approvals: bool, language: Language | None) -> None:
-    """Be an MCP server on standard input and output, for a chat agent.
+    """Run an MCP server on standard input and output, for a chat agent.
 
-    Tools are the reads and verbs of this command line. Without --allow-approvals none of them opens a
-    gate, lifts a limit or trusts anything. docs/reference/mcp.md tells how clients are configured.
+    Its tools are the queries and verbs of this command line. Without --allow-approvals no tool opens a
+    gate, lifts a limit or trusts a file. docs/reference/mcp.md shows how to configure clients.
     """
     try:
         from handoffd.mcp.server import serve
@@ -196,7 +204,7 @@ def mcp(place: Place, allow_approvals: bool, language: Language | None) -> None:
 
 
 def _language(place: Place) -> Language:
-    """Return the language of the settings; settings that are wrong are no reason not to answer."""
+    """Return the language of the settings, or the default if they are invalid."""
     try:
         return place.settings().language
     except HandoffdError:

@@ -1,4 +1,4 @@
-"""About a folder: `detect`, `query`, `list-projects`, `check-prereqs`, `review`, `triage`, `peek`."""
+"""Questions about a folder: `detect`, `query`, `list-projects`, `check-prereqs`, `review`, and others."""
 
 from __future__ import annotations
 
@@ -76,28 +76,30 @@ def listed(answer: dict[str, Any]) -> list[str]:
         for one in answer["projects"]
     ]
     if not rows:
-        return [f"No project lies in {plain(answer['folder'])}."]
+        return [f"There is no project in {plain(answer['folder'])}."]
     return table(("PROJECT", "FOLDER", "STORY", "STEP", "STATUS"), rows)
 
 
 def checked(answer: dict[str, Any]) -> list[str]:
     """Return the lines for an answer of `GET /v1/check-prereqs`."""
     if answer["ok"]:
-        return ["Everything that the step in hand reads is there."]
+        return ["No file that the current step reads is missing."]
     lines = [f"  {plain(warning)}" for warning in answer["warnings"]]
     following = answer["next_command"]
     advice = [f"  next: {plain(following)}"] if following else []
-    return ["The step in hand reads what is not there; that blocks nothing.", *lines, *advice]
+    return ["The current step reads files that are missing; this does not block it.", *lines, *advice]
 
 
 def prompted(answer: dict[str, Any]) -> list[str]:
-    """Return the lines of a prompt, and nothing else: they may go to an agent."""
+    """Return the lines of a prompt and nothing else, so that the user can pipe them to an agent."""
     return [plain(answer["prompt"].rstrip("\n"), lines=True)]
 
 
 # --- commands ------------------------------------------------------------------------------------------
 _language = click.option(
-    "--language", type=click.Choice(("en", "zh-TW")), help="Of the prompt; else as the settings say."
+    "--language",
+    type=click.Choice(("en", "zh-TW")),
+    help="Language of the prompt (default: of the settings).",
 )
 
 
@@ -106,7 +108,7 @@ _language = click.option(
 @json_option
 @click.pass_obj
 def detect(place: Place, project: str | None, as_json: bool) -> None:
-    """Say which files of the protocol PROJECT has, and the level of adoption: 0 none, 1 some, 2 all."""
+    """Report which files of the protocol PROJECT has, and its level of adoption: 0 none, 1 some, 2 all."""
     named = place.project(project)
     answer = inspect(place, "/v1/detect", {"project": named}, lambda asked: asked.detect(named))
     _show(answer.json, as_json, detected)
@@ -117,7 +119,7 @@ def detect(place: Place, project: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def query(place: Place, project: str | None, as_json: bool) -> None:
-    """Say where PROJECT stands by its files, supervised or not; and what it waits for, if it is."""
+    """Report story, step and status from the files of PROJECT; if supervised, also what it waits for."""
     named = place.project(project)
     answer = inspect(place, "/v1/query", {"project": named}, lambda asked: asked.query(named))
     _show(answer.json, as_json, queried)
@@ -128,7 +130,7 @@ def query(place: Place, project: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
-    """List the projects that lie in FOLDER, supervised or not; left out, it is the current folder."""
+    """List the projects in FOLDER (default: the current folder), supervised or not."""
     named = os.path.abspath(os.path.expanduser(folder or "."))
     answer = inspect(place, "/v1/list-projects", {"folder": named}, lambda asked: asked.list_projects(named))
     _show(answer.json, as_json, listed)
@@ -139,7 +141,7 @@ def list_projects(place: Place, folder: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
-    """Name the files that the step in hand reads and that are missing. Blocks nothing."""
+    """List the missing files that the current step reads. They do not block it."""
     named = place.project(project)
     answer = inspect(place, "/v1/check-prereqs", {"project": named}, lambda asked: asked.check_prereqs(named))
     _show(answer.json, as_json, checked)
@@ -151,7 +153,7 @@ def check_prereqs(place: Place, project: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def review(place: Place, project: str | None, language: str | None, as_json: bool) -> None:
-    """Print the prompt for a session that examines PROJECT and changes nothing; pipe it to an agent."""
+    """Print a prompt for a read-only review session of PROJECT; pipe it to an agent."""
     named = place.project(project)
     given = {"project": named, "language": language}
     answer = inspect(place, "/v1/review", given, lambda asked: asked.review(named, language))
@@ -164,7 +166,7 @@ def review(place: Place, project: str | None, language: str | None, as_json: boo
 @json_option
 @click.pass_obj
 def triage(place: Place, project: str | None, language: str | None, as_json: bool) -> None:
-    """Print the prompt for a session that sorts the open issues in PROJECT's memory; pipe it to an agent."""
+    """Print a prompt for a session that sorts the open issues in PROJECT's memory; pipe it to an agent."""
     named = place.project(project)
     given = {"project": named, "language": language}
     answer = inspect(place, "/v1/triage", given, lambda asked: asked.triage(named, language))
@@ -184,7 +186,7 @@ def _show(answer: Json, as_json: bool, lines_of: Callable[[dict[str, Any]], list
 @json_option
 @click.pass_obj
 def peek(place: Place, project: str | None, as_json: bool) -> None:
-    """Show what the next turn of PROJECT would do, with the prompt it would give. Changes nothing."""
+    """Show what the next turn of PROJECT would do, with the prompt it would use. Changes nothing."""
     named = place.project(project)
 
     def without() -> dict[str, object]:
@@ -207,6 +209,6 @@ def report(shown: dict[str, Any]) -> list[str]:
     if prompt is None:
         following = shown["result"].get("next_command")
         advice = [f"  next: {plain(following)}"] if following else []
-        return [f"nothing is dispatched at {step}: {why}", *warnings, *advice]
+        return [f"{step} would dispatch nothing: {why}", *warnings, *advice]
     head = f"{step}, attempt {shown['attempt']}: {why}"
     return [head, *warnings, f"  executor: {plain(shown['executor'])}", "", plain(prompt, lines=True)]

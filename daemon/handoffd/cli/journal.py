@@ -1,4 +1,4 @@
-"""`handoffd journal`: is it sound, a copy of it, the copy put back; `gc`: what nobody needs, removed."""
+"""`handoffd journal`: verify, repair, back up and restore it; `gc`: remove expired files."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 # --- for people ----------------------------------------------------------------------------------------
 _WIDTH = 300
-"""Of what was recorded and what comes out now: enough to see what it is."""
+"""Shown of a recorded and a replayed value: enough to recognise them."""
 
 _MOST_PROJECTS = 20
 
 
 def verified(report: Report) -> list[str]:
-    """Return what a verification found: the findings, then one line that says it all."""
+    """Return the findings of a verification, then a summary line."""
     lines = [line for finding in report.findings for line in _finding(finding)]
     if report.further_findings:
         lines.append(f"and {report.further_findings} more.")
@@ -52,55 +52,53 @@ def verified(report: Report) -> list[str]:
 
 
 def _next(first: Finding) -> str:
-    """Return the command that shows more of a finding, or mends what has none."""
+    """Return the command that shows more of a finding, or repairs a journal without replayable events."""
     if first.kind == "track" and first.project:
         return f"handoffd stop && handoffd journal repair {quote(plain(first.project))}"
     if first.seq is None or first.kind in {"missing", "unreadable"}:
-        return "handoffd stop && handoffd journal restore FILE   (the latest backup that is clean)"
+        return "handoffd stop && handoffd journal restore FILE   (the latest clean backup)"
     project = f" {plain(first.project)}" if first.project else ""
     return f"handoffd events{project} --after {max(first.seq - 3, 0)} --limit 5"
 
 
 def repaired(done: Repaired, paused: Sequence[str] = ()) -> list[str]:
-    """Return what was made again, what was not, and what to do now.
+    """Return the tracks that were rebuilt, the ones that could not be, and the next command.
 
-    `paused`: projects that a restore had left out, and that it holds up now as it did the others.
+    `paused`: projects that an earlier restore left out; the repair pauses them like the restored ones.
     """
-    lines = [f"{plain(key.project)} ({key.track}) was made again: {why}" for key, why in done.made.items()]
+    lines = [f"{plain(key.project)} ({key.track}) was rebuilt: {why}" for key, why in done.made.items()]
     lines += [
-        f"{plain(key.project)} ({key.track}) cannot be made again from its events: {why}"
+        f"{plain(key.project)} ({key.track}) cannot be rebuilt from its events: {why}"
         for key, why in done.left.items()
     ]
     lines += [
-        f"{plain(root)} is paused, because what has happened since the backup is not in it:"
+        f"{plain(root)} is paused, because the backup lacks what happened since:"
         f" handoffd resume {plain(root)}"
         for root in paused
     ]
     if done.left:
-        return [*lines, "  next: handoffd journal restore FILE   (the latest backup that is clean)"]
-    return (
-        [*lines, f"  next: {start_command()}"] if lines else ["Every track is what its last event has left."]
-    )
+        return [*lines, "  next: handoffd journal restore FILE   (the latest clean backup)"]
+    return [*lines, f"  next: {start_command()}"] if lines else ["Every track agrees with its last event."]
 
 
 def backed_up(copy: Copy) -> list[str]:
-    """Return where the copy is and what is in it."""
+    """Return where the copy is and what it contains."""
     size = f"{copy.size / 1024 / 1024:.1f} MiB"
     if copy.unsound:
         return [
-            f"{plain(copy.file)}: {size}, up to event {copy.newest}. A restore leaves out"
-            f" {', '.join(map(plain, copy.unsound[:5]))}, whose record was changed outside handoffd.",
+            f"{plain(copy.file)}: {size}, up to event {copy.newest}. A restore will leave out"
+            f" {', '.join(map(plain, copy.unsound[:5]))}: its record was changed outside handoffd.",
             "  next: handoffd stop && handoffd journal repair   (then back up again)",
         ]
     return [
         f"{plain(copy.file)}: {size}, up to event {copy.newest}, checked.",
-        f"  to put it back: handoffd stop && handoffd journal restore {plain(copy.file)}",
+        f"  to restore it: handoffd stop && handoffd journal restore {plain(copy.file)}",
     ]
 
 
 def restored(done: Restoration) -> list[str]:
-    """Return what a restore did, what it means, and what to do now."""
-    lines = [f"{plain(done.journal)} is the backup {plain(done.file)} now, up to event {done.newest}."]
+    """Return what a restore did, its consequences, and the next command."""
+    lines = [f"{plain(done.journal)} is now the backup {plain(done.file)}, up to event {done.newest}."]
     if done.replaced is not None:
         lines.append(f"  the journal it replaced: {plain(done.replaced)}")
     told = {
@@ -110,19 +108,19 @@ def restored(done: Restoration) -> list[str]:
     }
     lines += [f"  {what}: {', '.join(map(plain, runs))}" for what, runs in told.items() if runs]
     lines += [
-        f"{plain(one.project)} ({one.track}) is left out, for its record in the backup was changed outside"
-        f" handoffd: {one.why}. Nothing is dispatched in it."
+        f"{plain(one.project)} ({one.track}) is left out: its record in the backup was changed outside"
+        f" handoffd ({one.why}). The daemon dispatches nothing there."
         for one in done.left_out
     ]
     if done.left_out:
-        lines.append("  next for what is left out: handoffd journal repair, or a backup in which it is sound")
+        lines.append("  next for the projects left out: handoffd journal repair, or restore a clean backup")
     if not done.paused and done.left_out:
         return lines
     if not done.paused:
-        return [*lines, f"Nothing waits for you: {start_command()}"]
+        return [*lines, f"No project needs you: {start_command()}"]
     return [
         *lines,
-        f"{_projects(len(done.paused))} paused, because what has happened since the backup is not in it.",
+        f"{_projects(len(done.paused))} paused, because the backup lacks what happened since.",
         f"  next: {start_command()}, look at handoffd status, then for each of them: handoffd resume PROJECT",
         *(f"    {plain(root)}" for root in done.paused[:_MOST_PROJECTS]),
         *([f"    and {len(done.paused) - _MOST_PROJECTS} more"] if len(done.paused) > _MOST_PROJECTS else []),
@@ -135,18 +133,18 @@ def _projects(count: int) -> str:
 
 def _sum(report: Report) -> str:
     place = report.journal if report.project is None else f"{report.project} in {report.journal}"
-    said = f"{counted(report.replayed, 'decision')} of {counted(report.tracks, 'track')} made again"
+    said = f"{counted(report.replayed, 'decision')} of {counted(report.tracks, 'track')} replayed"
     if report.older:
-        said += f", {report.older} {'is' if report.older == 1 else 'are'} of before a replay can begin"
+        said += f", {report.older} {'is' if report.older == 1 else 'are'} too old to be replayed"
     if report.unreplayed:
-        said += f", {report.unreplayed} after a finding {'was' if report.unreplayed == 1 else 'were'} not"
+        said += f", {report.unreplayed} after a finding not replayed"
     verdict = "all as recorded" if report.clean else _count(report)
     return f"{plain(place)}: {said}; {verdict}."
 
 
 def _count(report: Report) -> str:
     count = len(report.findings) + report.further_findings
-    return counted(count, "thing is not as it should be", "things are not as they should be")
+    return counted(count, "problem")
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -166,7 +164,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 @click.group()
 def journal() -> None:
-    """Verify, repair, back up or restore the journal: the one file that knows what has happened."""
+    """Verify, repair, back up or restore the journal, the file that records every event."""
 
 
 @journal.command()
@@ -175,9 +173,9 @@ def journal() -> None:
 @json_option
 @click.pass_obj
 def verify(place: Place, project: str | None, named: str | None, as_json: bool) -> None:
-    """Decide everything again that was ever decided, and report what comes out differently.
+    """Replay every recorded decision and report those that come out differently.
 
-    Of PROJECT, or of all projects. The daemon may run. Exit code 1 when anything is not as it should be.
+    Of PROJECT, or of all projects. The daemon may run. Exit code 1: there are problems.
     """
     from handoffd.api.verification import Verification
     from handoffd.journal.replay import Recordings
@@ -199,9 +197,9 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
 @json_option
 @click.pass_obj
 def repair(place: Place, project: str | None, as_json: bool) -> None:
-    """Make what was changed by hand again from its events, while no daemon runs.
+    """Rebuild tracks that were changed outside handoffd from their events; the daemon must not run.
 
-    Of PROJECT, or of all projects. Exit code 1 when something cannot be made again.
+    Of PROJECT, or of all projects. Exit code 1: a track cannot be rebuilt.
     """
     import anyio
 
@@ -242,13 +240,13 @@ def _by_track(tracks: Mapping[TrackKey, str]) -> list[dict[str, str]]:
 
 @journal.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 @click.pass_obj
 def backup(place: Place, file: Path, force: bool, as_json: bool) -> None:
-    """Copy the journal to FILE as it is at this instant; the daemon may run.
+    """Copy the journal's current contents to FILE; the daemon may run.
 
-    FILE is checked before it gets its name, and is there whole or not at all.
+    The copy is checked before it is named FILE, so FILE is complete or missing.
     """
     from handoffd.journal.backup import back_up
 
@@ -262,15 +260,15 @@ def backup(place: Place, file: Path, force: bool, as_json: bool) -> None:
 
 @journal.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--end-executors", is_flag=True, help="End executors of which FILE knows nothing.")
+@click.option("--end-executors", is_flag=True, help="End executors that are not recorded in FILE.")
 @json_option
 @click.pass_obj
 def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> None:
-    """Put a backup in the journal's place, while no daemon runs; the replaced one is kept.
+    """Replace the journal by the backup FILE and keep the old journal; the daemon must not run.
 
-    Every project then waits for `handoffd resume`: what has happened since the backup, only its
-    STATE.json and its files tell. A project whose record in FILE was changed outside handoffd is left out;
-    exit code 1 says so.
+    Afterwards every project waits for `handoffd resume`: the backup lacks what happened since, so only
+    STATE.json and the project's files show it. A project whose record in FILE was changed outside handoffd
+    is left out; then the exit code is 1.
     """
     import anyio
 
@@ -290,7 +288,7 @@ def restore(place: Place, file: Path, end_executors: bool, as_json: bool) -> Non
 
 
 def _quiet() -> None:
-    """Leave the daemon's own log out: what matters is in the answer."""
+    """Silence the daemon's own log: the answer has all that matters."""
     from handoffd.app.logs import configure_logging
     from handoffd.settings.model import LogSettings
 
@@ -298,7 +296,7 @@ def _quiet() -> None:
 
 
 def _root(name: str, known: Mapping[str, str]) -> str:
-    """Return the root of the project called, or lying at or above, `name`; of removed ones, too."""
+    """Return the root of the project with this name or path, also of removed projects."""
     path = Path(name)
     for folder in (path, *path.parents) if path.is_absolute() else ():
         if str(folder) in known:
@@ -309,11 +307,11 @@ def _root(name: str, known: Mapping[str, str]) -> str:
     if called:
         message = f"{name} is the name of several projects; give a path: {', '.join(called)}"
         raise NotFound(message, hint="handoffd projects")
-    raise NotFound(f"the journal knows no project {name}", hint="handoffd projects")
+    raise NotFound(f"the journal has no project named {name}", hint="handoffd projects")
 
 
 class _Bar:
-    """One line on the terminal that says how far it is."""
+    """One line on the terminal that shows progress."""
 
     def __init__(self, what: str, shown: bool) -> None:
         self._what = what
@@ -333,7 +331,7 @@ class _Bar:
 
 @contextmanager
 def _progress(what: str) -> Iterator[_Bar]:
-    """Lend a progress line, on a terminal only."""
+    """Show a progress line, on a terminal only."""
     bar = _Bar(what, sys.stderr.isatty())
     try:
         yield bar
@@ -352,18 +350,18 @@ _KINDS = {
 }
 _MOST_LINES = 20
 LIMIT_S = 1800.0
-"""How long a daemon may clean up: a year of runs on a slow disk, projects that do not answer."""
+"""Limit for a clean-up by the daemon: a year of runs on a slow disk, projects that do not answer."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @json_option
 @click.pass_obj
 def gc(place: Place, dry_run: bool, as_json: bool) -> None:
-    """Remove what the settings (retention) say nobody needs any more.
+    """Remove files that have outlived their time in the settings (`retention`).
 
-    Runs that live or were not judged stay, and whatever the daemon has not made.
+    Live runs, runs that were not judged yet, and files of other programs stay.
     """
     by = person()
 
@@ -419,7 +417,7 @@ def _kept(kept: Mapping[str, int]) -> Iterator[str]:
 
 
 def weight(count: int) -> str:
-    """Return a number of bytes as people say it."""
+    """Return a number of bytes in a readable unit."""
     size, unit = float(count), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1

@@ -1,4 +1,4 @@
-"""`handoffd log`: what an agent printed; `events`: what happened, and why. Both whole or as it comes."""
+"""`handoffd log`: an agent's output; `events`: each decision and its cause. Both can follow live."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 # --- an agent's stream as lines ------------------------------------------------------------------------
-# Pure: bytes go in as they come, lines come out. The output was written by an agent and its tools, may have
-# lost its middle and may end anywhere. So a line that is not understood stays as it is, and nothing that
-# comes out drives a terminal. No more is held than a line, and of a line no more than `MOST_CHARS`.
+# Pure: takes bytes as they come, returns lines. An agent and its tools wrote the output: its middle may be
+# missing and it may end anywhere. So lines that cannot be parsed are passed through, and control sequences
+# are escaped. The memory used is one line, of at most `MOST_CHARS`.
 Kind = stream_line.Kind | Literal["text", "result", "error", "other"]
-"""What a line is: `text` is none of a stream, `other` is one that is not understood."""
+"""Kind of a line: `text` is plain output, `other` is a stream's line that could not be parsed."""
 
 MOST_CHARS = 1024 * 1024
-"""A longer line comes in pieces, as plain text: as much as is kept of a whole output."""
+"""A longer line is split and shown as plain text; as long as the whole output that is kept."""
 _SHORT = 300
 
 _MARKS: Mapping[stream_line.Kind, str] = {
@@ -56,7 +56,7 @@ _MARKS: Mapping[stream_line.Kind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line, safe to be shown. `ended`: a line break follows; else more of it may."""
+    """One line, safe to print. `ended`: a line break follows; otherwise more of the line may come."""
 
     text: str
     kind: Kind
@@ -64,10 +64,10 @@ class Line:
 
 
 class Transcript:
-    """Cuts an output into lines and says what each is.
+    """Splits an output into lines and classifies each.
 
-    `rules` describe the executor's stream; None for one that prints plain text. Of plain text what
-    has come of a line is not held back, unless `whole_lines` asks for it.
+    `rules` describe the executor's stream format; None means plain text. Unfinished lines of plain text are
+    passed on at once, unless `whole_lines` is set.
     """
 
     def __init__(self, rules: StreamFormat | None, *, whole_lines: bool = False) -> None:
@@ -76,10 +76,10 @@ class Transcript:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._begun: list[str] = []
         self._cut = False
-        """Part of the line was given out before, so that the rest of it cannot be understood."""
+        """True after a part of the line was returned: the rest alone cannot be parsed."""
 
     def feed(self, piece: bytes) -> Iterator[Line]:
-        """Yield the lines that end in the next `piece` of the output."""
+        """Yield the lines completed by the next `piece` of the output."""
         *ended, rest = self._decoder.decode(piece).split("\n")
         for text in ended:
             self._begun.append(text)
@@ -89,13 +89,13 @@ class Transcript:
             yield self._given(ended=False)
 
     def end(self) -> Iterator[Line]:
-        """Yield what is left at the end of the output, if anything is."""
+        """Yield the unfinished line at the end of the output, if there is one."""
         self._begun.append(self._decoder.decode(b"", final=True))
         if any(self._begun):
             yield self._given(ended=False)
 
     def _is_due(self) -> bool:
-        """Return whether a part of a line shall be given out before its end is there."""
+        """Return whether to pass on an unfinished line now."""
         held = sum(map(len, self._begun))
         if held > MOST_CHARS:
             return True
@@ -110,7 +110,7 @@ class Transcript:
 
 
 def read_line(text: str, rules: StreamFormat | None) -> Line:
-    """Return what a line (without its break) says; `rules` None: that it is plain text is known."""
+    """Parse one line without its line break; with `rules` None it is plain text."""
     reading = stream_line.read_line(text, rules) if rules is not None else None
     if reading is None:
         return Line(text=_as_it_is(text), kind="text")
@@ -136,13 +136,13 @@ def _shown(part: Part) -> str:
 
 
 def _result(verdict: StreamVerdict) -> str:
-    said = f"error: {verdict.error}" if verdict.is_error else verdict.said or "without a word"
-    denied = f"; it was not permitted to use {', '.join(verdict.denied)}" if verdict.denied else ""
+    said = f"error: {verdict.error}" if verdict.is_error else verdict.said or "no text"
+    denied = f"; it lacked permission to use {', '.join(verdict.denied)}" if verdict.denied else ""
     return said + denied
 
 
 def _used(usage: Usage) -> str:
-    """Return tokens and costs in brackets, as far as they are known."""
+    """Return tokens and costs in brackets, if the agent reported them."""
     read = usage.tokens - usage.output_tokens
     told = (
         f"{counted(read, 'token')} in" if read else "",
@@ -162,17 +162,17 @@ _LONG_LINE = 2_000
 @click.command()
 @project_argument
 @click.option("--run", "run_id", metavar="RUN", help="The run to show; `handoffd runs` lists them.")
-@click.option("--follow", "-f", is_flag=True, help="Go on while it runs.")
-@click.option("--raw", is_flag=True, help="Print the bytes as they were written.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing while it runs.")
+@click.option("--raw", is_flag=True, help="Print the bytes unchanged.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 @click.pass_obj
 def log(
     place: Place, project: str | None, run_id: str | None, follow: bool, raw: bool, as_json: bool
 ) -> None:
-    """Print the output of PROJECT's latest run, or of the run named.
+    """Print the output of PROJECT's latest run, or of RUN.
 
-    Lines of an agent's JSON stream are put into words, and control sequences are shown instead of
-    obeyed. A check of a run is a run, too: RUN.tests, RUN.baseline, RUN.post.
+    Lines of an agent's JSON stream become readable text, and control sequences are escaped. The checks of
+    a run are runs of their own: RUN.tests, RUN.baseline, RUN.post.
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
@@ -186,9 +186,9 @@ def log(
 
 
 def last_lines(place: Place, project: str | None, run: str | None, most: int) -> Answer:
-    """Return `{"run", "lines", "more"}`: the last lines of an output in words, blank ones left out.
+    """Return `{"run", "lines", "more"}`: the last lines of an output as text, without blank lines.
 
-    Of a long line its beginning; `more`: others came before. Raises NotFound.
+    Long lines are cut. `more`: the output has earlier lines. Raises NotFound.
     """
     from handoffd.cli.wording import shorten
 
@@ -215,7 +215,7 @@ def _print_lines(pieces: Iterator[bytes], rules: StreamFormat | None, *, as_json
     try:
         for piece in pieces:
             _print(transcript.feed(piece), as_json=as_json)
-    finally:  # after Ctrl-C, too
+    finally:  # also after Ctrl-C
         _print(transcript.end(), as_json=as_json)
 
 
@@ -231,7 +231,7 @@ def _print(lines: Iterator[Line], *, as_json: bool) -> None:
 def _opened(
     place: Place, project: str | None, run: str | None, follow: bool, open_streams: ExitStack
 ) -> tuple[str, Iterator[bytes], bool]:
-    """Return the id of a run, its output, which comes as it is asked for, and whether a daemon answered."""
+    """Return a run's id, its output as a stream, and whether a daemon answered."""
     query = {"project": project, "run": run, "follow": int(follow)}
 
     def opened() -> Stream:
@@ -246,7 +246,7 @@ def _opened(
 
 
 def _found(place: Place, project: str | None, run: str | None) -> RunLog:
-    """Return where an output lies on the disk: agents go on writing without a daemon."""
+    """Return the output's file on disk: agents keep writing while no daemon runs."""
     from handoffd.entrance import offline
 
     return offline.look(place.settings(), lambda service: service.log_of(project, run))
@@ -264,29 +264,29 @@ def _kept(found: RunLog, *, follow: bool) -> Iterator[bytes]:
         elif over:
             return
         else:
-            time.sleep(LOOK_S)  # until Ctrl-C, or until the run is over
+            time.sleep(LOOK_S)  # until Ctrl-C or the end of the run
 
 
 def _stream_of(place: Place, project: str | None, run: str) -> StreamFormat | None:
-    """Return how the stream of a run's executor is described; None for plain text.
+    """Return the stream format of a run's executor; None for plain text.
 
-    An executor that the settings do not know (any more) is taken to print plain text.
+    An executor that the settings no longer name is assumed to print plain text.
     """
     from handoffd.execute.registry import Layer, load_book, shipped_layer
 
     if "." in run:
-        return None  # a check: what it prints is its own
+        return None  # a check prints plain text
     try:
         name = _executor_of(place, project, run)
         own = Layer(file="handoffd.yaml", definitions=place.settings().executors)
         executor = load_book(shipped_layer(), own).executors.get(name or "")
     except HandoffdError:
-        return None  # the output is there all the same
+        return None  # the output can be shown without it
     return executor.stream if executor is not None and executor.output == "stream-json" else None
 
 
 def _executor_of(place: Place, project: str | None, run: str) -> str | None:
-    limit = _MOST_RUNS if project is None else _LATEST  # of a project it is the latest that has an output
+    limit = _MOST_RUNS if project is None else _LATEST  # of a project, the latest run with an output
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -299,26 +299,28 @@ def _executor_of(place: Place, project: str | None, run: str) -> str | None:
 
 # --- events --------------------------------------------------------------------------------------------
 _WIDTH = 400
-"""Characters of a fact: notes and errors may be pages long."""
+"""Most characters of a fact: notes and errors can be pages long."""
 
 
 @click.command()
 @project_argument
-@click.option("--project", "-p", "named", metavar="PROJECT", help="The same as PROJECT.")
-@click.option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Those with a number above SEQ.")
+@click.option("--project", "-p", "named", metavar="PROJECT", help="Same as PROJECT.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--after", type=click.IntRange(min=0), metavar="SEQ", help="Only events with a number above SEQ."
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--oneline", is_flag=True, help="One line an event, without what is below it.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Most events to print."
+)
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new events until Ctrl-C.")
+@click.option("--oneline", is_flag=True, help="One line per event, without details.")
 @json_option
 @click.pass_obj
 def events(place: Place, /, **asked: Any) -> None:
-    """Print what happened, oldest first, of PROJECT or of all: each decision, and how it came about.
+    """Print each decision about PROJECT or all projects, oldest first, with its cause.
 
-    Below the line of a decision: what had happened, the rule that decided (a row of the step table, a
-    limit), and what follows. Without --after it is the last ones. With --json, one object a line; one
-    of type `gap` says that events are missing.
+    Below a decision: the fact that led to it, the rule that decided (a row of the step table, a limit), and
+    the consequences. Without --after: the latest events. --json prints one object per line; an object of
+    type `gap` marks missing events.
     """
     word = asked["project"] or asked["named"]
     named = None if word is None else place.project(word)
@@ -334,7 +336,7 @@ def events(place: Place, /, **asked: Any) -> None:
 
 
 def explained(event: dict[str, Any]) -> list[str]:
-    """Return how a decision came about: the fact, the rules, and what follows; of a gap, nothing."""
+    """Return the fact, the rules and the consequences of a decision; nothing for a gap."""
     if event["type"] == "gap":
         return []
     told = {
@@ -350,7 +352,7 @@ def line(event: dict[str, Any]) -> str:
     if event["type"] == "gap":
         first, last = event["after"] + 1, event["next"] - 1
         missing = f"events {first} to {last} are missing" if first <= last else f"there is no event {first}"
-        return f"-- {missing}: {plain(event['why'])}; going on from {event['next']} --"
+        return f"-- {missing}: {plain(event['why'])}; continuing at {event['next']} --"
     before, after = _standing(event["before"]), _standing(event["after"])
     moved = f" [{before} → {after}]" if before != after else f" [{after}]"
     what = f"{plain(event['kind'])}: {plain(event['why'])}{moved}"
@@ -367,12 +369,12 @@ def _recorded(place: Place, project: str | None, after: int | None, limit: int) 
         place, lambda client: client.get("/v1/events", after=after, project=project, limit=limit), without
     )
     recorded: list[dict[str, Any]] = answer.json["events"]
-    gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # a daemon of before does not tell
+    gaps: list[dict[str, Any]] = answer.json.get("gaps", [])  # older daemons do not report gaps
     return sorted([*recorded, *gaps], key=_place)
 
 
 def _place(one: dict[str, Any]) -> float:
-    """Return where something is told: a gap before the event that follows it."""
+    """Return the sort key of an event or gap: a gap precedes the event after it."""
     return float(one["next"]) - 0.5 if one["type"] == "gap" else float(one["seq"])
 
 
@@ -384,7 +386,7 @@ def _follow(place: Place, project: str | None, after: int | None) -> Iterator[di
     try:
         yield from insisted(begun)
     except NoDaemon as none:
-        raise NoDaemon(f"nothing happens without a daemon: {none.message}", hint=none.hint) from none
+        raise NoDaemon(f"no new events without a daemon: {none.message}", hint=none.hint) from none
 
 
 def _standing(standing: dict[str, str] | None) -> str:

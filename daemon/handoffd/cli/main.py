@@ -1,7 +1,7 @@
-"""The `handoffd` command: finds the verb, and alone turns errors into text and an exit code.
+"""The `handoffd` command: finds the verb, and is the only place that turns errors into an exit code.
 
-Verbs are loaded when they are given. What is imported on the way to the daemon's socket is what
-every `handoffd status` waits for, so that is click and the standard library.
+It imports a verb only when the user types it. Every `handoffd status` pays for the imports on the way to the
+daemon's socket, so these are click and the standard library only.
 """
 
 from __future__ import annotations
@@ -24,82 +24,82 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 PROGRAMS: Final = ("handoffd",)
-"""The names under which this command line is installed. (`orchestrator` is a program of its own.)"""
+"""The names under which this command line is installed. (`orchestrator` is a separate program.)"""
 
 USAGE = 2
 INTERRUPTED = 130
 
 LAZY: Final[Mapping[str, tuple[str, str]]] = {
-    "status": ("handoffd.cli.status:status", "Show every project: where it stands and what it waits for."),
+    "status": ("handoffd.cli.status:status", "Show every project: its step, its status, what it waits for."),
     "projects": ("handoffd.cli.projects:projects", "List the supervised projects."),
     "scan": ("handoffd.cli.projects:scan", "List the projects below a folder; supervise them with --add."),
     "reload": (
         "handoffd.cli.daemon:reload",
-        "Have the daemon read settings, projects and their files again.",
+        "Make the daemon reread settings, projects and their files.",
     ),
-    "auto": ("handoffd.cli.backlog:auto", "Do what a message means, in English or Chinese, as in a chat."),
+    "auto": ("handoffd.cli.backlog:auto", "Do what a message asks for, in English or Chinese, as in a chat."),
     "peek": (
         "handoffd.cli.inspecting:peek",
         "Show what the next turn of a project would do, with its prompt.",
     ),
     "query": (
         "handoffd.cli.inspecting:query",
-        "Say where any project stands by its files, supervised or not.",
+        "Report a project's step and status from its files, supervised or not.",
     ),
     "detect": (
         "handoffd.cli.inspecting:detect",
-        "Say how much of the protocol a folder has: level 0, 1 or 2.",
+        "Report how much of the protocol a folder has: level 0, 1 or 2.",
     ),
     "list-projects": (
         "handoffd.cli.inspecting:list_projects",
-        "List the projects that lie in a folder, supervised or not.",
+        "List the projects in a folder, supervised or not.",
     ),
     "check-prereqs": (
         "handoffd.cli.inspecting:check_prereqs",
-        "Name the files that the step in hand reads and that are missing.",
+        "List missing files that the current step reads.",
     ),
     "review": (
         "handoffd.cli.inspecting:review",
-        "Print a prompt that has a project examined; pipe it to an agent.",
+        "Print a prompt for a read-only review session; pipe it to an agent.",
     ),
     "triage": (
         "handoffd.cli.inspecting:triage",
-        "Print a prompt that has a project's open issues sorted; pipe it to an agent.",
+        "Print a prompt that sorts a project's open issues; pipe it to an agent.",
     ),
-    "backlog": ("handoffd.cli.backlog:backlog", "Show the stories that wait; move, edit or remove them."),
-    "schedule": ("handoffd.cli.slots:schedule", "Show what the clock starts, next and last."),
-    "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of one named."),
-    "events": ("handoffd.cli.log:events", "Print what happened, and why; follow it with -f."),
+    "backlog": ("handoffd.cli.backlog:backlog", "Show the queued stories; move, edit or remove them."),
+    "schedule": ("handoffd.cli.slots:schedule", "Show the schedules, with their next and last start."),
+    "log": ("handoffd.cli.log:log", "Print the output of a project's latest run, or of a given run."),
+    "events": ("handoffd.cli.log:events", "Print each decision and its cause; follow with -f."),
     "runs": ("handoffd.cli.runs:runs", "List the latest dispatches and how they ended."),
     "metrics": ("handoffd.cli.daemon:metrics", "Print the daemon's series for Prometheus, or a dashboard."),
-    "limits": ("handoffd.cli.slots:limits", "List the accounts at their limit; lift one that is not."),
-    "slots": ("handoffd.cli.slots:slots", "Show who may run, who does, and why each of the others waits."),
-    "notices": ("handoffd.cli.notices:notices", "Show what waits for people, and what they were not told."),
-    "notify": ("handoffd.cli.notices:notify", "Send a sample through the ways in which people are told."),
+    "limits": ("handoffd.cli.slots:limits", "List the accounts at a usage limit; lift a limit."),
+    "slots": ("handoffd.cli.slots:slots", "Show which tracks run, which wait, and why."),
+    "notices": ("handoffd.cli.notices:notices", "Show what needs you, and undelivered notifications."),
+    "notify": ("handoffd.cli.notices:notify", "Send a sample notification."),
     "usage": ("handoffd.cli.runs:usage", "Sum up tokens and cost by step, story, project, day or executor."),
     "rules": ("handoffd.cli.config:rules", "Check or show a project's step table."),
     "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
     "executors": ("handoffd.cli.doctor:executors", "Show what each agent CLI can do here, or check one."),
-    "doctor": ("handoffd.cli.doctor:doctor", "Say what will go wrong on this machine, and what to type."),
-    "token": ("handoffd.cli.daemon:token", "Print the token of the loopback port, or make a new one."),
-    "journal": ("handoffd.cli.journal:journal", "Verify the journal, back it up, or restore a backup."),
-    "hook": ("handoffd.cli.hooks:hook", "Answer a hook of Claude Code; `hooks install` puts it there."),
+    "doctor": ("handoffd.cli.doctor:doctor", "Report what will fail on this machine, and the fix."),
+    "token": ("handoffd.cli.daemon:token", "Print the token of the loopback port, or replace it."),
+    "journal": ("handoffd.cli.journal:journal", "Verify, repair, back up or restore the journal."),
+    "hook": ("handoffd.cli.hooks:hook", "Answer a hook of Claude Code; installed by `hooks install`."),
     "hooks": ("handoffd.cli.hooks:hooks", "Install, remove or show the hooks in Claude Code's settings."),
     "gc": (
         "handoffd.cli.journal:gc",
-        "Remove what nobody needs any more; or say what, and what takes how much.",
+        "Remove expired files; or show them, and what takes how much space.",
     ),
-    "run": ("handoffd.cli.daemon:run", "Be the daemon, in the foreground."),
-    "stop": ("handoffd.cli.daemon:stop", "End the daemon; executors go on unless asked otherwise."),
+    "run": ("handoffd.cli.daemon:run", "Run the daemon in the foreground."),
+    "stop": ("handoffd.cli.daemon:stop", "Stop the daemon; executors keep running."),
     "service": (
         "handoffd.cli.service.commands:service",
         "Install, remove or show the daemon as a systemd service.",
     ),
-    "mcp": ("handoffd.cli.hooks:mcp", "Be an MCP server: reads and verbs as tools of a chat agent."),
+    "mcp": ("handoffd.cli.hooks:mcp", "Run an MCP server for a chat agent."),
     "skill": ("handoffd.cli.skill:skill", "Teach a chat agent how to use handoffd."),
     "completion": (
         "handoffd.cli.asking:completion",
-        "Print what makes bash, zsh or fish complete verbs and projects.",
+        "Print the completion script for bash, zsh or fish.",
     ),
     "demo": (
         "handoffd.cli.story.commands:demo",
@@ -110,7 +110,7 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "Try a project's pipeline out on a copy, without any model.",
     ),
 }
-"""Every command that is no verb of the vocabulary: where it is, and its line in the help."""
+"""Every command that is not a verb of the vocabulary: its module, and its line in the help."""
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Projects": ("init", "add", "remove", "scan", "projects", "trust", "rules"),
@@ -134,9 +134,92 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Trying it out": ("demo", "rehearse"),
 }  # fmt: skip
 
+EXAMPLES: Final = """
+init ~/shop
+add ~/shop
+remove shop
+scan ~/src --depth 3 --add
+projects
+trust shop
+rules check shop
+rules show shop
+start shop US-001
+custom shop "Rename UserDTO to UserResponse"
+continue shop
+backlog auto shop on
+backlog edit shop US-003 --priority 5
+backlog move shop US-003 --before US-002
+backlog remove shop US-003
+backlog show shop
+approve shop --note "30 seconds is fine"
+reject shop needs_clarification --note "Which time zone?"
+retry shop
+skip shop
+abort shop
+pause shop
+resume shop
+note shop "Use the existing date helpers"
+use shop claude-code,codex
+budget shop --story US-001 --usd 5
+rollback shop sdd-delta
+reopen shop impl --note "The report is empty on Mondays"
+confirm shop
+level shop 1
+auto shop "continue"
+dispatch shop > prompt.md
+apply shop
+check shop
+hook < event.json
+hooks install --project ~/shop
+hooks status
+hooks uninstall
+status shop --watch
+peek shop
+schedule shop
+log shop --follow
+events shop --follow
+runs shop --limit 5
+usage --by project --since 7d
+limits lift claude
+slots
+notices shop
+detect ~/shop
+query ~/shop
+list-projects ~/src
+check-prereqs ~/shop
+review ~/shop | claude -p
+triage ~/shop | claude -p
+run --log-format text
+stop --executors
+reload
+service install --dry-run
+service status
+service uninstall --dry-run
+doctor shop
+config check
+config show
+executors check claude-code
+journal backup ~/journal.backup
+journal repair shop
+journal restore ~/journal.backup
+journal verify shop
+gc --dry-run
+token
+metrics --dashboard > dashboard.json
+notify test
+mcp --language en
+skill install
+skill show
+skill uninstall
+completion bash
+demo --yes
+rehearse ~/shop
+""".strip().splitlines()
+"""One command line for each command, which its help shows."""
+
 
 class LazyGroup(click.Group):
-    """Commands that are imported when they are given; their help lines need no import."""
+    """Commands that are imported when typed; their help lines need no import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help."""
@@ -147,17 +230,16 @@ class LazyGroup(click.Group):
         if cmd_name in VERBS and VERBS[cmd_name].typed == cmd_name:
             from handoffd.cli.verbs import verb_command
 
-            return verb_command(VERBS[cmd_name])
+            return _with_examples(verb_command(VERBS[cmd_name]), cmd_name)
         if cmd_name not in LAZY:
             return None
         module, _, attribute = LAZY[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+        return _with_examples(getattr(import_module(module), attribute), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that was typed; the error for an unknown one names those it may mean."""
+        """Return the command that was typed; the error for an unknown one suggests similar ones."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as unknown:
@@ -170,7 +252,7 @@ class LazyGroup(click.Group):
             raise click.UsageError(meant, ctx) from unknown
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was given. A daemon that it needs and that is not there is told in full."""
+        """Run the command; if it needs a daemon and none runs, report why in full."""
         try:
             return super().invoke(ctx)
         except NoDaemon as none:
@@ -179,7 +261,7 @@ class LazyGroup(click.Group):
             raise explained(none, ctx.obj) from none
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, without importing one of them."""
+        """Return the commands that begin like this, without importing any."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
@@ -193,6 +275,15 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, _help_line(name)) for name in names])
 
 
+def _with_examples(command: click.Command, path: str) -> click.Command:
+    """Return the command, with an example at the end of its help and of the help of its subcommands."""
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        _with_examples(below, f"{path} {name}")
+    example = next(one for one in EXAMPLES if one.split()[: path.count(" ") + 1] == path.split())
+    command.epilog = command.epilog or f"\b\nExample: handoffd {example}"
+    return command
+
+
 def _help_line(name: str) -> str:
     return VERBS[name].help if name in VERBS else LAZY[name][1]
 
@@ -204,8 +295,8 @@ def _help_line(name: str) -> str:
 def cli(context: click.Context, config: str | None) -> None:
     """Supervise coding agents over many projects, one verified step at a time.
 
-    PROJECT is a name or a path; left out, it is the current folder. Exit codes: 0 done, 1 refused
-    or failed, 2 wrong usage, 3 no daemon, 4 not found.
+    PROJECT is a name or a path; the default is the current folder. Exit codes: 0 done, 1 refused or failed,
+    2 wrong usage, 3 no daemon, 4 not found.
     """
     if context.obj is None:
         context.obj = Place(config=config, environ=os.environ)
@@ -225,20 +316,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has enough; Python would complain when it flushes at exit.
+        # The reader closed the pipe; Python would fail to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _program() -> str:
-    """Return the name we were called by, for the help; as a module or by a link it is our own."""
+    """Return the name that the user called us by, for the help; `handoffd` for a module or a link."""
     called = os.path.basename(sys.argv[0])
     return called if called in PROGRAMS else PROGRAMS[0]
 
 
 def _next(error: HandoffdError) -> str | None:
-    """Return what to type next; a file that is wrong is opened, also where nobody said how."""
+    """Return the next command; without a hint of its own, an invalid file gets one that opens it."""
     if error.hint is not None or not isinstance(error, InvalidFile):
         return error.hint
     from handoffd.errors import with_remedy
@@ -247,7 +338,7 @@ def _next(error: HandoffdError) -> str | None:
 
 
 def _tell(words: Sequence[str], code: str, message: str, hint: str | None, **details: object) -> None:
-    """Print an error: text on stderr for people, or JSON with all its details on stdout for programs."""
+    """Print an error: text on stderr, or with --json the error and its details on stdout."""
     if _wants_json(words):
         answer: dict[str, Any] = {"type": "error", "code": code, "message": message, "hint": hint, **details}
         click.echo(json.dumps(answer, ensure_ascii=False))
@@ -273,5 +364,5 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 
 def _flush() -> None:
-    """Have a broken pipe show here, not when the interpreter ends."""
+    """Flush now, so that a broken pipe raises here and not when the interpreter exits."""
     sys.stdout.flush()

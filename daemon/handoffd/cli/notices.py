@@ -1,4 +1,4 @@
-"""`handoffd notices`: what people were not told yet, or will be again; `notify test`: a sample to each."""
+"""`handoffd notices`: what needs a person, and undelivered notices; `notify test`: send a sample."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WHY = {"quiet": "quiet hours", "digest": "the digest", "burst": "many at once"}
 @json_option
 @click.pass_obj
 def notices(place: Place, project: str | None, as_json: bool) -> None:
-    """Show what waits for people, in PROJECT or in all, and what they have not been told.
+    """Show what needs you, in PROJECT or in all projects, and undelivered notifications.
 
-    That is on its way, held back, or given up, whatever project it is about.
+    Undelivered ones are queued, held back or given up; they are shown for all projects.
     """
     named = None if project is None else place.project(project)
 
@@ -46,9 +46,9 @@ def notices(place: Place, project: str | None, as_json: bool) -> None:
 
 
 def notices_report(answer: dict[str, Any], *, whole: bool, project: str | None = None) -> list[str]:
-    """Return the lines for an answer of `GET /v1/notices`; `whole` shortens no text, for a pipe or a file.
+    """Return the lines for an answer of `GET /v1/notices`; `whole` (for a pipe or file) shortens no text.
 
-    `project`: the one that was named, if one was.
+    `project`: the project that the user named, if any.
     """
     waiting = [_waiting(one, whole) for one in answer["waiting"]]
     parts = [
@@ -102,7 +102,7 @@ def _text(text: str | None, whole: bool) -> str:
 # --- notify --------------------------------------------------------------------------------------------
 @click.group()
 def notify() -> None:
-    """Try out the ways in which people are told (`notify` in the settings)."""
+    """Test the notification sinks (`notify` in the settings)."""
 
 
 @notify.command()
@@ -110,10 +110,10 @@ def notify() -> None:
 @json_option
 @click.pass_obj
 def test(place: Place, sink: str | None, as_json: bool) -> None:
-    """Send a sample through each sink, or through SINK; say how it went.
+    """Send a sample through every sink, or through SINK, and report the result.
 
-    The running daemon sends it, with its settings and its secrets; without one, this process does. Exit code
-    1 when one did not take it.
+    The running daemon sends it with its settings and secrets; without a daemon, this process does. Exit
+    code 1: a sink did not accept it.
     """
 
     def without() -> dict[str, Any]:
@@ -137,8 +137,8 @@ def sent_report(answer: dict[str, Any]) -> list[str]:
     lines = []
     for one in answer["sinks"]:
         name = plain(one["sink"]) if one["sink"] == one["form"] else f"{plain(one['sink'])} ({one['form']})"
-        how = "took it" if one["ok"] else f"did not take it: {plain(one['why'])}"
+        how = "accepted it" if one["ok"] else f"did not accept it: {plain(one['why'])}"
         lines.append(f"{name} {how}, after {one['seconds']:.1f} s")
     if not answer["ok"]:
-        lines.append("next: handoffd config show  # mend `notify` in the file it names")
+        lines.append("next: handoffd config show  # then correct `notify` in that file")
     return lines

@@ -1,4 +1,4 @@
-"""`handoffd projects`: the supervised ones; `handoffd scan`: those below a folder, and `--add`."""
+"""`handoffd projects`: the supervised projects; `handoffd scan`: the projects below a folder."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def projects(place: Place, as_json: bool) -> None:
 # --- scan ----------------------------------------------------------------------------------------------
 
 _AT_ONCE = 500
-"""So many projects are added by one request."""
+"""Most projects that one request adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a walk has found: each project as JSON, and what the walk itself has to say."""
+    """The result of a scan: each project as JSON, and what the scan could not read."""
 
     folder: str
     adding: str
-    """The command that adds what it found."""
+    """The command that adds the projects found."""
     projects: tuple[Json, ...]
     others: int
     unread: tuple[str, ...]
@@ -78,7 +78,9 @@ def _patterns(_: click.Context, option: click.Parameter, given: tuple[str, ...])
         try:
             GitIgnoreSpec.from_lines([pattern])
         except ValueError as error:
-            raise click.BadParameter(f"{pattern!r} is no pattern as in .gitignore", param=option) from error
+            raise click.BadParameter(
+                f"{pattern!r} is not a pattern as in .gitignore", param=option
+            ) from error
     return given
 
 
@@ -89,21 +91,19 @@ def _patterns(_: click.Context, option: click.Parameter, given: tuple[str, ...])
 )
 @click.option(
     "--exclude", metavar="PATTERN", multiple=True, callback=_patterns,
-    help="What is not looked into, as in .gitignore. Can be repeated.",
+    help="Folders to skip, as in .gitignore. Can be repeated.",
 )  # fmt: skip
-@click.option("--add", is_flag=True, help="Supervise all that are not, trusting their files as they are.")
-@click.option(
-    "--take", is_flag=True, help="With --add: also what belongs to another handoffd, which loses it."
-)
+@click.option("--add", is_flag=True, help="Supervise all projects found; trusts their current files.")
+@click.option("--take", is_flag=True, help="With --add: also take projects away from another handoffd.")
 @json_option
 @click.pass_obj
 def scan(
     place: Place, folder: str, depth: int, exclude: tuple[str, ...], add: bool, take: bool, as_json: bool
 ) -> None:
-    """List the projects below DIR: where each stands, whether it is supervised, what is wrong.
+    """List the projects below DIR, with status and problems, and whether each is supervised.
 
-    A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: one could
-    not be added.
+    A project is a folder with an `.ai` of the protocol; links are not followed. Exit code 1: a project
+    could not be added.
     """
     found = look(folder, depth, exclude, told=not as_json and sys.stderr.isatty())
     known, daemon = _known(place)
@@ -131,7 +131,7 @@ def _nothing() -> Json:
 
 
 def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) -> Scanned:
-    """Return the projects below a folder. Raises NotFound when it is none."""
+    """Return the projects below a folder. Raises NotFound if it is not a folder."""
     from handoffd.inspection.discovery import discover, listed, of_workspace, resolved_base
     from handoffd.settings.model import WorkspaceSettings
 
@@ -139,7 +139,7 @@ def look(folder: str, depth: int, exclude: tuple[str, ...] = (), *, told: bool) 
     wanted = of_workspace(WorkspaceSettings(path=Path(path), depth=depth, exclude=exclude))
     base = resolved_base(wanted)
     if base is None:
-        raise NotFound(f"{path} is no folder", hint="handoffd scan DIR")
+        raise NotFound(f"{path} is not a folder", hint="handoffd scan DIR")
     found = discover(wanted, base, progress=_tell if told else lambda _: None)
     if told:
         click.echo("\r\033[K", nl=False, err=True)
@@ -173,7 +173,7 @@ def _project(root: str, one: Any) -> Json:
 
 
 def _known(place: Place) -> tuple[Mapping[str, Json], bool]:
-    """Return the supervised projects by root, and whether a daemon said so."""
+    """Return the supervised projects by root, and whether a daemon answered."""
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -204,7 +204,7 @@ def _add_some(place: Place, roots: list[str], by: str, *, take: bool) -> Json:
 
 
 def _shown(one: Json, known: Mapping[str, Json], outcome: Json) -> Json:
-    """Return a project with what the daemon knows of it."""
+    """Return a project with its status in the daemon."""
     root = one["project"]
     refused = outcome["refused"].get(root)
     condition = known[root]["condition"] if root in known else None
@@ -215,7 +215,7 @@ def _shown(one: Json, known: Mapping[str, Json], outcome: Json) -> Json:
 
 
 def report(found: Scanned, shown: Sequence[Json], outcome: Json, *, daemon: bool) -> Iterator[str]:
-    """Yield the lines for what was found and added."""
+    """Yield the lines about the projects found and added."""
     rows = [
         [
             plain(one["name"]), plain(one["story"] or "–"), plain(one["step"] or "–"), styled(one["status"]),
@@ -240,10 +240,10 @@ def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[s
     added = len(outcome["added"])
     yield f"{_projects(len(shown))} below {plain(found.folder)}" + (f", {added} added" if added else "")
     if found.others:
-        yield f"{found.others} more without an .ai of the protocol: `handoffd init` makes a project of one"
+        yield f"{found.others} more folders without an .ai of the protocol; to set one up: handoffd init"
     if found.stopped:
-        yield "There is more than one scan looks at; give a folder further down."
-    yield from (f"not looked into: {plain(folder)}" for folder in found.unread)
+        yield "The folder is too large for one scan; scan a folder further down."
+    yield from (f"not read: {plain(folder)}" for folder in found.unread)
     if new and not outcome["refused"]:
         yield f"  next: {plain(found.adding)}"
 

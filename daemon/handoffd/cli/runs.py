@@ -17,15 +17,15 @@ from handoffd.entrance.requests import Answer, either
 # --- runs ----------------------------------------------------------------------------------------------
 _RUNS_HEAD = ("DECIDED", "PROJECT", "STORY", "STEP", "ATTEMPT", "RESULT", "TOKENS", "COST", "RUN")
 _TOOK = ("MEMORY", "TASKS")
-"""Columns that are there where something counts what runs take of the machine."""
+"""Columns shown if the machine measures memory and tasks of runs."""
 _RUNS_SPARE = ("TASKS", "MEMORY", "COST", "TOKENS", "DECIDED", "ATTEMPT")
-"""What a small screen can do without, the least important first: a run's name begins with its time."""
+"""Columns to drop on a narrow screen, least important first: a run's name begins with its time."""
 
 
 @click.command()
 @project_argument
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list."
 )
 @json_option
 @click.pass_obj
@@ -48,7 +48,7 @@ def runs(place: Place, project: str | None, limit: int, as_json: bool) -> None:
 
 
 def runs_report(found: list[dict[str, Any]], width: int | None = None) -> list[str]:
-    """Return the lines for an answer of `GET /v1/runs`, on a screen of so many columns (None: any)."""
+    """Return the lines for an answer of `GET /v1/runs`, at most `width` columns wide (None: any)."""
     counted = any(run.get("memory_peak") is not None or run.get("tasks_peak") is not None for run in found)
     head = (*_RUNS_HEAD[:-1], *_TOOK, _RUNS_HEAD[-1]) if counted else _RUNS_HEAD
     return fitting(head, [_row(run, counted=counted) for run in found], _RUNS_SPARE, width)
@@ -69,7 +69,7 @@ def _row(run: dict[str, Any], *, counted: bool) -> list[str]:
 
 
 def _took(run: dict[str, Any]) -> tuple[str, str]:
-    """Return the most memory and tasks that a run had at once; a dash for what is not known."""
+    """Return a run's peak memory and tasks; a dash if unknown."""
     from handoffd.engine.run import size_in_words
 
     memory, tasks = run.get("memory_peak"), run.get("tasks_peak")
@@ -81,7 +81,7 @@ GROUPINGS: Final = ("step", "story", "project", "day", "executor")
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _USAGE_HEAD: Final = ("RUNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TOKENS", "COST")
 _USAGE_SPARE: Final = ("CACHE WRITE", "CACHE READ", "OUTPUT", "INPUT", "REFERENCE", "NEW A RUN", "NEW")
-"""What a small screen can do without, the least important first: the sum is under TOKENS."""
+"""Columns to drop on a narrow screen, least important first: TOKENS has the sum."""
 _BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFERENCE", "")}
 
 
@@ -97,7 +97,7 @@ _BESIDE: Final = {"step": ("NEW A RUN", "REFERENCE", ""), "story": ("NEW", "REFE
 @json_option
 @click.pass_obj
 def usage(place: Place, project: str | None, by: str, since: str | None, as_csv: bool, as_json: bool) -> None:
-    """Sum up tokens and cost of the runs that have ended; of PROJECT, or of all."""
+    """Sum up tokens and cost of all ended runs, of PROJECT or of all projects."""
     found = _ask(place, None if project is None else place.project(project), by, since).json
     if as_json:
         print_json(found)
@@ -119,7 +119,7 @@ def _ask(place: Place, project: str | None, by: str, since: str | None) -> Answe
 
 
 def usage_report(found: dict[str, Any], width: int | None = None) -> list[str]:
-    """Return the lines for an answer of `GET /v1/usage`, on a screen of so many columns (None: any)."""
+    """Return the lines for an answer of `GET /v1/usage`, at most `width` columns wide (None: any)."""
     by, rows = found["by"], found["rows"]
     labels = _labels(by)
     beside = _BESIDE.get(by, ())
@@ -142,7 +142,7 @@ def _numbers(row: dict[str, Any]) -> list[str]:
 
 
 def _compared(row: dict[str, Any]) -> list[str]:
-    """Return what was new to the model, beside what is expected of it, marked where it is more."""
+    """Return the input tokens that were not cached, and the expected number; marked where above it."""
     if "reference" not in row:
         return []
     new, reference = row["new_tokens"], row["reference"]
@@ -159,10 +159,10 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     unmeasured = total["runs"] - total["measured"]
     remarks = []
     if unmeasured:
-        remarks.append(f"{unmeasured} of {counted(total['runs'], 'run')} did not tell what they used.")
+        remarks.append(f"{unmeasured} of {counted(total['runs'], 'run')} did not report their usage.")
     if total["unpriced"]:
         of = f"{total['unpriced']} of {counted(total['runs'], 'run')}"
-        remarks.append(f"The cost of {of} is not known: see `prices` in the settings.")
+        remarks.append(f"The cost of {of} is unknown: see `prices` in the settings.")
     return remarks
 
 
@@ -181,7 +181,7 @@ def _csv(found: dict[str, Any]) -> str:
 
 
 def _harmless(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula: names come from projects."""
+    """Return a cell that no spreadsheet takes for a formula: projects choose their names."""
     if not isinstance(value, str):
         return value
     text = plain(value)

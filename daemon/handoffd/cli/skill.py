@@ -1,4 +1,4 @@
-"""`handoffd skill`: what a chat agent has to know about handoffd, put where it looks for skills."""
+"""`handoffd skill`: installs the skill that teaches a chat agent how to use handoffd."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from handoffd.files.rooted import open_parent, read_project_file, write_project_
 from handoffd.settings.paths import shared
 
 # --- the folder of a skill -----------------------------------------------------------------------------
-# Agents look for skills in folders of a person (`~/.claude/skills`) or of a project. What we wrote is noted
-# beside it by its digest, so that a file that a person changed is told from one of an older release.
+# Agents look for skills in the user's folder (`~/.claude/skills`) or the project's. A note beside it holds
+# the digest of what we wrote, which tells a file that the user edited from one of an older release.
 NAME: Final = "handoffd"
 FILE: Final = "SKILL.md"
 NOTE: Final = ".installed.json"
@@ -33,25 +33,25 @@ Standing = Literal["absent", "current", "outdated", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A folder for skills. `root` may be reached through links, as a person made them; `below` it may not."""
+    """A folder for skills. The user may reach `root` through links; folders in `below` must not be links."""
 
     root: Path
     below: str = ""
 
     @property
     def file(self) -> Path:
-        """Where the skill is, or would be."""
+        """The path of the skill, present or not."""
         return self.root / self.inside(FILE)
 
     def inside(self, name: str) -> str:
-        """Return a file of the skill, below the root."""
+        """Return the path of a file of the skill, relative to the root."""
         return "/".join(part for part in (self.below, NAME, name) if part)
 
 
 def place_of(folder: str | None, project: str | None, home: Path) -> Place:
-    """Return where to put the skill: in a folder of skills, in a project, else for a person's every project.
+    """Return where to put the skill: in `folder`, in `project`, else in the user's own folder of skills.
 
-    Raises NotFound for a project that is no folder.
+    Raises NotFound if the project is not a folder.
     """
     if folder is not None:
         return Place(root=Path(os.path.abspath(os.path.expanduser(folder))))
@@ -59,7 +59,7 @@ def place_of(folder: str | None, project: str | None, home: Path) -> Place:
         return Place(root=home / ".claude" / "skills")
     root = Path(os.path.abspath(os.path.expanduser(project)))
     if not root.is_dir():
-        raise NotFound(f"{root} is no folder", hint=f"ls {root.parent}")
+        raise NotFound(f"{root} is not a folder", hint=f"ls {root.parent}")
     return Place(root=root, below=".claude/skills")
 
 
@@ -69,7 +69,7 @@ def shipped() -> str:
 
 
 def standing(place: Place) -> Standing:
-    """Return what is there. Raises StoreError for what is not safe to read."""
+    """Compare the installed skill with the shipped one. Raises StoreError if it is not safe to read."""
     found = _read(place, FILE)
     if found is None:
         return "absent"
@@ -79,7 +79,7 @@ def standing(place: Place) -> Standing:
 
 
 def write(place: Place) -> None:
-    """Put the skill there, over whatever is. Raises StoreError."""
+    """Write the skill, over an existing one. Raises StoreError."""
     place.root.mkdir(parents=True, exist_ok=True)
     text = shipped()
     note = {"version": handoffd.__version__, "digest": digest_of(text)}
@@ -88,13 +88,13 @@ def write(place: Place) -> None:
 
 
 def remove(place: Place) -> None:
-    """Take the skill away, and its folder if nothing else is in it. Raises StoreError."""
+    """Remove the skill, and its folder if it is empty then. Raises StoreError."""
     with open_parent(place.root, place.inside(FILE)) as folder:
         for name in (FILE, NOTE) if folder is not None else ():
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
     with open_parent(place.root, place.inside(FILE).removesuffix(f"/{FILE}")) as above, suppress(OSError):
-        os.rmdir(NAME, dir_fd=above)  # there may be more in it, of a person's
+        os.rmdir(NAME, dir_fd=above)  # the user may keep other files in it
 
 
 def _read(place: Place, name: str) -> bytes | None:
@@ -115,11 +115,11 @@ def _noted(place: Place) -> str | None:
 
 # --- commands ------------------------------------------------------------------------------------------
 def _placed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where, and how."""
+    """Add the options for the place of the skill, and for how to write it."""
     for option in (
-        click.option("--force", is_flag=True, help="Also where somebody changed it: their text is lost."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done; do nothing."),
-        click.option("--to", "folder", metavar="FOLDER", help="A folder of skills, of another agent."),
+        click.option("--force", is_flag=True, help="Also if the file was edited; the edits are lost."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing."),
+        click.option("--to", "folder", metavar="FOLDER", help="Folder of skills of another agent."),
         click.option("--project", metavar="PATH", help="For one project: PATH/.claude/skills."),
         click.option("--user", is_flag=True, help="For all of yours: ~/.claude/skills (the default)."),
     ):
@@ -135,9 +135,9 @@ def skill() -> None:
 @skill.command()
 @_placed
 def install(**given: Any) -> None:
-    """Write the skill where agents look for it, or bring it up to date.
+    """Install or update the skill where agents look for skills.
 
-    A file that somebody changed is left alone unless --force is given.
+    An edited file stays unless --force is given.
     """
 
     place = _place(given)
@@ -153,7 +153,7 @@ def install(**given: Any) -> None:
 @skill.command()
 @_placed
 def uninstall(**given: Any) -> None:
-    """Take the skill away. A file that somebody changed stays unless --force is given."""
+    """Remove the skill. An edited file stays unless --force is given."""
 
     place = _place(given)
     found = standing(place)
@@ -168,7 +168,7 @@ def uninstall(**given: Any) -> None:
 @skill.command()
 @json_option
 def show(as_json: bool) -> None:
-    """Print the skill as it ships."""
+    """Print the shipped skill."""
 
     if as_json:
         print_json({"type": "skill", "text": shipped()})
@@ -191,7 +191,7 @@ def _changed(file: Path, verb: str, given: dict[str, Any]) -> Refused:
         for word in (option, given[name])
     ]
     forced = join(("handoffd", "skill", verb, *where, "--force"))
-    message = f"{file} was changed by somebody, and stays; to give it up: {forced}"
+    message = f"{file} was edited, so it stays; to lose the edits: {forced}"
     return Refused(message, code="SKILL_CHANGED", hint=f"handoffd skill show | diff {quote(str(file))} -")
 
 
@@ -207,12 +207,12 @@ def _say(given: dict[str, Any], kind: str, file: Path, *, changed: bool, before:
         print_json(told)
         return
     if not changed:
-        click.echo(f"{file}: {'as it ships' if kind == 'installed' else 'not there'}; nothing to do")
+        click.echo(f"{file}: {'up to date' if kind == 'installed' else 'not installed'}; nothing to do")
         return
     would = "would be " if given["dry_run"] else ""
     click.echo(f"{file}: {would}{'removed' if kind == 'uninstalled' else _WRITTEN[before]}")
     if kind == "installed" and not given["dry_run"]:
-        click.echo("Agents read their skills when a session begins: start a new one.")
+        click.echo("Start a new agent session: agents read skills at the start of a session.")
 
 
-_WRITTEN = {"absent": "written", "outdated": "brought up to date", "changed": "replaced"}
+_WRITTEN = {"absent": "written", "outdated": "updated", "changed": "replaced"}

@@ -1,4 +1,4 @@
-"""Why something does not run now: `handoffd slots`, accounts at their `limits`, and the `schedule`."""
+"""Why something does not run now: `handoffd slots`, `limits` of accounts, and the `schedule`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LIMITS = ("SLOTS", "LIMIT", "IN USE", "WAITING", "RUNNING")
 _WAITING = ("NEXT", "TRACK", "PRIORITY", "SINCE", "WHY")
 _WIDTH = 60
 _SHOWN = 20
-"""So many of those that wait are shown; `--json` has more of them."""
+"""Most waiting tracks that are shown; `--json` has more."""
 
 
 @click.command()
 @json_option
 @click.pass_obj
 def slots(place: Place, as_json: bool) -> None:
-    """Show who may run, who does, and why each of the others waits."""
+    """Show the slots in use, the tracks that run, and why each of the others waits."""
 
     def without() -> Json:
         from handoffd.entrance import offline
@@ -45,7 +45,7 @@ def slots_report(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/slots`."""
     lines = table(_LIMITS, [_limit(one) for one in answer["limits"]])
     if answer["closed"]:
-        lines += ["", f"nothing is started for now: {plain(answer['closed'])}"]
+        lines += ["", f"the daemon starts nothing for now: {plain(answer['closed'])}"]
     if answer["waiting"]:
         lines += ["", *table(_WAITING, [_wait(one) for one in answer["waiting"][:_SHOWN]]), *_rest(answer)]
     if not answer["daemon"]:
@@ -56,7 +56,7 @@ def slots_report(answer: Json) -> list[str]:
 def _rest(answer: Json) -> Iterator[str]:
     more = answer["waiting_in_all"] - len(answer["waiting"][:_SHOWN])
     if more > 0:
-        yield f"and {more:,} more; what one of them waits for: handoffd status PROJECT"
+        yield f"and {more:,} more; for one of them: handoffd status PROJECT"
 
 
 def _limit(one: Json) -> list[str]:
@@ -80,7 +80,7 @@ def _wait(one: Json) -> list[str]:
 
 
 def _span(seconds: float) -> str:
-    """Return for how long in the largest unit that fits."""
+    """Return a duration in its largest fitting unit."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
@@ -96,7 +96,7 @@ _KINDS = {"limit": "usage limit", "overload": "overloaded", "refusal": "refused"
 @json_option
 @click.pass_context
 def limits(context: click.Context, as_json: bool) -> None:
-    """List the accounts that answered with a usage limit, and when they are asked again."""
+    """List the accounts that reported a usage limit, and when the daemon tries them again."""
     if context.invoked_subcommand is not None:
         return
     place = context.find_object(Place)
@@ -112,7 +112,7 @@ def limits(context: click.Context, as_json: bool) -> None:
         print_json(answer.json)
         return
     found = answer.json["limits"]
-    click.echo("\n".join(limits_report(answer.json)) if found else "No account is limited.")
+    click.echo("\n".join(limits_report(answer.json)) if found else "No account is at a limit.")
 
 
 @limits.command()
@@ -120,7 +120,7 @@ def limits(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def lift(place: Place, account: str, as_json: bool) -> None:
-    """Ask ACCOUNT again now: it was paid for, or its limit was lifted elsewhere."""
+    """Use ACCOUNT again now, for example after you paid for it."""
     by = person()
 
     def without() -> dict[str, Any]:
@@ -133,9 +133,9 @@ def lift(place: Place, account: str, as_json: bool) -> None:
     if as_json:
         print_json(answer.json)
         return
-    click.echo(f"{plain(account)} is asked again with the next attempt that wants it")
+    click.echo(f"{plain(account)}: the next attempt that needs this account tries it")
     for problem in answer.json["problems"]:
-        click.echo(f"but a restart of the daemon waits for it again: {plain(problem)}", err=True)
+        click.echo(f"but after a restart the daemon waits for it again: {plain(problem)}", err=True)
 
 
 def limits_report(answer: dict[str, Any]) -> list[str]:
@@ -173,7 +173,7 @@ _LAST_WIDTH: Final = 100
 @json_option
 @click.pass_obj
 def schedule(place: Place, project: str | None, as_json: bool) -> None:
-    """Show what the clock starts, in PROJECT or in all: when it is due next, and what became of it last."""
+    """Show the schedules of PROJECT or of all: when each starts next, and the last result."""
     root = None if project is None else place.project(project)
 
     def without() -> Json:
@@ -193,7 +193,7 @@ def schedule_report(answer: Json) -> list[str]:
     found = answer["schedules"]
     idle = [_idle(one) for one in answer["idle"]]
     if not found and not idle:
-        return ["Nothing is started by the clock: see `schedule` in the settings (handoffd config show)."]
+        return ["No schedule is configured: see `schedule` in the settings (handoffd config show)."]
     lines = table(_SCHEDULE_HEAD, [_schedule_row(one) for one in found]) if found else []
     lines += ["", *idle] if lines and idle else idle
     return lines if answer["daemon"] else [*lines, "", no_daemon()]
@@ -213,13 +213,13 @@ def _schedule_row(one: Json) -> list[str]:
 
 def _idle(one: Json) -> str:
     return plain(
-        f"{one['schedule']} concerns no project: none is called or lies at {', '.join(one['projects'])}"
+        f"{one['schedule']} matches no project: none is named or located at {', '.join(one['projects'])}"
         " (handoffd projects)"
     )
 
 
 def _last(one: Json) -> str:
-    """Return what became of it last: `started REVIEW-7, due …`."""
+    """Return the result of the last start: `started REVIEW-7, due …`."""
     if one["last_outcome"] is None:
         return "–"
     story = f" {one['last_story']}" if one["last_story"] else ""

@@ -1,7 +1,7 @@
-"""Where the program begins: hooks and `status` are answered before anything else is imported.
+"""The entry point: answers hooks and `status` before it imports anything else.
 
-Claude Code waits for a hook at the end of every turn, people and scripts ask for the status all day,
-and click alone takes as long as all the rest of it.
+Claude Code waits for a hook at the end of every turn, people and scripts ask for the status all day, and
+importing click alone takes as long as all the rest.
 """
 
 from __future__ import annotations

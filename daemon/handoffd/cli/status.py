@@ -1,6 +1,6 @@
-"""`handoffd status`: the one screen that tells the truth; with --watch, again whenever it changes.
+"""`handoffd status`: one screen with every project; with --watch, again on each change.
 
-The common case (a daemon runs, nobody watches) imports nothing but click and the client.
+The common case (a daemon runs, no --watch) imports only click and the client.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from handoffd.entrance.requests import Answer, either
 from handoffd.errors import HandoffdError, Json, NotFound
 
 # --- what fits on a terminal ---------------------------------------------------------------------------
-# A terminal cuts what is below its last line, and with many projects that is nearly all. So what a person
-# has to act on comes first, then what runs, then what waits; of the rest there is a count, and warnings are
-# always there.
+# A terminal cuts what is below its last line, and with many projects that is nearly all. So projects that
+# need the user come first, then running ones, then waiting ones; the rest is counted, and warnings are
+# always shown.
 
 _ACT, _RUNS, _WAITS, _RESTS = range(4)
 _MOST_FOOT = 3
-"""The part of a screen, one in so many, that may be taken by what concerns no project alone."""
+"""Warnings that concern no single project get at most one in this many lines of the screen."""
 
 
 def fitted(status: Json, *, whole: bool, height: int) -> list[str]:
-    """Return at most `height` lines for an answer of `GET /v1/status`: all, or those that matter most."""
+    """Return at most `height` lines for an answer of `GET /v1/status`: the most important ones."""
     head, blocks, foot = parts(status, whole=whole)
     if len(head) + sum(map(len, blocks)) + len(foot) <= height:
         return [*head, *(line for block in blocks for line in block), *foot]
@@ -56,7 +56,7 @@ def _cut(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _rank(project: Json, track: Json | None) -> int:
-    """Return how soon somebody should see a track."""
+    """Return how urgently the user should see a track; the lowest is the most urgent."""
     if project["condition"] != "ok" or project["warnings"] or track is None:
         return _ACT
     if track["dispatch"] is not None:
@@ -75,11 +75,11 @@ def _rest(hidden: Sequence[tuple[Json, Json | None]], *, daemon: bool) -> str:
 # --- again and again -----------------------------------------------------------------------------------
 EVERY_S = 1.0
 _RESTLESS = frozenset({"at", "elapsed_min", "next_try_s"})
-"""Keys that change by themselves; alone they are no news."""
+"""Keys that change all the time; a change of these alone is not shown."""
 
 
 def follow(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
-    """Show what `ask` returns, again and again; without a screen, each change. Ends by Ctrl-C only."""
+    """Show what `ask` returns, on a screen repeatedly, in a pipe on each change. Only Ctrl-C ends it."""
     if as_json:
         for status in changes(_statuses(partial(insisted, ask))):
             click.echo(json.dumps(status, ensure_ascii=False))
@@ -99,7 +99,7 @@ def follow(ask: Callable[[], Answer], *, whole: bool, as_json: bool) -> None:
 
 
 def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
-    """Return an asker that tells of a question without an answer below the latest answer, if there is one."""
+    """Return an asker that on an error shows the latest answer, if there is one, with the error below."""
     latest: Answer | None = None
 
     def asked() -> Answer:
@@ -111,9 +111,7 @@ def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
         except HandoffdError as error:
             if latest is None:
                 raise
-            warning = (
-                f"{error.message}; this is how it was {moment(latest.json['at'])}, and it is asked again"
-            )
+            warning = f"{error.message}; the status above is of {moment(latest.json['at'])}; retrying"
             return replace(latest, json={**latest.json, "warnings": [warning]})
         return latest
 
@@ -121,7 +119,7 @@ def patiently(ask: Callable[[], Answer]) -> Callable[[], Answer]:
 
 
 def changes(statuses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield each status that says something new."""
+    """Yield each status that differs from the one before."""
     before: object = None
     for status in statuses:
         now = _news(status)
@@ -145,13 +143,13 @@ def _news(value: Any) -> Any:
 # --- the command ---------------------------------------------------------------------------------------
 @click.command()
 @project_argument
-@click.option("--watch", "-w", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Show it again on each change, until Ctrl-C.")
 @json_option
 @click.pass_obj
 def status(place: Place, project: str | None, watch: bool, as_json: bool) -> None:
-    """Show every project, or one of them whole: where it stands and what it waits for.
+    """Show every project, or one in full: its story, step, status, and what it waits for.
 
-    With --watch --json, one line of JSON for each change.
+    --watch --json prints one line of JSON per change.
     """
     named = None if project is None else place.project(project)
     if watch:
@@ -165,7 +163,7 @@ def status(place: Place, project: str | None, watch: bool, as_json: bool) -> Non
 
 
 def ask_status(place: Place, project: str | None) -> Answer:
-    """Return the status of every project or of one, from the daemon or from the journal."""
+    """Return the status of all projects or of one, from the daemon or from the journal."""
 
     def without() -> dict[str, object]:
         from handoffd.entrance import offline

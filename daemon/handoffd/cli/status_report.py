@@ -1,7 +1,7 @@
-"""`status` for people: one line a track, and below it what it waits for and what to type next.
+"""`status` as text: one line per track, and below it what it waits for and the next command.
 
-It is asked often, so nothing is imported here that takes time; `glance` answers the plain question even
-without click.
+Users and scripts run `status` often, so this imports nothing slow; `glance` answers the plain question
+even without click.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100
-"""Characters of what is said below a line; `status PROJECT` says it in full."""
+"""Most characters of a note below a line; `status PROJECT` shows all of it."""
 _ACTIVITY_WIDTH = 60
 _SHOWN_TESTS = 10
 _DONE = "done"
 
 
 def report(status: Json, *, whole: bool) -> list[str]:
-    """Return the lines for an answer of `GET /v1/status`. `whole`: with everything there is to say."""
+    """Return the lines for an answer of `GET /v1/status`. `whole`: with all details."""
     head, blocks, foot = parts(status, whole=whole)
     return [*head, *(line for block in blocks for line in block), *foot]
 
 
 def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return the same in parts: the head, the lines of each track, and what is said below all of them."""
+    """Return the report in parts: the head, the lines of each track, and the lines below all of them."""
     head: list[str] = []
     rows, below = [], []
     names = Counter(project["name"] for project in status["projects"])
@@ -59,7 +59,7 @@ def parts(status: Json, *, whole: bool) -> tuple[list[str], list[list[str]], lis
 
 
 def _foot(status: Json) -> list[str]:
-    """Return what concerns no project alone."""
+    """Return the lines that concern no single project."""
     lines: list[str] = []
     if untold := [
         line for one in status.get("notices", []) for line in _untold(one, daemon=status["daemon"])
@@ -73,7 +73,7 @@ def _foot(status: Json) -> list[str]:
 
 
 def _untold(notices: Json, *, daemon: bool) -> Iterator[str]:
-    """Yield what people have not been told by one sink; nothing of what is on its way for the first time."""
+    """Yield warnings about notices that one sink has not delivered; not about first tries under way."""
     from handoffd.engine.wording import counted
 
     sink, count = plain(notices["sink"]), notices["undelivered"]
@@ -88,14 +88,14 @@ def _untold(notices: Json, *, daemon: bool) -> Iterator[str]:
 
 
 def condition_of(project: Json, track: Json | None, *, daemon: bool) -> str:
-    """Return the one word or two that say how a track stands."""
+    """Return the status of a track in one or two words."""
     if project["condition"] not in {"ok", "invalid_rules"}:
         return str(project["condition"])
     if track is None:
         return "not_initialized"
     if track["dispatch"] is not None and not daemon:
         if track["pid"] is None:
-            return "not running: will be judged at next start"
+            return "ended; the next daemon will judge it"
         return "running (process alive, no daemon)"
     if track["step"] == _DONE:
         return "done"
@@ -141,12 +141,12 @@ def _time(track: Json) -> str:
 
 
 def _work(track: Json | None, at: str | None, *, whole: bool) -> Iterator[str]:
-    """Yield what a running agent does, has used, and how long ago that was, as its own output tells."""
+    """Yield what a running agent does, what it has used, and when it last printed something."""
     if track is None or track["dispatch"] is None:
         return
     from handoffd.engine.wording import usage_in_words
 
-    activity, heard_at = track.get("activity"), track.get("last_output_at")  # an older daemon tells neither
+    activity, heard_at = track.get("activity"), track.get("last_output_at")  # older daemons have neither
     used = usage_in_words(track.get("tokens"), track.get("cost_usd"))
     ago = f"{_age(heard_at, at)} ago" if heard_at and at else None
     if activity or used:
@@ -155,7 +155,7 @@ def _work(track: Json | None, at: str | None, *, whole: bool) -> Iterator[str]:
 
 
 def _age(then: str, now: str) -> str:
-    """Return the time between two moments of the API in its largest unit."""
+    """Return the time between two moments of the API in its largest fitting unit."""
     from datetime import datetime
 
     seconds = max(0.0, (datetime.fromisoformat(now) - datetime.fromisoformat(then)).total_seconds())
@@ -173,9 +173,9 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
             yield f"since {moment(project['since'])}"
         told = (warning for warning in project["warnings"] if warning != project["detail"])
         yield from (f"warning: {shorten(warning, width)}" for warning in told)
-        # A daemon of an older release does not tell the command.
+        # Older daemons do not send the command.
         if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
-            yield f"warning: no tests are measured; {UNMEASURED}"
+            yield f"warning: handoffd runs no tests: {UNMEASURED}"
     if track is None:
         from handoffd.engine.wording import mending
 
@@ -204,8 +204,8 @@ def _details(project: Json, track: Json) -> Iterator[str]:
     yield f"root: {plain(project['project'])} (level {project['level']})"
     if track["dispatch"]:
         pid = f", process {track['pid']}" if track["pid"] else ""
-        # A daemon of an older release tells none of these.
-        ask = ", asked for just its hand-off" if track.get("ask") == "handoff" else ""
+        # Older daemons send none of these.
+        ask = ", asked only for its hand-off" if track.get("ask") == "handoff" else ""
         session = f", in its session {plain(track['session'])}" if track.get("session") else ""
         yield f"executor: {plain(track['executor'] or '?')}, dispatch {track['dispatch']}{pid}{ask}{session}"
     if track.get("model"):
@@ -234,7 +234,7 @@ def _details(project: Json, track: Json) -> Iterator[str]:
 
 
 def _backlog(track: Json, width: int) -> str:
-    """Return what waits behind the story in hand, and which one of it is next."""
+    """Return the queued stories, and which of them starts next."""
     from handoffd.engine.wording import counted
 
     stories, upcoming = track["backlog"], track.get("next_story")
@@ -253,10 +253,9 @@ def _counts(tests: Json) -> str:
 
 
 # --- without click -------------------------------------------------------------------------------------
-# `handoffd status` while a daemon runs is the question asked most often, and most of what a short command
-# takes is imports. So this way has the standard library's quick modules alone. What is not plain (other
-# options, no daemon, a refusal, settings to be read) is for the whole command line, which says the same in
-# more time.
+# `handoffd status` while a daemon runs is the most frequent call, and most of the time of a short command
+# goes into imports. So this path uses only quick modules of the standard library. For anything else (other
+# options, no daemon, a refusal, settings to read) the whole command line prints the same text, more slowly.
 LIMIT_S = 60.0
 MAX_BYTES = 64 * 1024 * 1024
 _JSON = "--json"
@@ -266,9 +265,9 @@ _UNQUOTED = frozenset(b"/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO
 def glance(
     words: Sequence[str], config: str | None, environ: Mapping[str, str], limit_s: float = LIMIT_S
 ) -> str | None:
-    """Return what `handoffd status WORDS` prints, with colours; None where the whole command line has to.
+    """Return the output of `handoffd status WORDS`, with colours; None if the whole command line must answer.
 
-    `config` is the settings file, if it was named. Raises NoAnswerError for a daemon that does not answer.
+    `config` is the settings file, if the user named one. Raises NoAnswerError if the daemon does not answer.
     """
     projects = [word for word in words if word != _JSON]
     if len(projects) > 1 or any(word.startswith("-") for word in projects):
@@ -293,14 +292,14 @@ def show(text: str) -> int:
     try:
         sys.stdout.write((text if sys.stdout.isatty() else unstyled(text)) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
 
 
 def tell(error: NoAnswerError, *, as_json: bool) -> int:
-    """Say that a daemon does not answer, as the whole command line says it; return the exit code."""
+    """Report that the daemon does not answer, as the whole command line does; return the exit code."""
     from handoffd.errors import NoAnswer
 
     if as_json:
@@ -314,7 +313,7 @@ def tell(error: NoAnswerError, *, as_json: bool) -> int:
 
 
 def _of_lock(state_dir: str) -> NoAnswerError:
-    """Return the error for a daemon so crowded that only its lock tells which process it is."""
+    """Return the error for a daemon that accepts no connections; its lock file has its pid."""
     from pathlib import Path
 
     from handoffd.files.locks import daemon_lock_path, holder_of
@@ -330,13 +329,13 @@ def _asked(path: str, project: str | None, limit_s: float) -> dict[str, object] 
     try:
         return read(path, target, limit_s, MAX_BYTES)
     except NoAnswerError:
-        raise  # asked again, it would be as silent
+        raise  # asking again would not help
     except BadAnswerError:
         return None
 
 
 def _quoted(text: str) -> str:
-    """Return `text` as a value of a query: what `urllib.parse.quote` does, which is long in coming."""
+    """Return `text` as a value of a query, like `urllib.parse.quote`, which is slow to import."""
     return "".join(chr(byte) if byte in _UNQUOTED else f"%{byte:02X}" for byte in os.fsencode(text))
 
 

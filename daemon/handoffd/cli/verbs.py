@@ -1,7 +1,7 @@
-"""The verbs of the vocabulary as commands, `handoffd VERB [PROJECT] WHAT [--options]`; their answers as text.
+"""The verbs of the vocabulary as commands: `handoffd VERB [PROJECT] WHAT [--options]`.
 
-Made from the table, so that the command line cannot say less or more than the socket does.
-Required parameters are words, the others are options; the project comes first and may be left out.
+They are made from the table of verbs, so the command line and the socket offer the same. Required
+parameters are words, the others are options; the project comes first and can be left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # --- answers, for people -------------------------------------------------------------------------------
 
 _TOLD = 3
-"""So many tests that nothing runs are named in one line."""
+"""Most tests without a command that one line lists."""
 
 
 def report(answer: Json) -> list[str]:
@@ -42,7 +42,7 @@ def report(answer: Json) -> list[str]:
 
 def _accepted(answer: Json) -> list[str]:
     message = plain(by_name(answer["message"], answer))
-    if answer["status"] in {"pass", "failing"}:  # it is about to leave that step: the message says where to
+    if answer["status"] in {"pass", "failing"}:  # the message names the step that follows
         return [message]
     return [f"{message} ({plain(answer['step'])}, {answer['status']})"]
 
@@ -88,7 +88,7 @@ def _initialised(answer: Json) -> list[str]:
     lines += [*_tests_of(answer), *_tried_text(answer.get("tried"))]
     if answer["missing"]:
         missing = " and ".join(map(plain, answer["missing"]))
-        lines.append(f"  missing: {missing}; the first story's bootstrap step makes them")
+        lines.append(f"  missing: {missing}; the first story's bootstrap step writes them")
     lines += [f"  {plain(warning)}" for warning in answer["warnings"]]
     lines.append(f"  Claude Code by hand: {plain(_hooks_of(answer['project']))}   (applies its hand-offs)")
     following = by_name(command_for(answer["project"], "start", "STORY"), answer)
@@ -96,7 +96,7 @@ def _initialised(answer: Json) -> list[str]:
 
 
 def _tests_of(answer: Json) -> Iterator[str]:
-    """Yield what runs the project's tests, and which tests were found that nothing runs."""
+    """Yield the project's test command, and the tests found that it does not run."""
     command, written = answer["test_command"], ".ai/handoffd.yaml" in answer["created"]
     others = [_told_tests(one) for one in answer.get("other_tests", ())]
     if command is not None and written:
@@ -106,15 +106,15 @@ def _tests_of(answer: Json) -> Iterator[str]:
     if others:
         more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
         found = ", ".join(others[:_TOLD]) + more
-        ready = "; a line for them is in .ai/handoffd.yaml, commented out" if written and not command else ""
-        yield f"  found, and not run: {plain(found)}{ready}"
+        ready = "; .ai/handoffd.yaml has a commented line for them" if written and not command else ""
+        yield f"  found, but not run: {plain(found)}{ready}"
 
 
 def _tried_text(tried: Json | None) -> Iterator[str]:
-    """Yield how the tests went, and what mends it where they cannot be run."""
+    """Yield the result of the tests, and the fix if they cannot run."""
     if tried is not None:
         yield f"  tried: {plain(tried['what'])}"
-        told = {"why": tried["why"], "mend": tried["action"]}
+        told = {"why": tried["why"], "next": tried["action"]}
         yield from (f"    {key}: {plain(text)}" for key, text in told.items() if text is not None)
 
 
@@ -128,7 +128,9 @@ def _hooks_of(project: str) -> str:
 
 
 def _added(answer: Json) -> list[str]:
-    lines = [f"{plain(answer['name'])} is supervised: {plain(answer['project'])} (level {answer['level']})"]
+    lines = [
+        f"{plain(answer['name'])} is now supervised: {plain(answer['project'])} (level {answer['level']})"
+    ]
     if answer["condition"] not in {"ok", "not_initialized"}:
         lines.append(f"  {answer['condition']}: {plain(answer['detail'] or '')}")
     track = answer["tracks"][0] if answer["tracks"] else None
@@ -137,13 +139,13 @@ def _added(answer: Json) -> list[str]:
 
 
 def _removed(answer: Json) -> list[str]:
-    return [f"{plain(answer['name'])} is supervised no longer; its files and its history stay"]
+    return [f"{plain(answer['name'])} is no longer supervised; its files and its history stay"]
 
 
 def _trusted(answer: Json) -> list[str]:
     if not answer["trusted"]:
-        return ["nothing was held; the project's files are trusted as they are"]
-    return [f"in force from now on: {', '.join(map(plain, answer['trusted']))}"]
+        return ["no edit was pending; the project's current files are trusted"]
+    return [f"now in effect: {', '.join(map(plain, answer['trusted']))}"]
 
 
 def _heard(answer: Json) -> list[str]:
@@ -179,7 +181,7 @@ _REPORTS: Mapping[str, Callable[[Json], list[str]]] = {
 
 # --- commands ------------------------------------------------------------------------------------------
 def verb_command(spec: VerbSpec) -> click.Command:
-    """Return the command for a verb."""
+    """Return the command of a verb."""
     needed = [one for one in spec.parameters if one.required and not one.trailing]
     trailing = next((one for one in spec.parameters if one.trailing), None)
     words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
@@ -208,12 +210,12 @@ def verb_command(spec: VerbSpec) -> click.Command:
 
 
 BY_HAND: Final = frozenset({"applied", "taken", "stale", "pending", "missing", "checked"})
-"""Answers to those who do steps themselves: they need no daemon, and are not told of one."""
+"""Verbs for users who do steps themselves: they work without a daemon and do not mention it."""
 
 _NO_TESTS: Final = click.Option(
     ["--no-tests"],
     is_flag=True,
-    help="Do not run the tests once: in a clone whose code you have not read yet.",
+    help="Do not try the tests, for example if you have not read the code yet.",
 )
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 
@@ -241,7 +243,7 @@ def _option(parameter: Parameter) -> click.Option:
 
 
 def _in_order(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return executors as one list: none that was typed is dropped."""
+    """Return executors as one list, in the order typed, with repetitions."""
     return ",".join(given) if given else None
 
 
@@ -258,9 +260,9 @@ def _trailing_words(trailing: Parameter | None) -> list[str]:
 def sorted_out(
     needed: list[Parameter], words: tuple[str, ...], trailing: Parameter | None = None
 ) -> tuple[str | None, dict[str, Any]]:
-    """Return the project, if it was named, and the parameters that are words.
+    """Return the project, if the user named one, and the parameters that are words.
 
-    `trailing` takes all behind them; the project is named where there are more words than there must be.
+    `trailing` takes all remaining words; the first word is the project if there is one word to spare.
     """
     if trailing is not None:
         least = len(needed) + trailing.required
@@ -282,7 +284,7 @@ def sorted_out(
 
 
 def _is_given(value: object) -> bool:
-    """Return whether an option was typed; an empty text was, and may have to be refused."""
+    """Return whether the user typed an option; an empty text counts, so that it can be refused."""
     return value is not None and value is not False and value != ()
 
 
@@ -291,7 +293,7 @@ def _as_json_value(value: object) -> object:
 
 
 def _tried(place: Place, initialised: dict[str, Any], as_json: bool) -> dict[str, Any] | None:
-    """Run the tests of a new project once, as the daemon would; return what came of it."""
+    """Run the tests of a new project once, as the daemon would; return the result."""
     from dataclasses import asdict
 
     from handoffd.cli.doctor import try_tests

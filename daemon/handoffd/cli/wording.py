@@ -1,7 +1,7 @@
-"""How things look on a terminal: tables, times, and text of strangers made harmless.
+"""How text looks on a terminal: tables, times, and untrusted text made harmless.
 
-Names, notes and errors come from projects and agents; nothing of theirs may drive the terminal. `status`
-is asked often, so nothing is imported here that takes time.
+Projects and agents choose names, notes and errors, so all of these are escaped before printing. Users and
+scripts run `status` often, so this imports nothing slow.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from handoffd.entrance.place import Place
 
-UNMEASURED = "an agent's word counts until test.command is set in .ai/handoffd.yaml"
-"""What it means for a project that it has no test command."""
+UNMEASURED = "agents' claims count until you set test.command in .ai/handoffd.yaml"
+"""The consequence of a missing test command."""
 
 _GREEN, _YELLOW, _RED = 32, 33, 31
 _STYLES = {
@@ -56,14 +56,14 @@ _CODES = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 
 
 def no_daemon() -> str:
-    """Return what to say below an answer that came without a daemon: how one is started, or what is wrong."""
+    """Return the line below an answer without a daemon: how to start one, or what prevents it."""
     from handoffd.entrance.requests import closing
 
     return closing(_place())
 
 
 def start_command() -> str:
-    """Return what starts the daemon: its service, where one is installed."""
+    """Return the command that starts the daemon: its service, if one is installed."""
     from handoffd.doctor.service import installed
 
     place = _place()
@@ -81,9 +81,9 @@ def _place() -> Place:
 
 
 def plain(text: str, *, lines: bool = False) -> str:
-    """Return `text` with everything escaped that is not a character on a screen.
+    """Return `text` with all characters escaped that are not printable.
 
-    `lines`: line breaks stay; else they become blanks.
+    `lines`: keep line breaks; otherwise they become blanks.
     """
     if not lines:
         text = " ".join(text.split())
@@ -91,7 +91,7 @@ def plain(text: str, *, lines: bool = False) -> str:
 
 
 def terminal_text(raw: bytes) -> str:
-    """Return an agent's output for a terminal: lines and tabs stay, control sequences are shown."""
+    """Return an agent's output for a terminal: lines and tabs stay, control sequences are escaped."""
     text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
     return "".join(sign if sign.isprintable() or sign in "\n\t" else _escape(sign) for sign in text)
 
@@ -103,7 +103,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Return a time of the API as local time; a dash for none."""
+    """Return a time of the API as local time; a dash for None."""
     if at is None:
         return "–"
     from datetime import datetime
@@ -112,7 +112,7 @@ def moment(at: str | None) -> str:
 
 
 def waits(why: str) -> str:
-    """Return a line about what something waits for: a thing, or its place in line (`3rd for a slot`)."""
+    """Return a line with the reason for waiting: a thing, or a place in line (`3rd for a slot`)."""
     return f"waits, {why}" if why[:1].isdigit() else f"waits for: {why}"
 
 
@@ -122,13 +122,13 @@ def minutes(value: float) -> str:
 
 
 def called(entry: Mapping[str, Any]) -> str:
-    """Return the name of the project that an event or a run is about, short enough for a column."""
-    name = str(entry.get("name") or entry["project"].rsplit("/", 1)[-1])  # an older daemon knows no names
+    """Return the name of the project of an event or a run, short enough for a column."""
+    name = str(entry.get("name") or entry["project"].rsplit("/", 1)[-1])  # older daemons send no names
     return shorten(name, 60 if name.startswith("/") else 24)
 
 
 def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Return tokens and cost for two columns; a dash for what is not known."""
+    """Return tokens and cost for two columns; a dash if unknown."""
     if usage is None:
         return "–", "–"
     from handoffd.engine.run import dollars
@@ -138,7 +138,7 @@ def used(usage: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def styled(word: str) -> str:
-    """Return a status in its colour; printing takes the colour off where there is no terminal."""
+    """Return a status in its colour; click removes the colour outside a terminal."""
     colour = _STYLES.get(word.split(maxsplit=1)[0] if word else "")
     return f"\x1b[{colour}m{word}\x1b[0m" if colour else word
 
@@ -149,7 +149,7 @@ def unstyled(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with aligned columns. Colours in cells do not count for the width."""
+    """Return lines with aligned columns. Colour codes in cells do not count for the width."""
     everything = [list(head), *map(list, rows)]
     widths = [max(len(unstyled(row[column])) for row in everything) for column in range(len(head))]
     return [_line(row, widths) for row in everything]
@@ -158,9 +158,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def fitting(
     head: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], width: int | None
 ) -> list[str]:
-    """Return a table of at most `width` columns of the screen, with a line about what was left out for that.
+    """Return a table of at most `width` columns, and a line that lists the columns left out for that.
 
-    Columns are left out in the order of `spare`, by their heads. None: it may be as wide as it is, in a pipe.
+    Columns are left out in the order of `spare`, by their heads. `width` None: as wide as needed, for a pipe.
     """
     left = list(range(len(head)))
     lines = table(head, rows)
@@ -175,7 +175,7 @@ def fitting(
 
 
 def screen_width() -> int | None:
-    """Return how many columns the terminal has that we print to; None for a pipe or a file."""
+    """Return the width of the terminal that we print to; None for a pipe or a file."""
     if not sys.stdout.isatty():
         return None
     from shutil import get_terminal_size

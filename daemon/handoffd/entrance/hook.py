@@ -33,7 +33,7 @@ _HELD_S = 45
 """A daemon holds a caller for 40 s at most while checks run; with less time left it is not asked again."""
 _PAUSE_S = 0.1
 YIELDS_BY = 10
-"""How much nicer work is that nobody waits for: the hook itself is still on its way out."""
+"""Niceness added for background work: Claude Code still waits for the hook itself to exit."""
 
 _FOR_WHOM = "it is for Claude Code to call; next: handoffd hooks install"
 

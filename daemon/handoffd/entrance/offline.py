@@ -44,19 +44,19 @@ Work = Callable[[Service], Awaitable[_T]]
 
 
 def give(settings: Settings, verb: str, project: str, arguments: dict[str, Any], by: str) -> Json:
-    """Return what became of a verb. Raises Locked while a daemon runs."""
+    """Give a verb and return its answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
     return alone(settings, lambda service: service.call(verb, project, arguments, caller))
 
 
 def add_many(settings: Settings, roots: tuple[str, ...], by: str, *, take: bool) -> Json:
-    """Return what became of adding projects. Raises Locked while a daemon runs."""
+    """Add projects and return the answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
     return alone(settings, lambda service: service.add_many(roots, caller, take=take))
 
 
 def lift_limit(settings: Settings, account: str, by: str) -> Json:
-    """Return what became of lifting an account's limit. Raises Locked while a daemon runs."""
+    """Lift an account's limit and return the answer. Raises Locked while a daemon runs."""
     caller = Caller(pid=os.getpid(), by=by)
     return alone(settings, lambda service: service.lift_limit(account, caller))
 
@@ -113,7 +113,7 @@ def look(settings: Settings, work: Work[_T], silent: Container[str] = ()) -> _T:
 
     if settings.journal.exists():
         return _run(run)
-    # Nothing was ever recorded: that is not a reason to make folders in somebody's home.
+    # No journal exists yet: a question must not create folders in the user's home.
     with tempfile.TemporaryDirectory(prefix="handoffd-") as empty:
         nowhere = {"state_dir": Path(empty), "runtime_dir": Path(empty), "projects": ()}
         return alone(settings.model_copy(update=nowhere), work)

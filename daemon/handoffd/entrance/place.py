@@ -1,4 +1,4 @@
-"""Where the daemon is, for what the command line was told, and what a project is called there.
+"""Where the daemon is, according to the flags and the environment, and how to name projects there.
 
 `status` and its reports come this way, so what takes time is imported by what needs it.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """What the command line was told about where to look. `config` is the settings file, if named."""
+    """The given settings file, if any, and the environment: where the command line looks for the daemon."""
 
     __slots__ = ("config", "environ")
 
@@ -58,7 +58,7 @@ class Place:
             raise InvalidFile(invalid.problems, hint=hint) from None
 
     def holder(self) -> int | None:
-        """Return the process that has the state directory, if it says so."""
+        """Return the pid of the process that holds the state directory, if its lock names one."""
         from handoffd.files.locks import daemon_lock_path, holder_of
 
         found = holder_of(daemon_lock_path(self.settings().state_dir))

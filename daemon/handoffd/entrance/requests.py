@@ -2,8 +2,8 @@
 
 While no daemon runs, verbs take the daemon's lock and the same code, and nothing is dispatched; reads look
 at the journal without a lock. Should a daemon start in between, it is asked. Questions about folders need
-not even a journal, and make none: then the folder's files alone are looked at. Where no daemon answers,
-people hear what its service does, and the command that starts it.
+not even a journal, and create none: they read only the folder's files. If no daemon answers, the error
+reports the state of its service and the command that starts it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a question, and whether a daemon answered it."""
+    """An answer, and whether a daemon gave it."""
 
     json: Json
     daemon: bool
 
 
 def give(place: Place, verb: str, project: str, arguments: dict[str, Any], by: str | None = None) -> Answer:
-    """Return what became of a verb, recorded as given `by` somebody; by the account, unless told otherwise.
+    """Give a verb and return its answer; recorded as given by `by`, or else by the account.
 
     Raises HandoffdError for what cannot even be asked.
     """
@@ -91,7 +91,7 @@ def account() -> str:
 def say(
     place: Place, project: str | None, text: str, language: str | None = None, *, here: str | None = None
 ) -> Answer:
-    """Return what a message meant, what became of it, and a report in words.
+    """Return what a message meant, the result, and a report in words.
 
     `project` None: the one that the message names, else the one that the folder `here` belongs to.
     `language` None: the message's own. Raises HandoffdError only for what cannot be asked at all.
@@ -203,16 +203,16 @@ def _early(daemon: Unit) -> Absence:
 
 
 def _of_service(invalid: InvalidFile, place: Place) -> InvalidFile:
-    """Return the error for a file; where the service failed for its settings, with what starts it again."""
+    """Return the error for a file; if the service failed because of it, with the command that restarts it."""
     from handoffd.doctor.service import installed, units_of
 
     units = units_of(installed(place.environ, place.config), place.environ)
     if units is None or not units[0].refuses_settings:
         return invalid
     daemon = units[0]
-    mended = f"{invalid.hint or 'handoffd config check'}  # then: {daemon.start}"
-    told = InvalidFile(invalid.problems, hint=mended)
-    told.message += f"\n{daemon.name} failed for its settings, and does not start before they are mended"
+    fixed = f"{invalid.hint or 'handoffd config check'}  # then: {daemon.start}"
+    told = InvalidFile(invalid.problems, hint=fixed)
+    told.message += f"\n{daemon.name} failed because of its settings; it starts once they are valid"
     return told
 
 
@@ -228,7 +228,7 @@ def _told(found: Absence) -> str:
 
 
 def explained(error: NoDaemon, place: Place) -> NoDaemon:
-    """Return the error for what needs a daemon, with what its service says, or each that may be meant."""
+    """Return the error for a verb that needs a daemon, with the state of each service that may be meant."""
     found = absences(place)
     whys = "; ".join(one.why for one in found if one.why is not None)
     message = f"{error.message}: {whys}" if whys else error.message

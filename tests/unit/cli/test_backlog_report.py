@@ -28,7 +28,9 @@ def answer(*stories: Any, **changes: Any) -> dict[str, Any]:
 def test_an_empty_backlog_tells_how_to_fill_it() -> None:
     """And that nothing is in flight."""
     lines = report(answer(next_command=None))
-    assert ["shop: no story is in flight", "Nothing waits: handoffd start /srv/shop STORY STORY"] == lines[:2]
+    assert ["shop: no story is in flight", "No story waits: handoffd start /srv/shop STORY STORY"] == lines[
+        :2
+    ]
 
 
 def test_each_story_has_its_line() -> None:
@@ -53,14 +55,20 @@ def test_what_follows_is_said_with_how_to_have_it_otherwise() -> None:
     """By itself or not, as whom, and at a pause nothing."""
     waits, following = report(answer(queued_view("US-2", 1)))[-2:]
     assert (
-        "The next story waits for `continue`, as the settings say (handoffd backlog auto shop on)." == waits
+        "The next story waits for `continue`, the default of the settings (handoffd backlog auto shop on)."
+        == waits
     )
     assert "  next: handoffd continue shop" == following
     by_itself = report(answer(queued_view("US-2", 1), auto_continue=True, chosen=True, next_by_itself=True))[
         -1
     ]
-    assert "The next story starts by itself, as a person chose (handoffd backlog auto shop off)." == by_itself
-    assert "Nothing starts: paused by mei." in report(answer(queued_view("US-2", 1), paused_by="mei"))
+    assert (
+        "The next story starts by itself, as chosen by `backlog auto` (handoffd backlog auto shop off)."
+        == by_itself
+    )
+    assert "No story starts: the project was paused by mei." in report(
+        answer(queued_view("US-2", 1), paused_by="mei")
+    )
     assert no_daemon() == report(answer(daemon=False))[-1]
 
 
@@ -71,5 +79,5 @@ def test_what_a_schedule_queued_is_told_apart_from_what_waits_for_a_continue() -
     assert (True, True) == (lines[2].endswith("when its turn comes"), lines[3].endswith("next"))
     assert [
         "NIGHT starts by itself: a schedule queued it.",
-        "Any other waits for `continue`, as the settings say (handoffd backlog auto shop on).",
+        "Any other waits for `continue`, the default of the settings (handoffd backlog auto shop on).",
     ] == lines[-2:]

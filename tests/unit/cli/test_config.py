@@ -51,10 +51,10 @@ def test_check_lists_all_problems(alone: Path, handoffd: Commands) -> None:
 
 def test_check_of_what_is_right(alone: Path, handoffd: Commands) -> None:
     """A file, or none."""
-    assert ["There is no settings file; the defaults hold."] == handoffd("config", "check").lines
+    assert ["There is no settings file; the defaults apply."] == handoffd("config", "check").lines
     file = alone / "handoffd.yaml"
     file.write_text("language: en\n", encoding="utf-8")
-    assert [f"{file} can be used."] == handoffd("--config", str(file), "config", "check").lines
+    assert [f"{file} is valid."] == handoffd("--config", str(file), "config", "check").lines
     assert {"type": "valid", "file": None, "warnings": []} == handoffd("config", "check", "--json").json
 
 
@@ -66,7 +66,7 @@ def test_check_warns_of_a_sink_that_is_switched_off(alone: Path, handoffd: Comma
     said = handoffd("--config", str(file), "config", "check")
 
     assert 0 == said.code
-    assert [f"{file} can be used."] == said.lines[:1]
+    assert [f"{file} is valid."] == said.lines[:1]
     assert said.lines[1].startswith(f"warning: the sink phone is switched off: its topic is {EXAMPLE_TOPIC}")
     (warning,) = handoffd("--config", str(file), "config", "check", "--json").json["warnings"]
     assert f"warning: {warning}" == said.lines[1]
@@ -78,7 +78,7 @@ def test_a_file_is_checked_before_it_is_put_in_place(alone: Path, handoffd: Comm
     good.write_text("execute: {slots: 2}\n")
     bad.write_text("executors:\n  own:\n    extends: nobody\n")
 
-    assert (0, [f"{good} can be used."]) == (
+    assert (0, [f"{good} is valid."]) == (
         handoffd("config", "check", str(good)).code, handoffd("config", "check", str(good)).lines,
     )  # fmt: skip
     said = handoffd("config", "check", str(bad), "--json")

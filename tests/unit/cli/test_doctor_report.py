@@ -31,7 +31,7 @@ def test_the_last_line_says_how_bad_it_is() -> None:
     """Nothing, warnings only, or faults."""
     warned = warning("a", "x", None, None)
     broken = fault("a", "x", None, None)
-    assert "Nothing is wrong." == report([fine("a", "x")])[-1]
+    assert "No problems found." == report([fine("a", "x")])[-1]
     assert "0 faults, 2 warnings; nothing keeps handoffd from working." == report([warned, warned])[-1]
     assert "2 faults, 0 warnings." == report([broken, broken])[-1]
 

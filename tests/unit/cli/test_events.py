@@ -45,7 +45,7 @@ def test_what_was_cleaned_up_is_told_where_it_is_missing(control: Controlled, ha
     lines = handoffd("events", "--oneline").lines
     kinds = [json.loads(text)["type"] for text in handoffd("events", "--json", "--after", "0").lines]
 
-    assert "-- events 1 to 2 are missing: older events are not kept; going on from 3 --" == lines[0]
+    assert "-- events 1 to 2 are missing: older events are not kept; continuing at 3 --" == lines[0]
     assert (2, ["gap", "event"]) == (len(lines), kinds)
 
 
@@ -106,7 +106,7 @@ def test_following_needs_a_daemon(alone: Path, handoffd: Commands) -> None:
     said = handoffd("events", "-f")
 
     assert 3 == said.code
-    assert "nothing happens without a daemon" in said.err
+    assert "no new events without a daemon" in said.err
     assert (0, "") == (handoffd("events").code, handoffd("events").out)
 
 
@@ -137,9 +137,9 @@ def test_following_begins_when_there_is_a_place(supervision: MemorySupervision) 
 def test_gaps_are_said() -> None:
     """Events that are gone, and numbers of another journal."""
     assert [] == explained({"type": "gap", "after": 5, "next": 10, "why": "not kept"})
-    assert "-- events 6 to 9 are missing: not kept; going on from 10 --" == (
+    assert "-- events 6 to 9 are missing: not kept; continuing at 10 --" == (
         line({"type": "gap", "after": 5, "next": 10, "why": "not kept"})
     )
-    assert "-- there is no event 100: another journal; going on from 1 --" == (
+    assert "-- there is no event 100: another journal; continuing at 1 --" == (
         line({"type": "gap", "after": 99, "next": 1, "why": "another journal"})
     )

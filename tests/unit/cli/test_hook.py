@@ -12,4 +12,4 @@ def test_the_help_says_what_its_exit_codes_mean(alone: Path, handoffd: Commands)
     said = handoffd("hook", "--help")
 
     assert 0 == said.code
-    assert "Exit codes: 0 all is well, 2 the agent shall go on" in " ".join(said.out.split())
+    assert "Exit codes: 0 the agent may stop, 2 it must go on" in " ".join(said.out.split())

@@ -36,12 +36,12 @@ def test_there_and_back(root: Path, handoffd: Commands) -> None:
 
     assert [0, 0] == [first.code, second.code]
     assert f"hooks are installed: {_settings(root)}" == first.lines[0]
-    assert f"hooks are there already: {_settings(root)}" == second.lines[0]
+    assert f"hooks are already installed: {_settings(root)}" == second.lines[0]
     assert set(EVENTS) == set(json.loads(_settings(root).read_text(encoding="utf-8"))["hooks"])
     assert f"{_settings(root)}: {', '.join(EVENTS)}" == handoffd("hooks", "status").lines[0]
     assert [f"hooks are removed: {_settings(root)}"] == handoffd("hooks", "uninstall").lines
     assert not _settings(root).exists()
-    assert [f"no hook of ours is there: {_settings(root)}"] == handoffd("hooks", "uninstall").lines
+    assert [f"handoffd has no hooks there: {_settings(root)}"] == handoffd("hooks", "uninstall").lines
 
 
 @pytest.mark.parametrize(

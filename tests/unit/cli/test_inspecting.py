@@ -20,7 +20,7 @@ def test_an_empty_folder_can_be_asked_and_stays_empty(alone: Path, handoffd: Com
     assert [
         "empty: not_initialized", "  level: 0, not supervised", f"  next: handoffd init {root}",
     ] == handoffd("query", str(root)).lines  # fmt: skip
-    assert [f"No project lies in {root}."] == handoffd("list-projects", str(root)).lines
+    assert [f"There is no project in {root}."] == handoffd("list-projects", str(root)).lines
     assert handoffd("review", str(root)).out.startswith("# Health check of empty\n")
     assert 1 == handoffd("triage", str(root)).code
     assert 1 == handoffd("check-prereqs", str(root)).code

@@ -75,7 +75,7 @@ def test_projects_are_a_table() -> None:
 
 def test_missing_files_come_with_the_way_back() -> None:
     """If there is one."""
-    assert ["Everything that the step in hand reads is there."] == checked({"ok": True})
+    assert ["No file that the current step reads is missing."] == checked({"ok": True})
     lacking = {"ok": False, "warnings": ["Missing prerequisite: x"], "next_command": None}
     assert 2 == len(checked(lacking))
     assert "  next: handoffd rollback . bdd" == checked(

@@ -24,7 +24,7 @@ def test_a_sound_journal_is_verified(journal: Path, handoffd: Commands) -> None:
     said = handoffd("journal", "verify")
 
     assert (0, 1) == (said.code, len(said.lines))
-    assert "52 decisions of 2 tracks made again; all as recorded." in said.out
+    assert "52 decisions of 2 tracks replayed; all as recorded." in said.out
 
 
 def test_a_divergence_is_reported_with_both_values(journal: Path, handoffd: Commands) -> None:
@@ -49,11 +49,9 @@ def test_what_was_changed_by_hand_is_made_again_from_its_events(journal: Path, h
 
     assert "  next: handoffd stop && handoffd journal repair /srv/shop" == found.lines[-1]
     assert (0, "  next: handoffd run") == (repaired.code, repaired.lines[-1])
-    assert repaired.lines[0].startswith(
-        "/srv/shop (main) was made again: its body is not the one that event "
-    )
+    assert repaired.lines[0].startswith("/srv/shop (main) was rebuilt: its body is not the one that event ")
     assert 0 == handoffd("journal", "verify").code
-    assert "Every track is what its last event has left.\n" == handoffd("journal", "repair").out
+    assert "Every track agrees with its last event.\n" == handoffd("journal", "repair").out
 
 
 def test_a_restore_leaves_out_what_was_changed_by_hand_and_restores_the_others(

@@ -13,15 +13,14 @@ def test_a_verification_ends_with_what_it_comes_to() -> None:
     """How much was replayed, what was not, and the verdict."""
     report = Report(journal="/s/journal.db", project=None, tracks=2, replayed=40, older=5)
     assert [
-        "/s/journal.db: 40 decisions of 2 tracks made again, 5 are of before a replay can begin;"
-        " all as recorded."
+        "/s/journal.db: 40 decisions of 2 tracks replayed, 5 are too old to be replayed; all as recorded."
     ] == verified(report)
 
     report.unreplayed = 3
     report.add(Finding(kind="missing", message="event 7 is missing", seq=7))
     lines = verified(report)
     assert "missing: event 7: event 7 is missing" == lines[0]
-    assert lines[1].endswith("3 after a finding were not; 1 thing is not as it should be.")
+    assert lines[1].endswith("3 after a finding not replayed; 1 problem.")
     assert lines[2].startswith("  next: handoffd stop && handoffd journal restore FILE")
 
 
@@ -44,7 +43,7 @@ def test_a_finding_shows_both_values_and_who_decided() -> None:
     assert "    decided by handoffd 0.1.0" in lines
     assert "and 2 more." in lines
     assert "  next: handoffd events /srv/shop --after 0 --limit 5" == lines[-1]
-    assert any("3 things are not as they should be" in line for line in lines)
+    assert any("3 problem" in line for line in lines)
 
 
 def test_restores_are_told_of() -> None:
@@ -87,7 +86,7 @@ def test_a_restore_names_what_it_left_out() -> None:
 
     said = restored(done)
 
-    assert said[1].startswith("/srv/shop (main) is left out, for its record in the backup was changed")
+    assert said[1].startswith("/srv/shop (main) is left out: its record in the backup was changed")
     assert "handoffd journal repair" in said[-1]
 
 
@@ -98,4 +97,4 @@ def test_a_restore_that_concerns_nobody_says_so() -> None:
         paused=(), kept=(), overtaken=(), ended=(),
     )  # fmt: skip
 
-    assert ["Nothing waits for you: handoffd run"] == restored(done)[1:]
+    assert ["No project needs you: handoffd run"] == restored(done)[1:]

@@ -46,7 +46,7 @@ def test_a_line_for_each_account(control: Controlled, handoffd: Commands) -> Non
 
 def test_without_limits_there_is_nothing_to_wait_for(control: Controlled, handoffd: Commands) -> None:
     """Said in so many words."""
-    assert ["No account is limited."] == handoffd("limits").lines
+    assert ["No account is at a limit."] == handoffd("limits").lines
     assert [] == handoffd("limits", "--json").json["limits"]
 
 
@@ -54,7 +54,7 @@ def test_a_limit_is_lifted_by_a_person(control: Controlled, handoffd: Commands) 
     """Whose name is recorded."""
     control.supervision.limited = (view(),)
     said = handoffd("limits", "lift", "claude")
-    assert (0, "claude is asked again with the next attempt that wants it\n") == (said.code, said.out)
+    assert (0, "claude: the next attempt that needs this account tries it\n") == (said.code, said.out)
     [(account, by)] = control.supervision.lifted
     assert "claude" == account
     assert by
@@ -65,8 +65,8 @@ def test_where_a_lifted_limit_could_not_be_recorded_is_said(control: Controlled,
     """It is lifted all the same; the words of a broken file do not drive the terminal."""
     control.supervision.limited, control.supervision.unlifted = (view(),), ("/srv/bad: no \x1b[31mJSON",)
     said = handoffd("limits", "lift", "claude")
-    assert (0, "claude is asked again with the next attempt that wants it\n") == (said.code, said.out)
-    assert "but a restart of the daemon waits for it again: /srv/bad: no \\x1b[31mJSON" in said.err
+    assert (0, "claude: the next attempt that needs this account tries it\n") == (said.code, said.out)
+    assert "but after a restart the daemon waits for it again: /srv/bad: no \\x1b[31mJSON" in said.err
     assert ["/srv/bad: no \x1b[31mJSON"] == handoffd("limits", "lift", "claude", "--json").json["problems"]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -25,7 +27,7 @@ import handoffd as package
 from handoffd.api.http.application import application
 from handoffd.api.service import Service
 from handoffd.api.verbs import VERBS
-from handoffd.cli.main import LAZY, PROGRAMS, SECTIONS, cli
+from handoffd.cli.main import EXAMPLES, LAZY, PROGRAMS, SECTIONS, cli
 from handoffd.clock import SystemClock
 
 
@@ -48,6 +50,40 @@ def test_every_lazy_command_is_there(name: str) -> None:
 
     assert isinstance(command, click.Command)
     assert name == command.name
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_command_line_that_is_understood(example: str) -> None:
+    """Its options and words are those of its command, and the help of the command shows it."""
+    words = shlex.split(re.split(r" [|<>] ", example)[0])
+    context = cli.make_context("handoffd", words)
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words:
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, context, name)
+
+    command.make_context("", words, parent=context.parent)
+    assert (
+        f"Example: handoffd {example}\n" in f"{command.get_help(context)}\n" or "completion bash" == example
+    )
+
+
+def test_every_command_has_an_example() -> None:
+    """Each verb, and each one below a group."""
+
+    def paths(command: click.Command, path: str) -> Iterator[str]:
+        if not isinstance(command, click.Group):
+            yield path
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            assert below.epilog
+            yield from paths(below, f"{path} {name}".strip())
+
+    assert [] == [path for path in paths(cli, "") if not any(one.startswith(path) for one in EXAMPLES)]
 
 
 def test_the_version_is_the_packages() -> None:

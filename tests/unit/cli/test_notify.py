@@ -35,13 +35,13 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Controlled]:
 
 
 def test_the_daemon_says_how_each_sink_did(daemon: Controlled, handoffd: Commands) -> None:
-    """Exit code 1 unless all took it; a server's words do not drive the terminal."""
+    """Exit code 1 unless all accepted it; a server's words do not drive the terminal."""
     said = handoffd("notify", "test")
     assert (1, [None]) == (said.code, asked)
     assert [
-        "ntfy took it, after 0.2 s",
-        "x (webhook) did not take it: no \\x1b[31mroute, after 1.5 s",
-        "next: handoffd config show  # mend `notify` in the file it names",
+        "ntfy accepted it, after 0.2 s",
+        "x (webhook) did not accept it: no \\x1b[31mroute, after 1.5 s",
+        "next: handoffd config show  # then correct `notify` in that file",
     ] == said.lines
 
     one = handoffd("notify", "test", "ntfy", "--json")
@@ -65,7 +65,7 @@ def test_without_a_daemon_this_process_sends_it(
     monkeypatch.setenv("HANDOFFD_NOTIFY__COMMAND", json.dumps(["sh", "-c", "cat > $HOME/told"]))
     said = handoffd("notify", "test")
 
-    assert (0, True) == (said.code, said.lines[0].startswith("command took it"))
+    assert (0, True) == (said.code, said.lines[0].startswith("command accepted it"))
     assert "test" == json.loads((alone / "told").read_text())["kind"]
     assert not (alone / "state").exists()
     assert "Nothing needs you." in handoffd("notices").out

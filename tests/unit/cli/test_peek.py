@@ -32,11 +32,11 @@ def test_what_waits_says_for_what_and_what_to_type() -> None:
     }  # fmt: skip
 
     assert [
-        "nothing is dispatched at bdd: no story was started",
+        "bdd would dispatch nothing: no story was started",
         "  next: handoffd start /srv/shop STORY",
     ] == report(shown)
     result["next_command"] = ""
-    assert ["nothing is dispatched at bdd: no story was started"] == report(shown)
+    assert ["bdd would dispatch nothing: no story was started"] == report(shown)
 
 
 def test_json_is_the_apis(control: Controlled, handoffd: Commands) -> None:

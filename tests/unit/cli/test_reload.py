@@ -28,9 +28,9 @@ def test_what_is_in_force_is_named() -> None:
     told = answer("/srv/a: bad", brought=2, let_go=1, changed=("execute.slots",), restart=("watch.shards",))
 
     assert [
-        "In force: execute.slots",
+        "Now in effect: execute.slots",
         "  /srv/a: bad",
-        "After a restart of the daemon: watch.shards",
+        "Needs a restart of the daemon: watch.shards",
         "2 projects found",
         "1 project let go",
         "warning: projects: /x is no folder",
@@ -39,14 +39,14 @@ def test_what_is_in_force_is_named() -> None:
 
 def test_nothing_new_is_said_so() -> None:
     """In one line."""
-    assert "The settings are as they were." == next(iter(report(answer())))
+    assert "The settings have not changed." == next(iter(report(answer())))
 
 
 def test_what_is_refused_is_named_with_what_to_type() -> None:
     """Every problem with its place and what is allowed."""
     lines = list(report(answer(problems=(PROBLEM,))))
 
-    assert "The settings cannot be used; the last good ones are in force:" == lines[0]
+    assert "The settings are invalid; the daemon keeps the last valid ones:" == lines[0]
     assert "  /etc/h.yaml:3: language: must be one (allowed: en, zh-TW)" == lines[1]
     assert "  next: handoffd config check" == lines[-1]
     assert 1 == sum("language" in line for line in lines)
@@ -59,7 +59,7 @@ def test_the_daemon_is_asked(control: Controlled, handoffd: Commands) -> None:
     control.renewing.view = SettingsView(file="/etc/h.yaml", problems=(PROBLEM,))
     bad, as_json = handoffd("reload"), handoffd("reload", "--json")
 
-    assert (0, "In force: execute.slots") == (good.code, good.lines[0])
+    assert (0, "Now in effect: execute.slots") == (good.code, good.lines[0])
     assert (1, 1, "") == (bad.code, as_json.code, bad.out)
     assert not as_json.json["settings"]["taken"]
     assert "language" in bad.err

@@ -41,7 +41,7 @@ def test_what_is_there_is_listed(control: Controlled, handoffd: Commands, work: 
     assert ["b", "–", "–", "not_initialized", "no", str(work / "b")] == table[3]
     assert "    its STATE.json cannot be read" in said.lines
     assert f"3 projects below {work}" in said.lines
-    assert "1 more without an .ai of the protocol: `handoffd init` makes a project of one" in said.lines
+    assert "1 more folders without an .ai of the protocol; to set one up: handoffd init" in said.lines
     assert f"  next: handoffd scan {work} --add" == said.lines[-1]
 
 
@@ -101,7 +101,7 @@ def test_what_is_left_out_is_left_out_of_what_is_typed_next(
     assert [str(work / "a"), str(work / "deep/er/c")] == [line.split()[-1] for line in said.lines[1:3]]
     assert f"  next: handoffd scan {work} --depth 3 --exclude broken/ --exclude b --add" == said.lines[-1]
     refused = handoffd("scan", str(work), "--exclude", "!")
-    assert (2, True) == (refused.code, "'!' is no pattern as in .gitignore" in refused.err)
+    assert (2, True) == (refused.code, "'!' is not a pattern as in .gitignore" in refused.err)
 
 
 def test_a_folder_that_is_none(alone: Path, handoffd: Commands, tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_what_was_not_looked_at_is_said() -> None:
 
     lines = list(report(found, [], {"added": [], "refused": []}, daemon=True))
 
-    assert "not looked into: /w/secret" in lines
-    assert "There is more than one scan looks at; give a folder further down." in lines
+    assert "not read: /w/secret" in lines
+    assert "The folder is too large for one scan; scan a folder further down." in lines
 
 
 def test_a_name_that_is_not_utf8_is_shown_as_wrong(alone: Path, handoffd: Commands, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_without_a_daemon_nothing_is_started() -> None:
 def test_a_schedule_that_concerns_no_project_is_told() -> None:
     """A slip in a name would keep it from ever starting anything, and nobody would know."""
     idle = [{"schedule": "tidy", "projects": ["shpo", "/srv/*"]}]
-    line = "tidy concerns no project: none is called or lies at shpo, /srv/* (handoffd projects)"
+    line = "tidy matches no project: none is named or located at shpo, /srv/* (handoffd projects)"
     assert [line] == schedule_report({"at": AT, "daemon": True, "schedules": [], "idle": idle})
     assert ["", line] == schedule_report({"at": AT, "daemon": True, "schedules": [view()], "idle": idle})[-2:]
 
@@ -61,5 +61,5 @@ def test_without_schedules_it_says_where_they_would_be(control: Controlled, hand
     for words in (["schedule"], ["schedule", "shop"]):
         said = handoffd(*words)
         assert (0, "") == (said.code, said.err)
-        assert "Nothing is started by the clock" in said.out
+        assert "No schedule is configured" in said.out
     assert [] == handoffd("schedule", "--json").json["schedules"]

@@ -90,13 +90,13 @@ def test_it_is_installed_once_and_taken_away(
     dry = handoffd("skill", "install", "--dry-run")
     assert ([f"{file}: would be written"], False) == (dry.lines, file.exists())
     assert f"{file}: written" == handoffd("skill", "install").lines[0]
-    assert [f"{file}: as it ships; nothing to do"] == handoffd("skill", "install", "--user").lines
+    assert [f"{file}: up to date; nothing to do"] == handoffd("skill", "install", "--user").lines
     assert handoffd("skill", "show").out == file.read_text()
     assert shipped() == handoffd("skill", "show", "--json").json["text"]
     assert {
         "type": "uninstalled", "file": str(file), "changed": True, "before": "current", "dry_run": False,
     } == handoffd("skill", "uninstall", "--json").json  # fmt: skip
-    assert [f"{file}: not there; nothing to do"] == handoffd("skill", "uninstall").lines
+    assert [f"{file}: not installed; nothing to do"] == handoffd("skill", "uninstall").lines
 
 
 @pytest.mark.parametrize("verb", ["install", "uninstall"])

@@ -46,7 +46,7 @@ def test_limits_and_who_waits(control: Controlled, handoffd: Commands) -> None:
         ["all", "4", "2", "1", "shop US-1 impl, b"],
         ["account work", "–", "0", "0", "–"],
         [],
-        ["nothing is started for now: memory: 1 MiB free, 512 wanted"],
+        ["the daemon starts nothing for now: memory: 1 MiB free, 512 wanted"],
         [],
         ["NEXT", "TRACK", "PRIORITY", "SINCE", "WHY"],
         ["1", "blog US-2 bdd", "0", "42 s", why],
@@ -60,7 +60,7 @@ def test_of_many_that_wait_the_first_are_shown(control: Controlled, handoffd: Co
     waiting = tuple(wait(number) for number in range(1, 31))
     control.supervision.line = SlotsView(closed=None, limits=LIMITS, waiting=waiting, waiting_in_all=1030)
     lines = handoffd("slots").lines
-    assert "and 1,010 more; what one of them waits for: handoffd status PROJECT" == lines[-1]
+    assert "and 1,010 more; for one of them: handoffd status PROJECT" == lines[-1]
     assert "20" == cells(lines[-2])[0]
     answer = handoffd("slots", "--json").json
     assert (True, 30, "blog US-2 bdd") == (

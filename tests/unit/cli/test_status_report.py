@@ -55,7 +55,7 @@ def test_one_line_a_track_and_what_it_waits_for() -> None:
         ({}, True, "running"),
         ({"phase": "checking"}, True, "running checking"),
         ({}, False, "running (process alive, no daemon)"),
-        ({"pid": None}, False, "not running: will be judged at next start"),
+        ({"pid": None}, False, "ended; the next daemon will judge it"),
         ({"dispatch": None, "pid": None}, False, "running"),
         ({"dispatch": None, "step": "done", "status": "pass"}, True, "done"),
         ({"dispatch": None, "story": None, "status": "pending"}, True, "no story"),
@@ -203,7 +203,7 @@ def test_one_project_is_told_whole() -> None:
         ({"ask": "step"}, "executor: claude, dispatch d1, process 4711"),
         (
             {"ask": "handoff", "session": "s1"},
-            "executor: claude, dispatch d1, process 4711, asked for just its hand-off, in its session s1",
+            "executor: claude, dispatch d1, process 4711, asked only for its hand-off, in its session s1",
         ),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_claim_is_not_shown_as_a_fact(measured: bool, said: str) -> None:
 def test_a_project_whose_tests_nobody_runs_is_warned_of() -> None:
     """Where it is looked at by itself, and only once it can be worked on."""
     warning = (
-        "    warning: no tests are measured; an agent's word counts until test.command is set in"
+        "    warning: handoffd runs no tests: agents' claims count until you set test.command in"
         " .ai/handoffd.yaml"
     )
     bare = project_view("/srv/shop", track_view(), test_command=None)

@@ -52,7 +52,7 @@ def test_it_returns_when_the_daemon_is_gone(
         code, lines = _stop(handoffd, runtime, monkeypatch)
 
         assert 0 == process.poll()
-    assert (0, "The daemon has stopped; executors that run go on.") == (code, lines[0])
+    assert (0, "The daemon has stopped; running executors go on.") == (code, lines[0])
 
 
 def test_executors_are_ended_on_demand_only(

@@ -63,12 +63,12 @@ def lines(
         (line(type="system", subtype="init", model="opus", cwd="/srv"), "session", "[session] opus, /srv"),
         (line(type="result", is_error=False, result="All done."), "result", "[result] All done."),
         (line(type="result", is_error=True, result="no credit"), "result", "[result] error: no credit"),
-        (line(type="result", is_error=False), "result", "[result] without a word"),
+        (line(type="result", is_error=False), "result", "[result] no text"),
         (line(type="system", subtype="api_retry", error="overloaded"), "error", "[error] overloaded"),
         (
             line(type="result", is_error=False, result="Hm.", permission_denials=[{"tool_name": "Write"}]),
             "result",
-            "[result] Hm.; it was not permitted to use Write",
+            "[result] Hm.; it lacked permission to use Write",
         ),
     ],
 )

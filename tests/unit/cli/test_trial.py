@@ -85,9 +85,9 @@ def test_where_an_agent_works_nothing_is_tried(
     said, examined = handoffd("init", str(tmp_path)), handoffd("doctor", "shop")
 
     assert 0 == said.code
-    assert "  tried: the tests were not tried: d-1 is at work there" in said.lines
-    assert "    mend: handoffd status shop" in said.lines
-    assert "warning  tests        the tests were not tried: d-1 is at work there" in examined.lines
+    assert "  tried: handoffd could not try the tests: d-1 is at work there" in said.lines
+    assert "    next: handoffd status shop" in said.lines
+    assert "warning  tests        handoffd could not try the tests: d-1 is at work there" in examined.lines
 
 
 @pytest.mark.parametrize("supervision", [MemorySupervision(project_view("/srv/shop", track_view()))])

@@ -38,7 +38,7 @@ def test_steps_are_listed_beside_what_is_expected(control: Controlled, handoffd:
         "STEP  RUNS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS   COST   NEW A RUN  REFERENCE",
         "bdd   2     1,000  9,000   90,000      0            100,000  $0.42  10,000     2,000–5,000  above",
         "all   2     1,000  9,000   90,000      0            100,000  $0.42",
-        "1 of 2 runs did not tell what they used.",
+        "1 of 2 runs did not report their usage.",
     ] == handoffd("usage").lines
 
 
@@ -47,7 +47,7 @@ def test_runs_without_a_price_are_told_of(control: Controlled, handoffd: Command
     ran(control, "d1", Usage(output_tokens=5))
     said = handoffd("usage", "--by", "project")
     assert "shop     1     0      5       0           0            5       –" == said.lines[1]
-    assert "The cost of 1 of 1 run is not known: see `prices` in the settings." == said.lines[-1]
+    assert "The cost of 1 of 1 run is unknown: see `prices` in the settings." == said.lines[-1]
 
 
 def test_it_can_be_grouped_and_narrowed(control: Controlled, handoffd: Commands) -> None:

@@ -101,16 +101,16 @@ def test_what_became_of_a_hand_off_begins_the_line(kind: str) -> None:
     [
         (None, (".ai/handoffd.yaml",), [
             f"  tests: none chosen; {UNMEASURED}",
-            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more;"
-            " a line for them is in .ai/handoffd.yaml, commented out",
+            "  found, but not run: web (npm test), a b (go test ./...), c (make test) and 1 more;"
+            " .ai/handoffd.yaml has a commented line for them",
         ]),
         (None, (), [
             f"  tests: none chosen; {UNMEASURED}",
-            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
+            "  found, but not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
         ]),
         (["cargo", "test"], (".ai/handoffd.yaml",), [
             "  tests: cargo test   (change it in .ai/handoffd.yaml)",
-            "  found, and not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
+            "  found, but not run: web (npm test), a b (go test ./...), c (make test) and 1 more",
         ]),
     ],
 )  # fmt: skip

@@ -144,7 +144,7 @@ def test_the_project_is_the_current_folder_unless_named(
     [
         (["note"], "TEXT is missing: the note"),
         (["start"], "STORY is missing: its id"),
-        (["backlog", "remove"], "STORIES is missing: stories of the backlog"),
+        (["backlog", "remove"], "STORIES is missing: queued stories"),
         (["backlog", "move", "shop", "US-1", "US-2"], "too many words"),
         (["reject", "--note", "x"], "REASON is missing"),
         (["custom", "shop", "fix", "the", "bug"], "put a text of several words into quotes: 'bug'"),
@@ -220,22 +220,20 @@ def test_add_remove_trust_and_init_say_what_they_did(
     root = tmp_path / "fresh"
     root.mkdir()
 
-    assert [f"fresh is supervised: {root} (level 0)", f"  next: handoffd init {root}"] == (
+    assert [f"fresh is now supervised: {root} (level 0)", f"  next: handoffd init {root}"] == (
         handoffd("add", str(root)).lines
     )
     assert [
         f"fresh is initialised: {root}",
         "  wrote .ai/handoffd.yaml",
         "  wrote CLAUDE.md",
-        "  tests: none found; an agent's word counts until test.command is set in .ai/handoffd.yaml",
-        "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step makes them",
+        "  tests: none found; agents' claims count until you set test.command in .ai/handoffd.yaml",
+        "  missing: PROJECT_CONTEXT.md and PROJECT_MEMORY.md; the first story's bootstrap step writes them",
         f"  Claude Code by hand: handoffd hooks install --project {root}   (applies its hand-offs)",
         f"  next: handoffd start {root} STORY",
     ] == handoffd("init", str(root)).lines
-    assert ["in force from now on: test.command"] == handoffd("trust", "shop").lines
-    assert ["nothing was held; the project's files are trusted as they are"] == handoffd(
-        "trust", "shop"
-    ).lines
-    assert ["empty is supervised no longer; its files and its history stay"] == handoffd(
+    assert ["now in effect: test.command"] == handoffd("trust", "shop").lines
+    assert ["no edit was pending; the project's current files are trusted"] == handoffd("trust", "shop").lines
+    assert ["empty is no longer supervised; its files and its history stay"] == handoffd(
         "remove", "empty"
     ).lines

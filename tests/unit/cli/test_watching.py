@@ -90,7 +90,7 @@ def test_a_question_without_an_answer_does_not_end_it() -> None:
     told = [patient().json["warnings"] for _ in range(3)]
 
     assert ["x"] == told[0] == told[2]
-    assert told[1][0].startswith("the daemon does not answer; this is how it was ")
+    assert told[1][0].startswith("the daemon does not answer; the status above is of ")
     with pytest.raises(NotFound):
         patient()
     with pytest.raises(HandoffdError, match="not at all"):

@@ -77,7 +77,7 @@ def test_settings_that_a_service_failed_for_are_told_with_its_start(place: Place
     answers(place, ActiveState="active")
     unaffected = asked()
 
-    assert "handoffd failed for its settings" in failed.message
+    assert "handoffd failed because of its settings" in failed.message
     assert (failed.hint or "").endswith("# then: systemctl --user start handoffd")
     assert "handoffd failed" not in unaffected.message
 

@@ -62,12 +62,12 @@ def test_a_verb_tells_where_the_project_stands(control: Controlled) -> None:
         (
             "trust",
             {"trusted": [".ai/rules.yaml"]},
-            "in force from now on: .ai/rules.yaml",
+            "now in effect: .ai/rules.yaml",
             "從現在起生效：.ai/rules.yaml",
         ),
-        ("trust", {"trusted": []}, "nothing was held", "沒有等待信任的修改"),
+        ("trust", {"trusted": []}, "no edit was pending", "沒有等待信任的修改"),
         ("add", {"name": "shop", "tracks": []}, "shop is supervised from now on", "shop 從現在起受管理"),
-        ("remove", {"name": "shop"}, "shop is supervised no longer", "shop 不再受管理"),
+        ("remove", {"name": "shop"}, "shop is no longer supervised", "shop 不再受管理"),
         ("init", {"name": "shop"}, "shop is set up", "shop 已準備好"),
         ("check", {"passed": True}, "the check of this step passed", "這一步的檢查通過"),
         ("check", {"passed": False}, "the check of this step did not pass", "這一步的檢查沒有通過"),
@@ -101,7 +101,7 @@ def test_trusting_tells_what_was_trusted(control: Controlled) -> None:
     """As the daemon answers it."""
     told = str(_told(control.runtime, "trust", project="shop"))
 
-    assert told.startswith(("in force from now on", "nothing was held"))
+    assert told.startswith(("now in effect", "no edit was pending"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""`handoffd service`: the daemon as a systemd service, of a person or of an account.
+"""`handoffd service`: the daemon as a systemd service, for you or for an account of this machine.
 
-`commands` has the verbs, `plan` what they are going to do, `unit_files` the text of the units, `scope` whose
-service it is and how its systemd is reached. Relies on `doctor` for what systemd says of units. It must never
-touch a file without our mark, nor state without --purge.
+`commands` has the verbs, `plan` what they will do, `unit_files` the text of the units, `scope` for whom the
+service is and how to reach its systemd. `doctor` provides what systemd reports about units. A file without
+our mark is never touched, and state only with --purge.
 """

@@ -1,4 +1,4 @@
-"""`handoffd service`: the daemon as a systemd service, of a person or of an account.
+"""`handoffd service`: the daemon as a systemd service, for you or for an account of this machine.
 
 Every verb first makes a plan (files, then commands) and then carries it out; `--dry-run` prints the
 plan instead. Installing twice changes nothing the second time, and uninstalling touches
@@ -187,7 +187,7 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
         try:
             unit_files.find_account(account)
         except NotFound:
-            # Of an account that is gone, units can be looked at, and all that is left removed.
+            # If the account is gone, `status` and `uninstall` still work on its units.
             if not scope.has_units and context.command is not uninstall:
                 raise
     return scope
@@ -195,7 +195,7 @@ def _scope(context: click.Context, *, system: bool, account: str | None) -> Scop
 
 # --- acting -------------------------------------------------------------------------------------
 def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]], *, starting: bool = False) -> None:
-    """Run commands up to the first that fails; `starting`: that is told by what keeps the units from it."""
+    """Run commands up to the first failure; `starting`: report what keeps the units from running."""
     for argv in commands:
         done = scope.commands.run(argv)
         if done.code == 0:
@@ -210,7 +210,7 @@ def _run_all(scope: Scope, commands: Sequence[tuple[str, ...]], *, starting: boo
 
 
 def _start_all(scope: Scope, report: dict[str, Any], *, as_json: bool) -> None:
-    """Run the commands of a report; where one fails, what was done until then is told all the same."""
+    """Run the commands of a report; if one fails, report what was done before."""
     ran: list[list[str]] = []
     try:
         for argv in report["commands"]:
@@ -249,12 +249,12 @@ _RUNNING = ("active", "reloading")
 
 
 def heading(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
-    """Return what every report starts with."""
+    """Return the fields that every report starts with."""
     return {"form": scope.form, "account": scope.account, "dry_run": dry_run, "state": str(scope.state)}
 
 
 def planned(plan: Installing) -> dict[str, Any]:
-    """Return what `service install` is about to do, or has done."""
+    """Return what `service install` will do, or has done."""
     return {
         "files": [
             {"path": str(file.path), "changed": changed, "text": file.text} for file, changed in plan.files
@@ -303,7 +303,7 @@ def next_step(scope: Scope, daemon: Mapping[str, Any], launcher: Mapping[str, An
     if daemon["action"]:
         return str(daemon["action"])
     if daemon["active"] in ("activating", "deactivating"):
-        return scope.command("status")  # it has changed in a moment
+        return scope.command("status")  # the state changes in a moment
     return scope.service.start
 
 
@@ -397,12 +397,12 @@ _STATE = frozenset({
     "control.token",
 })  # fmt: skip
 _ALSO = re.compile(r"journal\.db\.before-.+|\..+\.[0-9a-f]{16}\.tmp.*", re.DOTALL)
-"""What a restore has put aside, and files that a crash has left half-written."""
+"""Journals that a restore put aside, and files that a crash left half-written."""
 _CONFIGURATION = frozenset({"handoffd.yaml", "environment"})
 
 
 def folders(scope: Scope) -> list[Path]:
-    """Return what there is to remove, state first; Refused when one is a link or holds something else."""
+    """Return the paths to remove, state first; Refused if one is a link or holds foreign files."""
     found = [path for path in (scope.state, *scope.settings) if exists(path)]
     for path in found:
         stranger = _stranger(path, scope)
@@ -415,12 +415,12 @@ def folders(scope: Scope) -> list[Path]:
 
 
 def exists(path: Path) -> bool:
-    """Tell whether there is something at a path, a link that leads nowhere included."""
+    """Return whether a path exists, also as a dangling link."""
     return path.exists() or path.is_symlink()
 
 
 def require_idle(scope: Scope, *, stopped: bool = False) -> None:
-    """Refuse while an executor runs: what it does could not be judged any more.
+    """Refuse while an executor runs: no daemon could judge its work any more.
 
     `stopped`: the units were stopped just now, so the daemon that ends executors must be started first.
     """
@@ -449,7 +449,7 @@ def alone(scope: Scope) -> Iterator[None]:
 
 
 def remove(scope: Scope, paths: list[Path]) -> None:
-    """Remove them; Refused where that is not allowed."""
+    """Remove them; Refused without permission."""
     try:
         for path in paths:
             if path.is_dir():
@@ -461,11 +461,11 @@ def remove(scope: Scope, paths: list[Path]) -> None:
                 scope.state.parent.rmdir()
     except OSError as error:
         hint = scope.remedy(error.filename)
-        raise Refused(f"{error.filename} cannot be removed: {error.strerror}", hint=hint) from error
+        raise Refused(f"cannot remove {error.filename}: {error.strerror}", hint=hint) from error
 
 
 def _stranger(path: Path, scope: Scope) -> str | None:
-    """Return what is in the way of removing a path, by name."""
+    """Return the first file that `handoffd` did not write, which prevents removing a path."""
     if path.is_symlink():
         return "the link"
     if not path.is_dir():

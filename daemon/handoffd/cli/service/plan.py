@@ -1,4 +1,4 @@
-"""What `handoffd service install` and `uninstall` are going to do, before anything is done.
+"""What `handoffd service install` and `uninstall` will do, before they do anything.
 
 A plan is files and commands. Every file that is written carries our mark, and only such files are replaced
 or removed. The daemon's unit is fitted to this machine: systemd is asked, by a unit of no consequence,
@@ -125,9 +125,9 @@ def _units(
 
 
 def _start_commands(scope: Scope, files: Sequence[tuple[unit_files.UnitFile, bool]]) -> tuple[Command, ...]:
-    """Return what makes systemd take up the files; a unit whose files are unchanged is not restarted.
+    """Return the commands that make systemd load the files; units with unchanged files are not restarted.
 
-    The reload is always there: an earlier try may have written the files and got no further.
+    The reload is always included: an earlier try may have stopped after writing the files.
     """
     argv = scope.systemctl.argv
     changed = list(dict.fromkeys(file.name for file, differs in files if differs))
@@ -184,14 +184,14 @@ def _links(scope: Scope, names: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _drop_ins(units: Sequence[Path]) -> list[Path]:
-    """Return every drop-in of these units, ours and those of people."""
+    """Return every drop-in of these units, ours and the user's."""
     folders = (unit.with_name(f"{unit.name}.d") for unit in units)
     return [path for folder in folders for path in sorted(folder.glob("*.conf"))]
 
 
 # --- files on the disk --------------------------------------------------------------------------------
 def differs(file: unit_files.UnitFile) -> bool:
-    """Return whether `file` must be written; Refused when a file that is not ours is in its place."""
+    """Return whether `file` must be written; Refused if a file that is not ours has its name."""
     if not file.path.exists() and not file.path.is_symlink():
         return True
     if not is_ours(file.path):
@@ -211,7 +211,7 @@ def is_ours(path: Path) -> bool:
 
 
 def write(scope: Scope, files: Iterable[unit_files.UnitFile]) -> None:
-    """Put files into their places, each whole; Refused where that is not allowed."""
+    """Write files, each in full; Refused without permission."""
     try:
         for file in files:
             file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def write(scope: Scope, files: Iterable[unit_files.UnitFile]) -> None:
 
 
 def remove(scope: Scope, paths: Iterable[Path]) -> None:
-    """Remove files, and the folders that are empty without them; Refused where that is not allowed."""
+    """Remove files, and the folders that become empty; Refused without permission."""
     try:
         for path in paths:
             path.unlink(missing_ok=True)
@@ -240,9 +240,9 @@ def remove(scope: Scope, paths: Iterable[Path]) -> None:
 
 
 def remove_sockets(scope: Scope) -> None:
-    """Remove the sockets at which nobody listens, and their folder with the last of them.
+    """Remove the sockets without a listener, and their folder with the last of them.
 
-    An account's is in one of all accounts, which goes with the last of those.
+    An account's folder is in one shared by all accounts, which is removed when it becomes empty.
     """
     folder = scope.runtime
     for name in ("control.sock", "launcher.sock"):
@@ -266,8 +266,8 @@ def _remove_empty(folder: Path) -> None:
 
 # --- what systemd can do here -------------------------------------------------------------------------
 # A unit that asks for what systemd cannot do here does not start at all, and systemd starts it again and
-# again. In containers and under some kernels that is so for a line or two; in a person's own systemd, most
-# of them need a user namespace. So the kernel's settings are read, and where a manager runs it is given a
+# again. In containers and under some kernels that concerns a line or two; in a user's own systemd, most of
+# them need a user namespace. So the kernel's settings are read, and where a manager runs it is given a
 # unit that does nothing and asks for the same lines. Where that fails, the lines are tried in halves.
 _SWITCHES = (
     ("kernel/unprivileged_userns_clone", "0"),
@@ -309,7 +309,7 @@ def fitted(scope: Scope, text: str) -> Fitted:
     # If a unit without any of them fails as well, they are not the cause.
     if _refusal(scope, lines) is None or _refusal(scope, ()) is not None:
         return Fitted(text=text, obstacle=obstacle, left_out={})
-    first = [line for line in lines if line == _NAMESPACE]  # others can only be had with it
+    first = [line for line in lines if line == _NAMESPACE]  # all others need it
     if first and (code := _refusal(scope, first)) is not None:
         obstacle = f"your systemd could not make one (exit status {status_name(code)})"
         text = without_namespaces(text)
@@ -334,19 +334,19 @@ def kernel_obstacle(settings: Path) -> str | None:
 
 
 def hardening_lines(text: str) -> list[str]:
-    """Return the lines that harden the unit `text`, in its order; those of a launcher's unit are none."""
+    """Return the hardening lines of the unit `text`, in order; none for a launcher's unit."""
     found = _HARDENING.search(text)
     lines = found.group().splitlines()[:-1] if found else []
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def without_namespaces(text: str) -> str:
-    """Return the unit `text` without what a person's systemd can only do in a user namespace."""
+    """Return the unit `text` without the lines for which a user's systemd needs a user namespace."""
     return _NAMESPACED.sub("", text)
 
 
 def _refused(scope: Scope, sure: Sequence[str], lines: Sequence[str]) -> dict[str, int]:
-    """Return which of `lines` cannot be had beside those that are `sure`, each with systemd's exit code."""
+    """Return which of `lines` systemd refuses beside the accepted lines `sure`, with its exit codes."""
     code = _refusal(scope, [*sure, *lines]) if lines else None
     if code is None:
         return {}
@@ -359,7 +359,7 @@ def _refused(scope: Scope, sure: Sequence[str], lines: Sequence[str]) -> dict[st
 
 
 def _refusal(scope: Scope, lines: Sequence[str]) -> int | None:
-    """Return the exit code by which systemd refuses a unit with `lines`; None when it can be had.
+    """Return the exit code with which systemd refuses a unit with `lines`; None if it accepts them.
 
     Anything else, a manager that does not answer among it, is for the commands that follow to find.
     """
@@ -390,7 +390,7 @@ def path_of(scope: Scope) -> Path:
 
 
 def drop_in(scope: Scope, plain: Iterable[str], encrypted: Iterable[str]) -> unit_files.UnitFile | None:
-    """Return the drop-in with what is there and what is given now, None when there is nothing to it.
+    """Return the drop-in with the credentials kept and given; None if there are none.
 
     Each is NAME=FILE; NAME= takes one away. Raises Refused and NotFound.
     """
@@ -435,7 +435,7 @@ def _text(given: Given) -> str:
 
 
 def about_credentials(file: unit_files.UnitFile | None) -> list[str]:
-    """Return a caution for each secret of a drop-in that is not there, or that other accounts can read."""
+    """Return a warning for each secret of a drop-in that is missing or readable by other accounts."""
     given = {} if file is None else _given(file.text)
     found = []
     for name, (key, text) in given.items():

@@ -1,4 +1,4 @@
-"""For whom a service is: the person who asks, or an account of this machine.
+"""For whom a service is: the user who runs the command, or an account of this machine.
 
 All that differs between the two (the unit's names, the folders, which systemd is asked, whether lingering
 matters) is decided here, so that the verbs need not ask.
@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """For whom: the person who asks (`account` None), or an account of this machine."""
+    """For whom: the user who runs the command (`account` None), or an account of this machine."""
 
     account: str | None
     machine: Machine
@@ -75,7 +75,7 @@ class Scope:
 
     @property
     def state(self) -> Path:
-        """Where the daemon keeps its state: for an account its unit says so, else the person's settings."""
+        """The daemon's state directory: from the account's unit, or from the user's settings."""
         if self.account is not None:
             return self.machine.system_state / self.account
         from handoffd.settings.paths import default_state_dir
@@ -88,7 +88,7 @@ class Scope:
 
     @property
     def stray_sockets(self) -> Path | None:
-        """Where the person's settings have the sockets, if that is not where the launcher's unit listens."""
+        """The socket folder in the user's settings, if the launcher's unit listens in another one."""
         loaded = None if self.account is not None else self._loaded()
         given = None if loaded is None else loaded.sources.get("runtime_dir")
         if loaded is None or given is None or given.kind != "file":
@@ -96,7 +96,7 @@ class Scope:
         return loaded.settings.runtime_dir if loaded.settings.runtime_dir != self.runtime else None
 
     def _loaded(self) -> Loaded | None:
-        """Return the person's settings; None when they cannot be used, which others tell of."""
+        """Return the user's settings; None if they are invalid, which other commands report."""
         from handoffd.settings.loading import load
 
         try:
@@ -126,7 +126,7 @@ class Scope:
 
     @property
     def commands(self) -> Commands:
-        """Programs, run with what `systemctl --user` needs to find the person's manager."""
+        """Runs programs with the variables that `systemctl --user` needs to find the user's manager."""
         environment = dict(self.machine.environment)
         runtime = Path(f"/run/user/{os.getuid()}")
         if self.account is None and "XDG_RUNTIME_DIR" not in environment and runtime.is_dir():
@@ -145,11 +145,11 @@ class Scope:
 
     @property
     def by_root(self) -> str:
-        """What was typed, as one types it who may."""
+        """The command that the user typed, with sudo."""
         return f"sudo {self.typed}"
 
     def remedy(self, path: Path | str) -> str:
-        """Return what to type where a path cannot be changed; one of one's own is looked at first."""
+        """Return the command to type if a path cannot be changed: first look at one's own path."""
         return f"ls -ld {quote(str(path))}" if self.account is None else self.by_root
 
     def as_account(self, command: str) -> str:
@@ -162,7 +162,7 @@ class Scope:
         return any((self.folder / name).exists() for name in self.names)
 
     def require_own(self, verb: str) -> None:
-        """Refuse a person's scope without a unit where the machine has a service that was probably meant."""
+        """Refuse if the user has no unit and the machine has a service that was probably meant."""
         if self.account is not None or self.has_units:
             return
         if (other := of_machine(self.machine.environment, self.machine.system_units)) is not None:
@@ -186,7 +186,7 @@ class Scope:
 
 
 def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
-    """Let the person's units run without a login, or say why that is not to be."""
+    """Let the user's units run without a login, or report why they cannot."""
     name = _person(scope)
     argv = ("loginctl", "enable-linger", name)
     if dry_run:
@@ -200,7 +200,7 @@ def enable_linger(scope: Scope, *, dry_run: bool) -> dict[str, Any]:
 
 
 def lingers(scope: Scope) -> bool | None:
-    """Return whether the person's units outlive the last logout; None: nobody can tell."""
+    """Return whether the user's units outlive the last logout; None if unknown."""
     return manager_lingers(scope.commands, _person(scope))
 
 

@@ -1,7 +1,7 @@
 """The text of the unit files: the shipped templates, filled in for one installation.
 
-A unit must name programs by paths that stay true: the console script where pip, pipx or uv put
-it for good (not the link on PATH, not a cache that is swept), and the interpreter itself for the
+A unit must name programs by lasting paths: the console script where pip, pipx or uv put it (not the link on
+PATH, not a cache that is swept), and the interpreter itself for the
 launcher, which needs no virtual environment. An account that can replace one of these files runs code as
 the account the unit is for, so for a system unit their owners are checked, too.
 """
@@ -120,7 +120,7 @@ def fill(template: str, installation: Installation, environment: str = "") -> st
 
 
 def exec_word(text: str) -> str:
-    """Return `text` as one word of an ExecStart line: nothing in it is expanded or split."""
+    """Return `text` as one word of an ExecStart line: systemd must not expand or split it."""
     _one_line(text)
     escaped = text.replace("%", "%%").replace("$", "$$")
     return escaped if re.fullmatch(r"[\w%$@/.,:+=~-]+", escaped, re.ASCII) else _quoted(escaped)
@@ -137,7 +137,7 @@ def search_path(path: str, program: Path) -> str:
 
 
 def account_path(account: pwd.struct_passwd) -> str:
-    """Return the PATH an account gets when nobody says otherwise."""
+    """Return the default PATH of an account."""
     return f"{account.pw_dir.rstrip('/')}/.local/bin:{_SYSTEM_PATH}"
 
 
@@ -173,9 +173,9 @@ def require_usable_by(account: pwd.struct_passwd, installation: Installation) ->
 
 def _obstacle(status: os.stat_result, uid: int, groups: list[int]) -> str | None:
     if status.st_uid not in (0, uid):
-        return "belongs to somebody else"
+        return "belongs to another account"
     if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-        return "can be changed by everybody"
+        return "can be changed by any account"
     if status.st_uid == uid:
         allowed = status.st_mode & stat.S_IXUSR
     elif status.st_gid in groups:
@@ -215,7 +215,7 @@ def _one_line(text: str) -> None:
 # --- will it be there tomorrow ------------------------------------------------------------------------
 # pip, pipx and uv put a program into a place of its own. A run without an installation (`uvx`, `pipx run`)
 # has it in a cache that is swept: refused. What may change or vanish for another reason gets a caution.
-_SWEPT = (Path("/tmp"), Path("/var/tmp"), Path("/run"), Path("/dev/shm"))  # noqa: S108  (they are looked at)
+_SWEPT = (Path("/tmp"), Path("/var/tmp"), Path("/run"), Path("/dev/shm"))  # noqa: S108  (only read)
 _CACHE_TAG = "CACHEDIR.TAG"
 
 
@@ -232,7 +232,7 @@ def require_permanent(installation: Installation) -> None:
 
 
 def cautions(installation: Installation) -> list[str]:
-    """Return what a person should know of the place a service will run from."""
+    """Return warnings about the place that a service will run from."""
     program = installation.program
     found = [
         f"{program} is in {folder}, which is emptied: the service ends with it"

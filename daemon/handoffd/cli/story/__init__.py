@@ -1,4 +1,4 @@
-"""One story played before a person's eyes: `handoffd demo` and `handoffd rehearse`.
+"""One story played while you watch: `handoffd demo` and `handoffd rehearse`.
 
 Both run the real daemon with a state directory of its own, and `reviewer` asks at the human steps. Relies on
 the client and on `rehearsal`, which plays the agent. It must never touch the project that is rehearsed, nor

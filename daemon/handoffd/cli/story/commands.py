@@ -1,9 +1,9 @@
 """`handoffd demo` and `handoffd rehearse`: a whole story under the real daemon, played by the rehearsal.
 
 It is a real program that costs no token and writes real tests and code. `demo` takes a small project of
-ours; `rehearse` takes a copy of a project, on which people try their own rules, checks and notifications
-before they pay for a run. The project itself is not touched. What is wrong with it is said before anything
-is copied: afterwards the hints would lead to the copy.
+ours; `rehearse` takes a copy of a project, on which users try their own rules, checks and notifications
+before they pay for a run. It does not touch the project itself. Problems with the project are reported
+before the copy is made: afterwards the hints would lead to the copy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     """Take a small real project through a whole story; costs nothing.
 
-    At a terminal the review asks you; where there is none, it approves itself and says so.
+    At a terminal it asks you at the review; without a terminal it approves the review and reports that.
     """
     from handoffd.cli.story.player import play, progress, tell
     from handoffd.rehearsal import sample
@@ -78,13 +78,13 @@ def _require_room(directory: Path | None) -> None:
         )  # fmt: skip
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise HandoffdError(
-            f"{directory} is no empty folder: the demo makes a project of its own",
+            f"{directory} is not empty, and the demo needs an empty folder",
             code="NOT_EMPTY", hint="handoffd demo  # makes a folder itself",
         )  # fmt: skip
 
 
 def _approved_by(*, yes: bool) -> str | None:
-    """Return what approves the review in a person's place, in words; None where a person is asked."""
+    """Return what approves the review instead of the user; None if the user is asked."""
     from handoffd.cli.story.reviewer import can_ask
 
     if yes:
@@ -93,7 +93,7 @@ def _approved_by(*, yes: bool) -> str | None:
 
 
 def _next_steps(project: str, tests: str) -> list[str]:
-    """Return where the result is to be seen, and what to type next."""
+    """Return where to see the result, and the next commands."""
     program = "handoffd" if shutil.which("handoffd") else quote(os.path.abspath(sys.argv[0]))
     return [
         "",
@@ -111,7 +111,7 @@ def _next_steps(project: str, tests: str) -> list[str]:
 
 
 def _prove(played: Played) -> dict[str, object]:
-    """Return what the produced project's own tests say, run as anybody would. Raises StoryFailed."""
+    """Run the produced project's own tests as a user would; return the result. Raises StoryFailed."""
     from handoffd.cli.story.player import StoryFailed
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -175,7 +175,7 @@ def _require(path: Path, story: str, *, yes: bool) -> None:
             hint=f"handoffd rehearse {quote(str(path))} --yes",
         )
     if not path.is_dir():
-        raise NotFound(f"{path} is no folder", hint=f"ls {quote(str(path.absolute().parent))}")
+        raise NotFound(f"{path} is not a folder", hint=f"ls {quote(str(path.absolute().parent))}")
 
 
 def _checked_script(file: Path) -> str:
@@ -234,7 +234,7 @@ def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
 
 
 def _settings() -> dict[str, Any]:
-    """Return the person's own settings, as far as they matter here: who is told, in which language."""
+    """Return the user's own settings as far as they matter here: the sinks and the language."""
     from handoffd.settings.loading import load
 
     with remedies("/"):
@@ -245,12 +245,12 @@ def _settings() -> dict[str, Any]:
 
 
 # --- the copy -----------------------------------------------------------------------------------------
-# As the project is, without its story in flight. Nothing in it may lead back: links are copied as links, and
-# the copy's own files are written like those of any project, which refuses to follow one.
+# The project as it is now, without its story in flight. Links are copied as links, and writing the copy's own
+# files never follows a link, so nothing in the copy can write to the project.
 SCRIPT = ".ai/rehearsal.json"
 
 _LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "CHECKLIST.md")
-"""Of `.ai`: what belongs to the story in flight, which the rehearsal does not take up."""
+"""Files of `.ai` that belong to the story in flight, which the rehearsal leaves out."""
 
 
 def copy_project(source: Path, target: Path, script: str | None) -> None:
@@ -275,7 +275,7 @@ def copy_project(source: Path, target: Path, script: str | None) -> None:
 def skip_tests(copy: Path, story: str) -> str | None:
     """Have the tests of a copy not measured where the rehearsal writes none; return why, in words.
 
-    Measured all the same, no step that is to add failing tests would ever pass.
+    Otherwise a step that must add failing tests could never pass.
     """
     from handoffd.rehearsal.assignment import Assignment
     from handoffd.rehearsal.coding import plan_for

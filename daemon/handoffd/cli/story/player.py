@@ -1,4 +1,4 @@
-"""A story played on a daemon of its own, told as it goes and once more in the end: `demo` and `rehearse`."""
+"""Plays a story on a private daemon, printing each step and a summary: for `demo` and `rehearse`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ progress = Console(stderr=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """How a story went: where its track stood in the end, and a row for each attempt and decision."""
+    """How a story went: the final state of its track, and a row per attempt and decision."""
 
     project: str
     story: str
@@ -94,7 +94,7 @@ def play(
 
 
 def tell(played: Played, *, as_json: bool, prove: Callable[[Played], Json] = lambda _: {}) -> Json:
-    """Print what came of it, with what `prove` finds out about a story that is done, and return that.
+    """Print and return the result, with what `prove` adds for a finished story.
 
     Raises StoryFailed when the story did not reach its end.
     """
@@ -135,7 +135,7 @@ class _Gate:
 
     @property
     def row(self) -> Json:
-        """What was decided, as an attempt is told: no executor ran, so nothing was measured."""
+        """Return a decision in the form of an attempt: no executor ran, so nothing was measured."""
         result = "approved" if self.approved else "rejected"
         return {"step": self.step, "attempt": 1, "seconds": None, "tests": None, "result": result}
 
@@ -164,7 +164,7 @@ class Storyline:
         self._gates: list[_Gate] = []
 
     def follow(self) -> Json:
-        """Return the track as it stood in the end."""
+        """Return the track in its final state."""
         while True:
             track = self._watch()
             if not self._at_gate(track):
@@ -321,7 +321,7 @@ LOOK_MS = 50
 
 @contextmanager
 def private_daemon(base: Path, settings: Mapping[str, Any]) -> Iterator[Client]:
-    """Lend a running daemon whose journal and runs lie below `base`. Raises HandoffdError if it dies."""
+    """Run a daemon with its journal and runs below `base`. Raises HandoffdError if it dies."""
     # Of its own, because a socket's path has room for about a hundred bytes only.
     runtime = Path(tempfile.mkdtemp(prefix="handoffd-"))
     config = base / "handoffd.yaml"
@@ -345,7 +345,7 @@ def private_daemon(base: Path, settings: Mapping[str, Any]) -> Iterator[Client]:
 
 
 def _own_environment() -> dict[str, str]:
-    """Return the environment without the person's own settings: they would win over the private file."""
+    """Return the environment without the user's own settings, which would override the private file."""
     return {name: value for name, value in os.environ.items() if not name.upper().startswith("HANDOFFD_")}
 
 
@@ -365,8 +365,8 @@ def _ended_like_an_exception() -> Iterator[None]:
 
 
 def _wait_until_it_answers(client: Client, process: subprocess.Popen[bytes], log: Path) -> None:
-    # Its end is waited for; for its socket we have to look. Only a service manager is told that a daemon
-    # is ready, and one that has such a manager behaves differently: it leaves its launcher behind.
+    # Polls for the socket: a daemon reports readiness only to a service manager, and with a manager it
+    # behaves differently, as it leaves its launcher behind.
     give_up_at = time.monotonic() + START_S
     with _ending(process) as ended:
         while time.monotonic() < give_up_at:

@@ -1,7 +1,7 @@
 """Who decides at a human step of `demo` and `rehearse`, and what they are shown before.
 
-At every gate only the word `approve` approves: an empty line, a yes or the end of the input is no
-consent. Files are an agent's, so what is shown of them is made harmless for a terminal and kept short.
+At each gate only the word `approve` approves: an empty line, a yes or the end of the input does not. Agents
+wrote the files, so what is shown of them is escaped for the terminal and kept short.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Changes:
                 self._texts[name] = text
 
     def told(self) -> list[str]:
-        """Return lines for a person: each new or changed file with what is essential in it."""
+        """Return lines for the user: each new or changed file with its essential lines."""
         found = [(name, text) for name, text in _texts(self._root) if self._hashes.get(name) != hash(text)]
         found.sort(key=lambda file: os.lstat(os.path.join(self._root, file[0])).st_mtime_ns)
         lines = []
@@ -70,7 +70,7 @@ class Changes:
 
 
 def _texts(root: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each ordinary file, by name, but of those that are no text or too long."""
+    """Yield path and text of each ordinary file, by name, except binary and oversized files."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(set(folders) - _LEFT_OUT)
         for name in sorted(names):
@@ -90,7 +90,7 @@ def _text(path: str) -> str | None:
 
 
 def _essence(name: str, text: str) -> list[str]:
-    """Return the lines of a new file; of long Markdown what is no item of a list."""
+    """Return the lines of a new file; of long Markdown only the lines outside lists."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if len(lines) > MOST_LINES and name.endswith(".md"):
         lines = [line for line in lines if not line.lstrip().startswith(("-", "*", "+"))]
@@ -129,7 +129,10 @@ def approve_by_itself(console: Console, changes: Changes, why: str) -> Ask:
     def ask(track: Json) -> Answer:
         _show(console, track, changes)
         console.print(
-            f"{track['step']} is approved by itself: {why}\n", markup=False, highlight=False, soft_wrap=True
+            f"{track['step']} is approved automatically: {why}\n",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
         return Answer(approve=True)
 
@@ -142,10 +145,8 @@ def can_ask() -> bool:
 
 
 def _show(console: Console, track: Json, changes: Changes) -> None:
-    console.print(
-        f"\n[bold yellow]{track['step']}[/] of {track['story']} waits for a person. To be looked at:"
-    )
-    for line in changes.told() or ["nothing was written so far"]:
+    console.print(f"\n[bold yellow]{track['step']}[/] of {track['story']} waits for you. Please look at:")
+    for line in changes.told() or ["no file has changed so far"]:
         console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -128,5 +128,5 @@ def test_a_folder_anybody_can_change_is_refused(tmp_path: Path) -> None:
     own = pwd.getpwuid(os.getuid())
     open_to_all = Installation(program=program, python=Path("/bin/sh"), package=Path("/usr/share"))
 
-    with pytest.raises(Refused, match="can be changed by everybody"):
+    with pytest.raises(Refused, match="can be changed by any account"):
         unit_files.require_usable_by(own, open_to_all)

@@ -34,7 +34,7 @@ def test_it_takes_a_story_to_its_end_and_proves_it(tmp_path: Path) -> None:
         assert f"│ {step} " in done.stdout
     assert f"The project: {project.resolve()}" in done.stdout
     assert "Its own pytest says: 11 passed" in done.stdout
-    assert "review is approved by itself: --yes was given" in done.stderr
+    assert "review is approved automatically: --yes was given" in done.stderr
 
 
 def test_for_programs_it_is_one_object(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_without_a_terminal_it_ends_and_says_who_approved(tmp_path: Path) -> Non
     done = demo("--directory", str(project))
 
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "review is approved by itself: there is no terminal" in done.stderr
+    assert "review is approved automatically: there is no terminal" in done.stderr
     for shown in (
         "docs/bdd/US-001.md (new)",
         "### Scenario: a valid code",

@@ -60,7 +60,7 @@ def test_questions_are_not_part_of_the_answer_for_programs(
 
     out, err = capsys.readouterr()
     assert "" == out
-    assert "waits for a person" in err
+    assert "waits for you" in err
 
 
 def test_a_reviewer_sees_what_became_different(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_without_a_person_the_reason_is_said(capsys: pytest.CaptureFixture[str],
 
     err = capsys.readouterr().err
     assert "Given a cart" in err
-    assert "review is approved by itself: --yes was given" in err
+    assert "review is approved automatically: --yes was given" in err
