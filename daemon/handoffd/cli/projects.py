@@ -240,7 +240,7 @@ def _closing(found: Scanned, shown: Sequence[Json], outcome: Json) -> Iterator[s
     added = len(outcome["added"])
     yield f"{_projects(len(shown))} below {plain(found.folder)}" + (f", {added} added" if added else "")
     if found.others:
-        yield f"{counted(found.others, 'more folder')} without an .ai of the protocol; set one up: handoffd init"
+        yield f"{counted(found.others, 'more folder')} without an .ai; set one up: handoffd init"
     if found.stopped:
         yield "The folder is too large for one scan; scan a folder further down."
     yield from (f"not read: {plain(folder)}" for folder in found.unread)

@@ -41,7 +41,7 @@ def test_what_is_there_is_listed(control: Controlled, handoffd: Commands, work: 
     assert ["b", "–", "–", "not_initialized", "no", str(work / "b")] == table[3]
     assert "    its STATE.json cannot be read" in said.lines
     assert f"3 projects below {work}" in said.lines
-    assert "1 more folder without an .ai of the protocol; set one up: handoffd init" in said.lines
+    assert "1 more folder without an .ai; set one up: handoffd init" in said.lines
     assert f"  next: handoffd scan {work} --add" == said.lines[-1]
 
 
