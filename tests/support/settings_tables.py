@@ -38,10 +38,11 @@ def _explained(text: str) -> Iterable[tuple[str, str, str]]:
         key = found["key"]
         section = ".".join(section.split(".")[: len(found["indent"]) // 2])
         value = found["value"].strip() if found["out"] else _default(data, section, key)
+        said = " ".join(comment).partition(" Example:")[0]
         if value is None:
-            section, about = f"{section}.{key}".lstrip("."), " ".join(comment)
+            section, about = f"{section}.{key}".lstrip("."), said
         else:
-            yield (f"{section}.{key}" if section else key), value, " ".join(comment) or about or _ABOVE
+            yield (f"{section}.{key}" if section else key), value, said or about or _ABOVE
             about = ""
         comment = []
 
@@ -77,54 +78,41 @@ def _flat(prefix: str, model: BaseModel) -> Iterable[tuple[str, object]]:
             yield f"{prefix}{name}", value
 
 
-_ABOVE = "Belongs to the one above."
+_ABOVE = "As above."
 
 _MEANINGS: Mapping[str, str] = {
-    "auto": "Dispatch by itself as soon as the project is supervised and initialised (Level 2).",
+    "auto": "Dispatch as soon as the project is supervised and initialised (Level 2).",
     "auto_continue": (
-        "Start the next story of its backlog by itself when one is done; without it, as the daemon's"
-        " settings say."
+        "Start the next story of its backlog when one is done; without it, as the daemon's settings say."
     ),
     "schedule": (
-        "What the clock starts in it: entries as in `schedule.starts` of the daemon's settings, without"
-        " `projects`."
+        "Starts by the clock, as in `schedule.starts` of the daemon's settings, without `projects`."
     ),
-    "executor": (
-        "Which executor works on it: a name, `auto`, or several with the best first. Without it, the"
-        " daemon's."
-    ),
+    "executor": ("Its executor: a name, `auto`, or several with the best first. Without it, the daemon's."),
     "language": "Language of its prompts, `en` or `zh-TW`; without it, the daemon's.",
     "preset": "A shipped change of the step table: `default`, `go`, `web` or `with-commit`.",
-    "stall_min": (
-        "Minutes without a sign of life after which its executor is ended, 0: never; without it,"
-        " the daemon's."
-    ),
+    "stall_min": ("As the daemon's `execute.stall_min`, which applies without it."),
     "test.command": (
-        "The project's tests as an argv list; no shell reads it. `{report}` is replaced by a path in the"
-        " daemon's own folder. Without a command nothing is measured."
+        "The project's tests as an argv list, without a shell. `{report}` becomes a path in the daemon's own"
+        " folder. Without a command nothing is measured."
     ),
     "test.report": (
         "How the tests report: `junit` or `jest` (JSON), a file at `{report}`; `gotest`, `tap` or `cargo`"
         " (what `cargo test` prints), at `{report}` or on standard output; `exit` for the exit code alone."
     ),
     "test.exclude_argument": (
-        "Added once for each test file that cannot be loaded, with its path for `{file}`, to run the"
-        " other tests without it."
+        "Argument that excludes a test file which cannot be loaded; `{file}` becomes its path."
     ),
     "external_edits": (
-        "What becomes of a STATE.json that somebody else changed at rest: `hold_gates` adopts it unless"
-        " it passes a human step, `adopt` always does, `refuse` never."
+        "Edits of STATE.json while nothing runs: `hold_gates` adopts them unless they pass a human step,"
+        " `adopt` always does, `refuse` never."
     ),
     **{
-        f"caps.{scope}_{unit}": f"How many {word} {what} may spend; in force only where it is less than the"
-        " daemon's. Lowering it needs no trust."
+        f"caps.{scope}_{unit}": f"The most {word} for {what}."
         for scope, what in (("attempt", "each run"), ("story", "each story"), ("project", "the project"))
         for unit, word in (("usd", "US dollars"), ("tokens", "tokens"))
     },
-    "group": (
-        "The group of the daemon's `scheduling.groups` it belongs to; without it, the first that names its"
-        " path."
-    ),
+    "group": ("Its group of the daemon's `scheduling.groups`; without it, the first that names its path."),
     "priority": "Its priority, -100 to 100, higher goes first; without it, its group's.",
-    "env": "Names of further environment variables its executors and tests may see.",
+    "env": "Further environment variables that its executors and tests may see.",
 }
