@@ -38,7 +38,7 @@ def test_a_cli_without_an_answer_stands_still(
     name: str, ping_s: float | None, tools: Path, tmp_path: Path, told: Told
 ) -> None:
     """Also one that works at each ping, and one that tidies its database."""
-    told(name, f"no answer, {'two pings a second' if ping_s else 'no pings'}: it stands still")
+    told(name, f"no answer, {'two pings a second' if ping_s else 'no pings'}: it is idle")
     with driven(AGENTS[name], tools, tmp_path, settings=QUICK) as house:
         house.behave(slowly(3600, ping_s))
         house.start()

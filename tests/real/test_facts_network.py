@@ -35,7 +35,7 @@ def hosts(bench: Bench, *words: str) -> set[str]:
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 def test_nobody_but_the_model_is_asked(agent: Agent, bench: Benches, told: Told) -> None:
     """With its settings for quiet, a CLI sends its requests to the model and nothing else."""
-    told(agent.name, "non-essential traffic off: nobody else is asked")
+    told(agent.name, "no other server is asked")
 
     assert ALWAYS.get(agent.name, set()) == hosts(bench(agent.name))
 

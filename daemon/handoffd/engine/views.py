@@ -51,7 +51,7 @@ class TrackView:
     executor: str | None
     dispatch: str | None
     ask: Literal["step", "handoff"] | None
-    """What the current or next attempt is to deliver: the step's work, or only a missing hand-off."""
+    """What the current or next attempt must deliver: the step's work, or only a missing hand-off."""
     session: str | None
     """The agent's own session id; null until it has told it."""
     pid: int | None
@@ -61,7 +61,7 @@ class TrackView:
     completed_at: datetime | None
     tests: TestCounts | None
     tests_measured: bool | None
-    """Whether the daemon counted `tests`; false: an agent said so; null: there are none."""
+    """Whether the daemon counted `tests`; false: an agent claimed them; null: there are none."""
     failing_tests: tuple[str, ...]
     lint_pass: bool | None
     blocked_by: tuple[str, ...]

@@ -137,7 +137,7 @@ READS: Final = (
         answer=_limits, shape=LimitsAnswer,
     ),
     Endpoint(
-        name="slots", path="/v1/slots", help="Slots, what runs, and what waits: as `slots --json`.",
+        name="slots", path="/v1/slots", help="Slots, running and waiting tracks: as `slots --json`.",
         answer=_slots, shape=SlotsAnswer,
     ),
     Endpoint(
