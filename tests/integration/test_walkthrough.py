@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.installing import AS_PERSON, FOR_A_PERSON
-from tests.support.walks import OWN_MACHINE, TUTORIAL, commands, script, typed
+from tests.support.walks import OWN_MACHINE, TUTORIAL, answers, commands, script, typed
 
 PROGRAM = Path(sys.executable).parent / "handoffd"
 
@@ -44,7 +44,7 @@ AT_NIGHT = {
     + f"""case "$1" in
     run)  # in a second terminal
         {RUN}
-        exit ;;
+        exec cat "$HOME/daemon.log" ;;
     status)  # the reader looks until the story waits for them
         until {PROGRAM} status . --json | grep -qE '"step": "(review|done)"'; do sleep 0.1; done ;;
     esac
@@ -108,13 +108,18 @@ def test_the_tutorial_leads_through_a_night(person: Person) -> None:
     """To a story that the daemon checked, which the reader has reviewed twice and committed."""
     person.has(AT_NIGHT)
 
-    typed_all = commands(TUTORIAL.read_text(encoding="utf-8"))
-    done = person.types(*typed_all, "git log -1 --format='last commit: %s'")
+    page = TUTORIAL.read_text(encoding="utf-8")
+    done = person.types(*commands(page), "git log -1 --format='last commit: %s'")
 
     assert 0 == done.returncode, done.stdout
-    assert "review rejected by" in done.stdout
-    assert "\n> What does a code do to an empty basket?\n" in done.stdout
-    assert 2 == done.stdout.count("checks_finished: 3 tests pass"), done.stdout
-    assert "?? rehearsal_us_001.py" in done.stdout
-    assert "3 passed" in done.stdout
-    assert "last commit: US-001: discount codes" in done.stdout
+    printed = [_lasting(line, person) for line in done.stdout.splitlines()]
+    assert [] == [line for line in answers(page) if _lasting(line, person) not in printed], done.stdout
+    assert _lasting("last commit: US-001: discount codes", person) in printed
+
+
+def _lasting(line: str, person: Person) -> str:
+    """Return a line without what differs from one reader to the next: names, paths, times, ids."""
+    line = line.replace(str(person.home), "/home/alice")
+    for differs in (r"\d{8}T\d{6}-[0-9a-f]{8}", r"socket=\S+", r"(?<=by )\w+", r"[\d.]+"):
+        line = re.sub(differs, "0", line)
+    return line.rstrip()

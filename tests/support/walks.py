@@ -24,6 +24,12 @@ def commands(text: str) -> list[str]:
     return _COMMAND.findall(text)
 
 
+def answers(text: str) -> list[str]:
+    """Return the lines of a page that show what its commands print; `...` means lines left out."""
+    blocks = "".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    return [line for line in _COMMAND.sub("", blocks).splitlines() if line not in {"", "..."}]
+
+
 def script(commands: Sequence[str]) -> str:
     """Return a bash script (`-ux`) that types commands up to the first that fails."""
     return "".join(f"{command}\n[ $? = 0 ] || exit 1\n" for command in commands)
