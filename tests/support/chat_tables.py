@@ -17,7 +17,7 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "start_custom": (
         "CC, add an export / use Claude Code to fix the login / fix the failing tests / debug why it fails",
         "讓 CC 修正登入 / 用 CC 新增匯出功能 / 修正登入頁面的錯誤",
-        "starts a custom task; the story in flight is set aside; while it runs, the task is `queued`",
+        "starts a custom task and sets the story in flight aside; while that runs, the task is `queued`",
     ),
     "query": (
         "status / what's left? / backlog / are the tests green / why is it blocked / open project shop",
@@ -32,14 +32,14 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "reject": (
         "reject / reject scope: too big / reject: the totals are wrong",
         "退回 / 不行，架構違反：資料層不可直接呼叫 / 退回 範圍太大",
-        "sends it back, by the reason that is named, else `needs_clarification`: `rejected`",
+        "sends it back by the named reason, else `needs_clarification`: `rejected`",
     ),
     "continue": (
         "continue / next step / resume",
         "繼續 / 下一步",
-        "level 1: hears the hand-off, takes the next prompt; level 2: lifts a pause",
+        "level 1: reads the hand-off, takes the next prompt; level 2: lifts a pause",
     ),
-    "retry": ("retry / try again", "重試 / 再試一次", "tries the step afresh: `retried`"),
+    "retry": ("retry / try again", "重試 / 再試一次", "tries the step again: `retried`"),
     "skip": ("skip / skip this step", "跳過 / 略過", "passes the step without evidence: `skipped`"),
     "abort": ("abort / cancel the story", "中止 / 取消", "ends the executor and the story: `aborted`"),
     "pause": (
@@ -50,19 +50,19 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
     "reopen": (
         "reopen impl / reopen verify: totals are wrong",
         "重開 實作 / 重開 bdd：補上退款情境",
-        "takes a story that is done up again: `reopened`",
+        "takes up a finished story: `reopened`",
     ),
     "note": ("note: prices are net", "備註：金額用整數", "goes into the next prompt: `noted`"),
     "init": (
         "create project shop / init project / set up the shop project",
         "建立 shop 專案 / 初始化專案",
-        "prepares the folder that is named, and starts nothing: `initialised`",
+        "prepares the named folder, and starts nothing: `initialised`",
     ),
     "list": ("list projects / which projects are there?", "所有專案 / 有哪些專案？", "`listed`"),
     "detect": (
         "framework / detect the framework / is this project using the framework?",
         "有沒有用框架？ / 偵測框架",
-        "which files of the framework there are: `detected`",
+        "the framework's files: `detected`",
     ),
     "review": ("review / security scan", "審查 / 安全掃描", "the prompt of a review session: `review`"),
     "triage": ("triage / triage issues", "分診 / 處理 issues", "the prompt that sorts open issues: `triage`"),
@@ -70,7 +70,7 @@ _SHOWN: Mapping[Kind, tuple[str, str, str]] = {
         "ok / thanks / approve if the tests pass / don't approve / don't start US-007 / wait / CC / thanks CC"
         " / agents / usage",
         "好 / 謝謝 / 不要核准 / 通過測試流程太慢 / 算了 / 等一下 / 不要用 CC / 謝謝 CC",
-        "does nothing, and says what to type: `unclear`; at a human step it is kept as a note",
+        "does nothing, and says what to type: `unclear`; at a human step kept as a note",
     ),
 }
 
