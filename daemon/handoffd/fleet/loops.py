@@ -11,6 +11,7 @@ counts from then on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.folder import Found, visit
 from handoffd.project.project import Project
 from handoffd.project.rest import Row, states_in, stays_up, trace_in
-from handoffd.track.inbox import Bell, given_up
+from handoffd.track.inbox import given_up
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
@@ -73,7 +74,7 @@ class Watching(Protocol):
 @dataclass(slots=True)
 class _Loop:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    gone: Bell = field(default_factory=Bell)
+    gone: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Loops:
@@ -259,7 +260,7 @@ class Loops:
                     self._crashed(root, error, crashes)
                     pending = error = None  # whose traceback would hold the project that is worth nothing
         finally:
-            loop.gone.ring()
+            loop.gone.set()
             if self._loops.get(root) is loop:
                 del self._loops[root]
 
@@ -323,7 +324,7 @@ class Rounds:
         self._wake = wake
         self._retry_s = retry_s
         self._hinted: dict[str, None] = {}
-        self._filled = Bell()
+        self._filled = asyncio.Event()
         self._waking = anyio.Semaphore(WOKEN_AT_ONCE)
         self.been = anyio.Event()
         """Set when no project was left that had to be visited."""
@@ -334,7 +335,7 @@ class Rounds:
         if row is not None:
             row.forget_view()
             self._hinted[root] = None
-            self._filled.ring()
+            self._filled.set()
 
     async def run(self) -> None:
         """Follow hints until cancelled."""
@@ -342,7 +343,7 @@ class Rounds:
             while True:
                 if not self._hinted:
                     self.been.set()
-                    self._filled.hush()
+                    self._filled.clear()
                     await self._filled.wait()
                 for root in await self._changed_of(self._taken()):
                     await self._waking.acquire()

@@ -347,7 +347,7 @@ class Roster:
         found = await self._loops.awake(root)
         with anyio.move_on_after(BEGIN_LIMIT_S):
             # It looks again, because another project takes the place of one that crashed.
-            while not found.begun.rung and found.condition in {"ok", "invalid_rules"}:
+            while not found.begun.is_set() and found.condition in {"ok", "invalid_rules"}:
                 with anyio.move_on_after(0.02):
                     await found.begun.wait()
                 found = await self._loops.awake(root)

@@ -7,6 +7,7 @@ it, because agents can write these files. `problems` and `held` say so wherever 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,6 @@ from handoffd.protocol.rulebook import merge_trusted
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.loading import held
 from handoffd.settings.model import ProjectSettings
-from handoffd.track.inbox import Lock
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class ProjectFiles:
         self._trusted = trusted
         """As the journal has it; None until it was asked. Only this object changes that."""
         self._texts: Texts | None = None
-        self._turn = Lock()
+        self._turn = asyncio.Lock()
         """Else what was judged before a person trusted it could be put in force after that."""
         self.settings = ProjectSettings()
         self.rules: RuleBook = book_of(shipped_layers(None))

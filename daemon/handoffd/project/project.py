@@ -6,6 +6,7 @@ becomes facts for its tracks. Nothing that a project contains stops another proj
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -33,7 +34,6 @@ from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import Activity, Row, TrackActivity, trace_of
 from handoffd.project.timeouts import Deadlines, Stalls
 from handoffd.track.committed_state import CommittedState, unsound_in
-from handoffd.track.inbox import Bell
 from handoffd.track.interpreter import WITH_EXECUTOR
 from handoffd.track.services import Services
 from handoffd.track.track import TrackSupervisor
@@ -66,8 +66,8 @@ class Project:
         self.files = ProjectFiles(root, services.journal, services.clock, trusted)
         self.deadlines = Deadlines(services)
         self._stalls = Stalls(services)
-        self._hints = Bell()
-        self.begun = Bell()
+        self._hints = asyncio.Event()
+        self.begun = asyncio.Event()
         """Set while its tracks have their loops: only these may decide then."""
         self.crash: str | None = None  # why it had to be made anew
         self.ending = False
@@ -77,7 +77,7 @@ class Project:
         self.tracks: Mapping[str, TrackSupervisor] = {
             name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))
         }
-        self._reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.ring)
+        self._reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.set)
         self._folder, self._health = self._reconciler.folder, self._reconciler.health
 
     def _track(self, name: str, stored: StoredTrack | None) -> TrackSupervisor:
@@ -168,7 +168,7 @@ class Project:
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
         """Take a hint that something under `.ai/` may have changed."""
-        self._hints.ring()
+        self._hints.set()
 
     async def run(self, pending: tuple[PendingEffect, ...], rest: Rest | None = None) -> None:
         """Look, take up what was left undone, then follow hints until cancelled.
@@ -187,12 +187,12 @@ class Project:
                     track.occupy()  # by now it is known which group it belongs to
                     mine = tuple(order for order in pending if order.key == track.key)
                     await tasks.start(track.run, mine, name=f"track {track.key.track} of {self.root}")
-                self.begun.ring()
+                self.begun.set()
                 while await self._next_hint(rest):
                     await self.look()
                 tasks.cancel_scope.cancel()  # it rests: nothing that could be lost goes on in them
         finally:
-            self.begun.hush()
+            self.begun.clear()
             self.close()
 
     async def lock(self, *, take: bool = False) -> None:
@@ -231,8 +231,8 @@ class Project:
         while True:
             with anyio.move_on_after(calm_s):
                 await self._hints.wait()  # for ever, if it may not rest
-            if self._hints.rung:
-                self._hints.hush()
+            if self._hints.is_set():
+                self._hints.clear()
                 return True
             if rest is not None and rest.take_in(self):
                 return False
@@ -252,7 +252,7 @@ class Project:
                 )
                 for track in self.tracks.values()
             ),
-            hinted=self._hints.rung,
+            hinted=self._hints.is_set(),
             guests=guests,
             condition=self.condition,
             crashed=self.crash is not None,
@@ -298,7 +298,7 @@ class Project:
 
     async def has_processes(self) -> bool:
         """Return whether anything of ours runs in it, also while it has no loop."""
-        if self.begun.rung:
+        if self.begun.is_set():
             return self.running
         names = [self._services.run_dir(dispatch) for dispatch in self.dispatches]
         return any([isinstance(await to_thread.run_sync(adopt, name), Run) for name in names])
@@ -307,7 +307,7 @@ class Project:
     async def look(self) -> None:
         """Take the project's lock if need be, and look at everything that others may have written."""
         await self._reconciler.look()
-        if self.begun.rung and self.workable:
+        if self.begun.is_set() and self.workable:
             for track in self.tracks.values():
                 await track.look_at_faults()  # its own files may name another executor
 
@@ -344,7 +344,7 @@ class Project:
     # --- the clock -------------------------------------------------------------------------------
     async def poll(self) -> None:
         """Find attempts whose time is over or that stand still, and whatever else no hint told of."""
-        if self.begun.rung:
+        if self.begun.is_set():
             for track in self.tracks.values():
                 track.remind()
                 await track.look_at_faults()

@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +33,6 @@ from handoffd.notify.notices import CONDITION, condition_notice, lockout_notice,
 from handoffd.project.external_changes import Before, ExternalChanges
 from handoffd.project.files import ProjectFiles
 from handoffd.project.folder import Folder, Found, visit
-from handoffd.track.inbox import Lock
 from handoffd.track.reach import Reach
 from handoffd.track.services import Services
 from handoffd.track.track import TrackSupervisor
@@ -62,12 +62,12 @@ class Reconciler:
         self._tracks = tracks
         self._changes = ExternalChanges(root, files, services, again)
         self._reach, self._git = Reach(root, services.asking), Reach(root, services.asking)
-        self._asking_git = Lock()
+        self._asking_git = asyncio.Lock()
         self.folder = Folder(root, services.settings.state_dir, services.claims)
         self.health = Health(root, services)
         self.edited = False
         """Whether an `inspect` found a STATE.json that was not taken up yet."""
-        self._one_at_a_time = Lock()
+        self._one_at_a_time = asyncio.Lock()
         self._surveyed: Found | None = None
         self._looked = False
         self._rests = False

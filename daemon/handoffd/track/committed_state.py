@@ -6,6 +6,7 @@ remembered as an error, for people and for the next look, and stops nothing else
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -24,7 +25,6 @@ from handoffd.files.errors import UNSOUND
 from handoffd.files.state_file import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.protocol.state import render_state
-from handoffd.track.inbox import Lock
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class CommittedState:
         """Why a fact that must not be lost waits for the journal, while it does."""
         self.unsound: StoreError | None = None
         """Why nothing is decided on it: the journal's row is not as its last event has left it."""
-        self._writing = Lock()
+        self._writing = asyncio.Lock()
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())

@@ -7,6 +7,7 @@ ever: a question that will not be decided on fails.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,15 +28,11 @@ class Question:
     """The key of the request it came with, if any."""
     decision: Decision | None = None
     error: Exception | None = None
-    _over: bool = field(default=False, init=False)
-    _asked: anyio.Event | None = field(default=None, init=False)
-    """Of the asker; most facts have none."""
+    _over: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     def answer(self) -> None:
         """Let the asker go on: with the decision, or the error."""
-        self._over = True
-        if self._asked is not None:
-            self._asked.set()
+        self._over.set()
 
     def fail(self, error: Exception) -> None:
         """Tell the asker that nothing was decided."""
@@ -44,9 +41,7 @@ class Question:
 
     async def decided(self) -> Decision:
         """Return what was decided, once it is committed. Raises what kept it from being decided."""
-        if not self._over:
-            self._asked = self._asked or anyio.Event()
-            await self._asked.wait()  # no limit: every question is answered, or failed
+        await self._over.wait()  # no limit: every question is answered, or failed
         if self.decision is None:
             raise self.error or given_up()
         return self.decision
@@ -56,8 +51,8 @@ class Questions:
     """What waits for the one consumer of a track."""
 
     def __init__(self) -> None:
-        self._waiting: list[Question] = []  # few, and a deque takes half a kilobyte
-        self._filled = Bell()
+        self._waiting: deque[Question] = deque()
+        self._filled = asyncio.Event()
         self._closed = False
 
     def __len__(self) -> int:
@@ -78,20 +73,20 @@ class Questions:
             question.fail(given_up())
         else:
             self._waiting.append(question)
-            self._filled.ring()
+            self._filled.set()
         return question
 
     async def take(self) -> Question:
         """Return the oldest question, once there is one."""
         await anyio.lowlevel.checkpoint()
         while not self._waiting:
-            self._filled.hush()
+            self._filled.clear()
             await self._filled.wait()
-        return self._waiting.pop(0)
+        return self._waiting.popleft()
 
     def turn_away(self, error: Exception, *, keep: Callable[[Event], bool] = lambda _: False) -> None:
         """Fail everything that waits, but for the events that `keep` says must stay."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         for question in waiting:
             if question.event is not None and keep(question.event):
                 self._waiting.append(question)
@@ -119,51 +114,3 @@ def must_not_be_lost(event: Event) -> bool:
         "baseline_measured", "executor_exited", "checks_finished", "spawn_refused", "executor_started",
         "handoff_settled",
     }  # fmt: skip
-
-
-# --- what idle consumers wait with --------------------------------------------------------------------
-class Bell:
-    """A small asyncio event: consumers wait on it, and it has no queue while none does."""
-
-    __slots__ = ("_rung", "_waiting")
-
-    def __init__(self) -> None:
-        self._rung = False
-        self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def rung(self) -> bool:
-        """Whether it was rung since it was hushed."""
-        return self._rung
-
-    def ring(self) -> None:
-        """Wake everything that waits; with nothing waiting, the next wait returns at once."""
-        self._rung = True
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def hush(self) -> None:
-        """Have the next wait wait."""
-        self._rung = False
-
-    async def wait(self) -> None:
-        """Return once it is rung. No limit: not rung means nothing to do."""
-        if self._rung:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiting.remove(waiter)
-
-
-class Lock(asyncio.Lock):
-    """A lock that drops its queue when it is released and nothing waits in it."""
-
-    def release(self) -> None:
-        """Have the next one go on, if there is one."""
-        super().release()
-        if not getattr(self, "_waiters", True):  # CPython's own name for it: None until something waits
-            self._waiters = None

@@ -7,6 +7,7 @@ whatever becomes of this process; before it, nothing has.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 from weakref import proxy
@@ -33,7 +34,7 @@ from handoffd.journal.codec import decode_event, encode
 from handoffd.journal.records import PendingEffect
 from handoffd.track.attempts import Attempts
 from handoffd.track.committed_state import CommittedState
-from handoffd.track.inbox import Lock, Question, Questions, must_not_be_lost
+from handoffd.track.inbox import Question, Questions, must_not_be_lost
 from handoffd.track.interpreter import Interpreter
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
@@ -59,7 +60,7 @@ class TrackSupervisor:
         self._room = Room(key.project, services, Reach(key.project, services.asking))
         self._shortage: Shortage | None = None
         self._questions = Questions()
-        self._alone = Lock()
+        self._alone = asyncio.Lock()
         """Held while a verb decides without a loop, so that one is not begun meanwhile."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""

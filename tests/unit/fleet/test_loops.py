@@ -117,7 +117,7 @@ async def test_a_crashed_project_is_made_anew_from_what_was_recorded(tmp_path: P
 
             before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
+            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
             after = projects[root]
             assert (1, "bootstrap") == (loops.crashes, after.main.track.state.step)  # type: ignore[union-attr]
             assert "started again" in (after.crash or "")
@@ -141,7 +141,7 @@ async def test_what_a_crashed_project_did_not_hear_of_is_booked_all_the_same(tmp
 
             before.main.post(Noted(text=b"no text"))  # type: ignore[arg-type]  # no reader lets it through
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
+            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
             assert (used, {}) == (budgets.booked, budgets._flights)
 
 
@@ -172,7 +172,7 @@ async def test_a_crash_in_the_middle_of_a_commit_loses_and_doubles_nothing(tmp_p
                     await anyio.lowlevel.checkpoint()
                 before.main.begin("fail", fail)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
+            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
             (stored,) = await here.journal.tracks()
             assert stored.track == projects[root].main.track
 
@@ -192,8 +192,8 @@ async def test_a_journal_that_cannot_be_read_ends_no_daemon(tmp_path: Path) -> N
             assert "accepted" == (await projects[other].main.give(Initialised(project="b"))).result.type
             _replace_body(here, body)
 
-            await eventually(lambda: projects[root] is not before and projects[root].begun.rung)
-            assert projects[other].begun.rung
+            await eventually(lambda: projects[root] is not before and projects[root].begun.is_set())
+            assert projects[other].begun.is_set()
 
 
 def _replace_body(here: House, body: str) -> str:
@@ -507,7 +507,7 @@ async def test_one_that_gets_up_waits_for_its_old_loop(tmp_path: Path) -> None:
                 await anyio.wait_all_tasks_blocked()
                 assert [root] == list(register.resting)
 
-                ending.gone.ring()
+                ending.gone.set()
                 await eventually(lambda: root in register.awake)
 
 

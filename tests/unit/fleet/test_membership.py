@@ -142,7 +142,7 @@ async def test_a_journal_that_takes_nothing_changes_nothing(tmp_path: Path) -> N
 
         assert {root} == roster.roots()
         await roster._loops.awake(root)
-        await eventually(lambda: up(roster, root).begun.rung)
+        await eventually(up(roster, root).begun.is_set)
 
 
 async def test_many_come_and_go_at_once(tmp_path: Path) -> None:
